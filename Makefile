@@ -1,0 +1,69 @@
+# Every command of the project. `make` alone prints this menu.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+# A choice of tests (ARGS="-k reflector") may leave one group without any; then pytest ends with 5.
+NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-units test-servers test-scenarios check fmt e2e bench soak lock reference clean
+
+help: ## print this menu
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
+
+setup: $(READY) ## make .venv with the locked dependencies and the kubedelta command in it
+
+$(READY): requirements-dev.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kubedelta needs Python 3.11 or newer; $(PYTHON) is %d.%d" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+run: $(READY) ## the main job on the embedded default: kubedelta demo
+	$(BIN)/kubedelta demo $(ARGS)
+
+test: $(READY) ## the default suite, with the real servers where Go and Java are there
+	@echo "Three groups run side by side; each is printed whole when it ends. The first time, servers are built: minutes."
+	@$(MAKE) --no-print-directory -j3 --output-sync=target test-units test-servers test-scenarios
+
+test-units: $(READY) ## what needs nothing but the bridge
+	$(BIN)/pytest -m "not soak and not go and not java" $(ARGS) $(NONE_IS_FINE)
+
+test-servers: $(READY) ## rooms, sinks and their contracts against real servers
+	$(BIN)/pytest -m "(go or java) and not soak" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
+
+test-scenarios: $(READY) ## whole processes between real servers, one story per file
+	$(BIN)/pytest -m "(go or java) and not soak" tests/scenarios $(ARGS) $(NONE_IS_FINE)
+
+check: $(READY) ## style, types, who imports whom, the Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+
+fmt: $(READY) ## format, and mend what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+e2e: test-servers test-scenarios ## everything that needs real servers
+
+bench: $(READY) ## events through the whole bridge, from the playground, on this machine
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(READY) ## the long tests that `make test` leaves out
+	$(BIN)/pytest -m soak -s $(ARGS)
+
+lock: $(READY) ## renew the three requirements files from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --group dev -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
+
+reference: $(READY) ## renew config/reference.yaml from the schema
+	$(BIN)/kubedelta schema --reference > config/reference.yaml
+
+clean: ## remove what setup and the tools made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
