@@ -1,0 +1,1 @@
+"""Values that all rooms share: resources, objects, changes, records, positions. No I/O, no clock."""

@@ -1,0 +1,65 @@
+"""A change: what an informer found, against what it knew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource, Scope
+
+
+class Op(StrEnum):
+    ADDED = "added"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    SYNC = "sync"
+    """Nothing changed: the object is told again, because a listener asked for a resync."""
+
+
+class Evidence(StrEnum):
+    """How the bridge learned of a change."""
+
+    WATCHED = "watched"
+    """The API server announced it."""
+    LISTED = "listed"
+    """The first list had it."""
+    RELISTED = "relisted"
+    """A fresh list differed from what was known; steps in between may be missing."""
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What is remembered of an object between two changes."""
+
+    uid: str
+    resource_version: str
+    packed: bytes
+    """The body, compressed by the store that made this; that store unpacks it."""
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """One change to one object. ``object`` is the state after it; for a delete, the last known state."""
+
+    op: Op
+    evidence: Evidence
+    object: ApiObject
+    before: Known | None = None
+    """The version that was known until now; None for an object that was not."""
+    audience: tuple[str, ...] | None = None
+    """Names of the listeners this is for; None for all. Only a resync or a late listener narrows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Changes of one informer in the order in which they happened, and how far the watch has come with them."""
+
+    resource: Resource
+    scope: Scope
+    changes: list[Change]
+    position: str | None
+    """The resourceVersion from which a watch may go on once these are stored; None while that is unknown (a list is
+    under way, or an announcement could not be read)."""
+    epoch: int = 1
+    """Grows where the API server's versions ran backwards, so that an id that comes again can be told apart."""

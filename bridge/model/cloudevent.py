@@ -1,0 +1,211 @@
+"""Records as CloudEvents 1.0: attributes for the binary form, one JSON object for the structured form.
+
+An object's bytes are spliced in as they are and never decoded on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta, Gap, Record
+from bridge.model.resource import Resource
+
+SPEC_VERSION = "1.0"
+JSON = "application/json"
+STRUCTURED_JSON = "application/cloudevents+json"
+STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
+GAP_TYPE = "kubedelta.gap.v1"
+
+Attributes: TypeAlias = tuple[str, ...]
+"""Values in the order of ``DELTA_ATTRIBUTES`` or ``GAP_ATTRIBUTES``."""
+
+DELTA_ATTRIBUTES = (
+    "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "partitionkey", "sequence",
+    "uid", "resourceversion", "op", "evidence", "epoch",
+)  # fmt: skip
+GAP_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderNames:
+    """What the attributes are called in the headers of a binary form."""
+
+    delta: tuple[str, ...]
+    gap: tuple[str, ...]
+
+    @classmethod
+    def prefixed(cls, prefix: str, datacontenttype: str) -> HeaderNames:
+        """``prefix`` before each name, but ``datacontenttype`` called as the binding wants it."""
+        called = {"datacontenttype": datacontenttype}
+        return cls(
+            delta=tuple(called.get(name, prefix + name) for name in DELTA_ATTRIBUTES),
+            gap=tuple(called.get(name, prefix + name) for name in GAP_ATTRIBUTES),
+        )
+
+
+class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: str
+    datacontenttype: str
+    partitionkey: str
+    sequence: str
+    uid: str
+    resourceversion: str
+    op: Op
+    evidence: Evidence
+    epoch: int
+    data: msgspec.Raw
+
+
+class _GapEvent(msgspec.Struct, frozen=True, gc=False):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: str
+    datacontenttype: str
+    partitionkey: str
+    sequence: str
+    data: msgspec.Raw
+
+
+class _GapData(msgspec.Struct, frozen=True):
+    first: int
+    last: int
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The parts of subject and partition key that all objects of a resource share."""
+
+    subject: str
+    """Before the namespace; for cluster-scoped objects, before the name."""
+    collection: str
+    """Between namespace and name; empty for cluster-scoped objects."""
+    partition: str
+
+
+_encode = msgspec.json.Encoder().encode
+_UNSAFE = re.compile(r"[^!#$&-~]")
+
+
+class CloudEvents:
+    """The events of one cluster.
+
+    The id is that of the record. ``partitionkey`` is ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five
+    segments: the group is empty for the core group, the namespace for cluster-scoped objects
+    (``prod//pods/shop/web-1``, ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A gap belongs to no object: it
+    has no subject, and its partition key is the cluster's name.
+
+    With ``envelope`` the data of an object's event is what that function makes of the record, and the type says so:
+    ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
+    """
+
+    def __init__(self, cluster: str, envelope: Callable[[Record], bytes] | None = None) -> None:
+        self._cluster = cluster
+        self._source = f"/clusters/{cluster}"
+        self._envelope = envelope
+        form = "object" if envelope is None else "envelope"
+        self._types = {op: f"kubedelta.{form}.{op}.v1" for op in Op}
+        self._paths: dict[Resource, _Paths] = {}
+
+    def partition_key(self, record: Record) -> str:
+        if isinstance(record, Gap):
+            return self._cluster
+        return self._paths_of(record.resource).partition + record.key
+
+    def attributes(self, record: Record) -> Attributes:
+        """The binary form's values: all of them text, in their order."""
+        if isinstance(record, Gap):
+            return self._gap_attributes(record)
+        values = self._delta_attributes(record)
+        return (*values[:-1], str(values[-1]))
+
+    def headers(self, record: Record, names: HeaderNames) -> list[tuple[str, str]]:
+        """The attributes under the names that a protocol binding gives them."""
+        return list(zip(names.gap if isinstance(record, Gap) else names.delta, self.attributes(record), strict=True))
+
+    def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
+        """As ``headers``, with the values encoded as the bindings to HTTP and NATS want them."""
+        values = self.attributes(record)
+        if _UNSAFE.search("".join(values)) is not None:
+            values = tuple(percent_encoded(value) for value in values)
+        return dict(zip(names.gap if isinstance(record, Gap) else names.delta, values, strict=True))
+
+    def data(self, record: Record) -> bytes:
+        """The binary form's payload: JSON."""
+        if self._envelope is not None:
+            return self._envelope(record)
+        if isinstance(record, Gap):
+            return _encode(_GapData(record.first, record.sequence, record.count, record.reason))
+        return record.body
+
+    def structured(self, record: Record) -> bytes:
+        """The structured form: one JSON object with the data as its member ``data``."""
+        data = msgspec.Raw(self.data(record))
+        if isinstance(record, Gap):
+            return _encode(_GapEvent(*self._gap_attributes(record), data))
+        return _encode(_DeltaEvent(*self._delta_attributes(record), data))
+
+    def _delta_attributes(
+        self, delta: Delta
+    ) -> tuple[str, str, str, str, str, str, str, str, str, str, str, Op, Evidence, int]:
+        paths = self._paths_of(delta.resource)
+        if paths.collection:
+            namespace, _, name = delta.key.partition("/")
+            subject = f"{paths.subject}{namespace}{paths.collection}{name}"
+        else:
+            subject = paths.subject + delta.key
+        return (
+            SPEC_VERSION,
+            delta.id,
+            self._source,
+            self._types[delta.op],
+            subject,
+            delta.time,
+            JSON,
+            paths.partition + delta.key,
+            f"{delta.sequence:020d}",
+            delta.uid,
+            delta.resource_version,
+            delta.op,
+            delta.evidence,
+            delta.epoch,
+        )
+
+    def _gap_attributes(self, gap: Gap) -> tuple[str, str, str, str, str, str, str, str]:
+        sequence = f"{gap.sequence:020d}"
+        return (SPEC_VERSION, gap.id, self._source, GAP_TYPE, gap.time, JSON, self._cluster, sequence)
+
+    def _paths_of(self, resource: Resource) -> _Paths:
+        paths = self._paths.get(resource)
+        if paths is None:
+            paths = self._paths[resource] = self._new_paths(resource)
+        return paths
+
+    def _new_paths(self, resource: Resource) -> _Paths:
+        partition = f"{self._cluster}/{resource.group}/{resource.plural}/"
+        if not resource.namespaced:
+            return _Paths(subject=f"{resource.path()}/", collection="", partition=f"{partition}/")
+        subject, _, _ = resource.path("*").rpartition("*")
+        return _Paths(subject=subject, collection=f"/{resource.plural}/", partition=partition)
+
+
+def percent_encoded(value: str) -> str:
+    """A header's value as the bindings to HTTP and NATS want it (HTTP binding, 3.1.3.2): a space, ``"``, ``%`` and all
+    that is not printable ASCII as ``%XX`` of UTF-8."""
+    if _UNSAFE.search(value) is None:
+        return value
+    return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)

@@ -1,0 +1,159 @@
+"""Records in the form of change data capture: before and after side by side, in the words that Debezium uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from bridge.model.change import Evidence, Op
+from bridge.model.packing import unpack as unpack_zstandard
+from bridge.model.record import Delta, Gap, Record
+
+NULL = msgspec.Raw(b"null")
+_decode = msgspec.json.decode
+_encode = msgspec.json.Encoder().encode
+
+
+class _Source(msgspec.Struct, frozen=True):
+    cluster: str
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    id: str
+    uid: str
+    resourceversion: str
+    sequence: int
+    evidence: Evidence
+    epoch: int
+
+
+class _GapSource(msgspec.Struct, frozen=True):
+    cluster: str
+    id: str
+    sequence: int
+    first: int
+    count: int
+    reason: str
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    op: str
+    before: msgspec.Raw
+    after: msgspec.Raw
+    source: _Source | _GapSource
+    ts_ms: int
+    patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_OPS = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
+
+
+class Envelopes:
+    """``{"op", "before", "after", "source", "ts_ms"}`` for the records of one cluster.
+
+    ``op`` is ``c`` for an object that came, ``u`` for a change, ``d`` for a delete, ``r`` for an object that is told
+    without having changed (the first list, a resync), and ``gap`` for records that will never come. ``after`` is the
+    object, null for a delete; ``before`` of a delete is its last known state. ``ts_ms`` is when the bridge saw it, in
+    milliseconds since 1970.
+
+    ``before``: also tell what an object was before it changed, where that is known (null where it is not).
+    ``patch``: add a merge patch (RFC 7386) from before to after as ``patch``, null where there is nothing to compare.
+    Both decompress the earlier state, and a patch decodes both: some 10 and 50 µs for an object of 8 KB.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        before: bool = False,
+        patch: bool = False,
+        unpack: Callable[[bytes], bytes] = unpack_zstandard,
+    ) -> None:
+        self._cluster = cluster
+        self._before = before
+        self._patch = patch
+        self._unpack = unpack
+
+    def __call__(self, record: Record) -> bytes:
+        """JSON. Raises ValueError where the earlier state is asked for and damaged."""
+        return _encode(self._of_gap(record) if isinstance(record, Gap) else self._of_delta(record))
+
+    def _of_delta(self, delta: Delta) -> _Envelope:
+        body = msgspec.Raw(delta.body)
+        source = self._source(delta)
+        if delta.op is Op.DELETED:
+            return _Envelope("d", body, NULL, source, _milliseconds(delta.time), self._no_patch())
+        read = delta.op is Op.ADDED and delta.evidence is Evidence.LISTED
+        earlier = self._unpack(delta.before.packed) if delta.before and (self._before or self._patch) else None
+        return _Envelope(
+            op="r" if read else _OPS[delta.op],
+            before=NULL if earlier is None or not self._before else msgspec.Raw(earlier),
+            after=body,
+            source=source,
+            ts_ms=_milliseconds(delta.time),
+            patch=self._no_patch() if earlier is None or not self._patch else _patch_between(earlier, delta.body),
+        )
+
+    def _of_gap(self, gap: Gap) -> _Envelope:
+        source = _GapSource(self._cluster, gap.id, gap.sequence, gap.first, gap.count, gap.reason)
+        return _Envelope("gap", NULL, NULL, source, _milliseconds(gap.time), self._no_patch())
+
+    def _no_patch(self) -> msgspec.Raw | msgspec.UnsetType:
+        return NULL if self._patch else msgspec.UNSET
+
+    def _source(self, delta: Delta) -> _Source:
+        namespace, _, name = delta.key.rpartition("/")
+        return _Source(
+            cluster=self._cluster,
+            group=delta.resource.group,
+            version=delta.resource.version,
+            resource=delta.resource.plural,
+            kind=delta.resource.kind,
+            namespace=namespace,
+            name=name,
+            id=delta.id,
+            uid=delta.uid,
+            resourceversion=delta.resource_version,
+            sequence=delta.sequence,
+            evidence=delta.evidence,
+            epoch=delta.epoch,
+        )
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def _patch_between(before: bytes, after: bytes) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(_encode(merge_patch(_decode(before), _decode(after))))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"no patch can be made of this: {error}") from error
+
+
+def merge_patch(before: Any, after: Any) -> Any:
+    """The RFC 7386 patch that makes ``after`` of ``before``. Lists are replaced whole, as the RFC has it; a member
+    that became null is told as one that went, because a merge patch has no other word for it."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return after
+    patch = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        if name not in before:
+            patch[name] = value
+        elif isinstance(value, dict) and isinstance(before[name], dict):
+            if inner := merge_patch(before[name], value):
+                patch[name] = inner
+        elif not _same(before[name], value):
+            patch[name] = value
+    return patch
+
+
+def _same(one: Any, other: Any) -> bool:
+    # To Python 1 == True, in a list too.
+    return type(one) is type(other) and one == other and (not isinstance(one, list) or _encode(one) == _encode(other))

@@ -1,0 +1,54 @@
+"""One state of one Kubernetes object: what tells it apart, and its bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _LabelsOnly(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: _LabelsOnly
+
+
+_labels_decoder = msgspec.json.Decoder(_MetadataOnly)
+
+
+def object_key(namespace: str, name: str) -> str:
+    """``namespace/name``, or the name alone where there is no namespace (client-go's MetaNamespaceKeyFunc)."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+class ApiObject(msgspec.Struct, frozen=True, gc=False):
+    """One version of one object. ``body`` is JSON as the API server sent it (``kind`` and ``apiVersion`` included);
+    it is shared by every reader and decoded only for those who ask."""
+
+    key: str
+    """``namespace/name`` or ``name``; unique within a resource."""
+    uid: str
+    resource_version: str
+    body: bytes
+
+    @property
+    def namespace(self) -> str:
+        """Empty for cluster-scoped objects."""
+        return self.key.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    def labels(self) -> dict[str, str]:
+        """None for an object whose labels are not text under text: an aggregated API may serve anything."""
+        try:
+            return _labels_decoder.decode(self.body).metadata.labels or {}
+        except msgspec.ValidationError:
+            return {}
+
+    def manifest(self) -> dict[str, Any]:
+        """The whole object, decoded anew at every call."""
+        return msgspec.json.decode(self.body)  # type: ignore[no-any-return]

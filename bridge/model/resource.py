@@ -1,0 +1,51 @@
+"""Which objects are meant: a resource of the API, and the part of it that is watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object as the API server serves it, e.g. deployments.apps in version v1."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def name(self) -> str:
+        """As kubectl names it: ``pods``, ``deployments.apps``. Unique in a cluster, whatever the version."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """The API path of the collection (of one namespace, if given) or of one object in it."""
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace:
+            path += f"/namespaces/{namespace}"
+        path += f"/{self.plural}"
+        return f"{path}/{name}" if name else path
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of a resource that one informer watches. Selectors are in the API server's own syntax."""
+
+    namespace: str | None = None
+    """None for all namespaces, and for resources that have none."""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    def __str__(self) -> str:
+        parts = [self.namespace and f"namespace {self.namespace}", self.label_selector, self.field_selector]
+        return ", ".join(part for part in parts if part) or "all"

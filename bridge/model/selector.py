@@ -1,0 +1,172 @@
+"""Label selectors as the Kubernetes API writes them, e.g. ``tier=web,env in (prod, staging),!canary``.
+
+The grammar is apimachinery's ``pkg/labels/selector.go``: requirements joined by commas, all of which must hold. Values
+are matched as text, but for ``>`` and ``<``, which compare integers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeGuard
+
+
+class SelectorError(ValueError):
+    """The text is no label selector. The message names what was found and what could stand there."""
+
+
+class Operator(StrEnum):
+    EQUALS = "="
+    NOT_EQUALS = "!="
+    IN = "in"
+    NOT_IN = "notin"
+    EXISTS = "exists"
+    NOT_EXISTS = "!"
+    GREATER = "gt"
+    LESS = "lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label."""
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.EQUALS | Operator.IN:
+                return value in self.values
+            case Operator.NOT_EQUALS | Operator.NOT_IN:
+                # A label that is not there differs from every value.
+                return value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.NOT_EXISTS:
+                return value is None
+            case Operator.GREATER:
+                return _is_integer(value) and all(int(value) > int(bound) for bound in self.values)
+            case Operator.LESS:
+                return _is_integer(value) and all(int(value) < int(bound) for bound in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """Requirements that must all hold. Without any it matches everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> LabelSelector:
+        """Raises SelectorError."""
+        return cls(tuple(_Parser(text).requirements()))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+    def __bool__(self) -> bool:
+        """False for the selector that matches everything."""
+        return bool(self.requirements)
+
+
+_TOKEN = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))")
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+
+_EQUALITY = {"=": Operator.EQUALS, "==": Operator.EQUALS, "!=": Operator.NOT_EQUALS}
+_SET = {"in": Operator.IN, "notin": Operator.NOT_IN}
+_ORDER = {">": Operator.GREATER, "<": Operator.LESS}
+_OPERATORS = "in, notin, =, ==, !=, >, <"
+
+
+class _Parser:
+    """Reads tokens from left to right; the end of the text is the empty token."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [match.group().strip() for match in _TOKEN.finditer(text.rstrip())]
+        self._at = 0
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        if not self._peek():
+            return found
+        while True:
+            found.append(self._requirement())
+            mark = self._next()
+            if not mark:
+                return found
+            if mark != ",":
+                raise self._error(mark, "',' or the end")
+
+    def _requirement(self) -> Requirement:
+        negated = self._peek() == "!"
+        if negated:
+            self._next()
+        key = self._key()
+        if negated:
+            return Requirement(key, Operator.NOT_EXISTS)
+        if self._peek() in ("", ","):
+            return Requirement(key, Operator.EXISTS)
+        mark = self._next()
+        if operator := _EQUALITY.get(mark):
+            return Requirement(key, operator, frozenset({self._value()}))
+        if operator := _SET.get(mark):
+            return Requirement(key, operator, self._set_of_values())
+        if operator := _ORDER.get(mark):
+            return Requirement(key, operator, frozenset({self._integer()}))
+        raise self._error(mark, _OPERATORS)
+
+    def _key(self) -> str:
+        key = self._next()
+        prefix, slash, name = key.rpartition("/")
+        if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
+            raise self._error(key, "a label key")
+        return key
+
+    def _value(self) -> str:
+        """A value may be empty: ``a=`` asks for the label with an empty value."""
+        if self._peek() in ("", ",", ")"):
+            return ""
+        value = self._next()
+        if not _NAME.fullmatch(value):
+            raise self._error(value, "a label value")
+        return value
+
+    def _integer(self) -> str:
+        value = self._next()
+        if not _is_integer(value):
+            raise self._error(value, "an integer")
+        return value
+
+    def _set_of_values(self) -> frozenset[str]:
+        if (mark := self._next()) != "(":
+            raise self._error(mark, "'('")
+        if self._peek() == ")":
+            raise self._error(")", "a label value")
+        values = {self._value()}
+        while (mark := self._next()) == ",":
+            values.add(self._value())
+        if mark != ")":
+            raise self._error(mark, "',' or ')'")
+        return frozenset(values)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        mark = self._peek()
+        self._at += 1
+        return mark
+
+    def _error(self, found: str, expected: str) -> SelectorError:
+        what = f"'{found}'" if found else "the end"
+        return SelectorError(f"label selector '{self._text}': found {what}, expected {expected}")
+
+
+def _is_integer(value: str | None) -> TypeGuard[str]:
+    return value is not None and re.fullmatch(r"[+-]?[0-9]+", value) is not None

@@ -1,0 +1,11 @@
+"""Order of resourceVersions: integers of any length within one resource since Kubernetes 1.35 (KEP-5504)."""
+
+from __future__ import annotations
+
+
+def is_older(version: str, than: str) -> bool:
+    """True only where both are integers and the first is smaller: an aggregated API may use any text, which has no
+    order, and then nothing is claimed."""
+    if not (version.isdecimal() and than.isdecimal()):
+        return False
+    return (len(version), version) < (len(than), than)

@@ -1,0 +1,140 @@
+"""Our encoding, judged by the CloudEvents SDK."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings import http, kafka
+from cloudevents.core.formats.json import JSONFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.model.change import Evidence, Op
+from bridge.model.cloudevent import CloudEvents, HeaderNames, percent_encoded
+from bridge.model.record import Record
+from bridge.model.resource import Resource
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap
+
+SDK = JSONFormat()
+EVENTS = CloudEvents("prod-eu1")
+KAFKA = HeaderNames.prefixed("ce_", datacontenttype="content-type")
+HTTP = HeaderNames.prefixed("ce-", datacontenttype="content-type")
+
+
+def read_structured(record: Record, events: CloudEvents = EVENTS) -> tuple[dict[str, Any], Any]:
+    event = SDK.read(None, events.structured(record))
+    return event.get_attributes(), event.get_data()
+
+
+def read_binary(record: Record, events: CloudEvents = EVENTS) -> tuple[dict[str, Any], Any]:
+    headers = {name: value.encode() for name, value in events.headers(record, KAFKA)}
+    key = events.partition_key(record)
+    event = kafka.from_binary(kafka.KafkaMessage(headers, key, events.data(record)), SDK)
+    return event.get_attributes(), event.get_data()
+
+
+def test_both_forms_have_the_attributes_of_the_change_and_the_object_as_data() -> None:
+    delta = a_delta(12, resource=DEPLOYMENTS, key="shop/web", op=Op.ADDED, evidence=Evidence.LISTED, uid="u-1")
+    expected = {
+        "specversion": "1.0",
+        "id": "u-1/1012/added",
+        "source": "/clusters/prod-eu1",
+        "type": "kubedelta.object.added.v1",
+        "subject": "/apis/apps/v1/namespaces/shop/deployments/web",
+        "time": datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC),
+        "datacontenttype": "application/json",
+        "partitionkey": "prod-eu1/apps/deployments/shop/web",
+        "sequence": "00000000000000000012",
+        "uid": "u-1",
+        "resourceversion": "1012",
+        "op": "added",
+        "evidence": "listed",
+        "epoch": 3,
+    }
+
+    assert read_structured(delta) == (expected, json.loads(delta.body))
+    assert read_binary(delta) == (expected | {"epoch": "3"}, json.loads(delta.body))
+
+
+@pytest.mark.parametrize(
+    ("resource", "key", "subject", "partition_key"),
+    [
+        (PODS, "shop/web-1", "/api/v1/namespaces/shop/pods/web-1", "prod-eu1//pods/shop/web-1"),
+        (
+            CLUSTER_ROLES,
+            "system:node",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+            "prod-eu1/rbac.authorization.k8s.io/clusterroles//system:node",
+        ),
+    ],
+)
+def test_the_core_group_and_a_missing_namespace_are_empty_segments_of_the_partition_key(
+    resource: Resource, key: str, subject: str, partition_key: str
+) -> None:
+    attributes, _ = read_structured(a_delta(resource=resource, key=key))
+
+    assert (attributes["subject"], attributes["partitionkey"]) == (subject, partition_key)
+    assert EVENTS.partition_key(a_delta(resource=resource, key=key)) == partition_key
+
+
+def test_the_objects_bytes_go_through_as_they_came() -> None:
+    body = b'{ "z": 1.0,  "a":"\\u0041\xc2\x85\xe2\x80\xa8" }'
+
+    assert EVENTS.data(a_delta(body=body)) is not None
+    assert EVENTS.structured(a_delta(body=body)).endswith(b',"data":' + body + b"}")
+
+
+def test_a_gap_says_which_records_will_never_come() -> None:
+    expected = {
+        "specversion": "1.0",
+        "id": "gap/5/9",
+        "source": "/clusters/prod-eu1",
+        "type": "kubedelta.gap.v1",
+        "time": datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC),
+        "datacontenttype": "application/json",
+        "partitionkey": "prod-eu1",
+        "sequence": "00000000000000000009",
+    }
+    data = {"first": 5, "last": 9, "count": 5, "reason": "the outbox was full"}
+
+    assert read_structured(a_gap()) == (expected, data)
+    assert read_binary(a_gap()) == (expected, data)
+
+
+def test_an_envelope_as_data_is_said_in_the_type() -> None:
+    events = CloudEvents("prod-eu1", envelope=lambda record: b'{"op":"u"}')
+
+    attributes, data = read_structured(a_delta(op=Op.UPDATED), events)
+
+    assert (attributes["type"], data) == ("kubedelta.envelope.updated.v1", {"op": "u"})
+
+
+ANY_TEXT = st.text(min_size=1)
+
+
+@given(uid=ANY_TEXT, key=ANY_TEXT, version=ANY_TEXT, cluster=ANY_TEXT, namespaced=st.booleans())
+def test_any_text_survives_both_forms(uid: str, key: str, version: str, cluster: str, namespaced: bool) -> None:
+    resource = Resource("kubedelta.test", "v1", "widgets", "Widget", namespaced)
+    delta = a_delta(key=key, uid=uid, resource=resource, body=b"{}")
+    events = CloudEvents(cluster)
+
+    structured, _ = read_structured(delta, events)
+    binary, _ = read_binary(delta, events)
+    over_http = events.encoded_headers(delta, HTTP)
+
+    assert all(value.isascii() and value.isprintable() and " " not in value for value in over_http.values())
+    from_http = http.from_binary(http.HTTPMessage(over_http, b"{}"), SDK).get_attributes()
+    for attributes in (structured, binary, from_http):
+        assert attributes["id"] == f"{uid}/1001/updated"
+        assert attributes["uid"] == uid
+        assert attributes["source"] == f"/clusters/{cluster}"
+        assert attributes["subject"].endswith(key.partition("/")[2] if namespaced else key)
+        assert attributes["partitionkey"].endswith(f"/{key}")
+
+
+def test_percent_encoding_is_that_of_the_http_binding() -> None:
+    assert percent_encoded("system:node/é 100%\n") == "system:node/%C3%A9%20100%25%0A"
+    assert percent_encoded("plain/id-1") == "plain/id-1"

@@ -1,0 +1,140 @@
+"""Change data capture: before, after, and the patch between them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.model.change import Evidence, Known, Op
+from bridge.model.envelope import Envelopes, merge_patch
+from bridge.model.record import Delta
+from tests.kit.records import DEPLOYMENTS, a_delta, a_gap
+
+BEFORE = b'{"spec":{"replicas":1,"paused":true},"status":{}}'
+AFTER = b'{"spec":{"replicas":2},"status":{}}'
+
+
+def read(delta: Delta, *, before: bool = False, patch: bool = False) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(Envelopes("prod", before=before, patch=patch)(delta))
+    return decoded
+
+
+def test_an_update_has_the_object_after_it_and_where_it_came_from() -> None:
+    delta = a_delta(12, resource=DEPLOYMENTS, key="shop/web", uid="u-1", body=AFTER, before=BEFORE)
+
+    assert read(delta) == {
+        "op": "u",
+        "before": None,
+        "after": json.loads(AFTER),
+        "source": {
+            "cluster": "prod",
+            "group": "apps",
+            "version": "v1",
+            "resource": "deployments",
+            "kind": "Deployment",
+            "namespace": "shop",
+            "name": "web",
+            "id": "u-1/1012/updated",
+            "uid": "u-1",
+            "resourceversion": "1012",
+            "sequence": 12,
+            "evidence": "watched",
+            "epoch": 3,
+        },
+        "ts_ms": 1795251600123,
+    }
+
+
+def test_before_and_patch_are_there_when_asked_for() -> None:
+    delta = a_delta(body=AFTER, before=BEFORE)
+
+    assert read(delta, before=True)["before"] == json.loads(BEFORE)
+    assert "patch" not in read(delta, before=True)
+    assert read(delta, patch=True)["before"] is None
+    assert read(delta, patch=True)["patch"] == {"spec": {"replicas": 2, "paused": None}}
+
+
+def test_where_no_earlier_state_is_known_before_and_patch_are_null() -> None:
+    envelope = read(a_delta(body=AFTER), before=True, patch=True)
+
+    assert (envelope["before"], envelope["patch"]) == (None, None)
+
+
+def test_a_delete_has_its_last_known_state_before_and_nothing_after() -> None:
+    envelope = read(a_delta(op=Op.DELETED, body=AFTER), patch=True)
+
+    assert envelope["op"] == "d"
+    assert (envelope["before"], envelope["after"], envelope["patch"]) == (json.loads(AFTER), None, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "evidence", "letter"),
+    [
+        (Op.ADDED, Evidence.WATCHED, "c"),
+        (Op.ADDED, Evidence.RELISTED, "c"),
+        (Op.ADDED, Evidence.LISTED, "r"),
+        (Op.SYNC, Evidence.WATCHED, "r"),
+        (Op.UPDATED, Evidence.RELISTED, "u"),
+        (Op.DELETED, Evidence.WATCHED, "d"),
+    ],
+)
+def test_operations_have_the_letters_of_debezium(op: Op, evidence: Evidence, letter: str) -> None:
+    assert read(a_delta(op=op, evidence=evidence))["op"] == letter
+
+
+def test_a_gap_is_an_operation_of_its_own() -> None:
+    assert json.loads(Envelopes("prod", patch=True)(a_gap())) == {
+        "op": "gap",
+        "before": None,
+        "after": None,
+        "source": {
+            "cluster": "prod",
+            "id": "gap/5/9",
+            "sequence": 9,
+            "first": 5,
+            "count": 5,
+            "reason": "the outbox was full",
+        },
+        "ts_ms": 1795251600123,
+        "patch": None,
+    }
+
+
+def test_an_earlier_state_that_is_damaged_is_a_value_error() -> None:
+    delta = msgspec.structs.replace(a_delta(body=AFTER), before=Known("u", "1", b"not packed"))
+
+    with pytest.raises(ValueError, match="packed body"):
+        read(delta, before=True)
+
+
+SCALARS = st.booleans() | st.integers(-5, 5) | st.text(max_size=3)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner))
+OBJECTS = st.dictionaries(st.text(max_size=2), VALUES)
+
+
+def applied(target: Any, patch: Any) -> Any:
+    """RFC 7386, section 2, word by word."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = applied(result.get(name), value)
+    return result
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_merge_patch_applied_to_before_gives_after(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert json.dumps(applied(before, merge_patch(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+@given(OBJECTS)
+def test_nothing_changed_is_an_empty_patch(state: dict[str, Any]) -> None:
+    assert merge_patch(state, state) == {}

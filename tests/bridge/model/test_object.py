@@ -1,0 +1,59 @@
+"""One state of one object."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.model.object import ApiObject, object_key
+from tests.kit.objects import a_node, a_pod
+
+
+@pytest.mark.parametrize(("namespace", "name", "key"), [("shop", "web", "shop/web"), ("", "node-1", "node-1")])
+def test_a_key_is_namespace_and_name_or_the_name_alone(namespace: str, name: str, key: str) -> None:
+    assert object_key(namespace, name) == key
+    thing = ApiObject(key, "u", "7", b"{}")
+    assert (thing.namespace, thing.name) == (namespace, name)
+
+
+def test_names_with_colons_and_dots_are_names() -> None:
+    thing = ApiObject(object_key("", "system:node.v1:reader"), "u", "7", b"{}")
+
+    assert (thing.namespace, thing.name) == ("", "system:node.v1:reader")
+
+
+def test_labels_and_the_manifest_are_read_from_the_body() -> None:
+    pod = a_pod("web").labelled(tier="front", app="shop").at(7, image="a")
+
+    assert pod.labels() == {"tier": "front", "app": "shop"}
+    assert pod.manifest()["spec"] == {"image": "a"}
+    assert a_node("node-1").at(3).labels() == {}
+
+
+def test_a_manifest_is_decoded_anew_so_that_nobody_changes_that_of_another() -> None:
+    pod = a_pod("web").at(7, image="a")
+    pod.manifest()["spec"]["image"] = "b"
+
+    assert pod.manifest()["spec"] == {"image": "a"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"metadata":{"labels":null}}',
+        b'{"metadata":{"labels":{}}}',
+        b'{"metadata":{}}',
+        b'{"metadata":{"labels":{"tier":null,"ok":7}}}',
+        b'{"metadata":{"labels":["tier"]}}',
+        b'{"metadata":null}',
+        b"{}",
+    ],
+)
+def test_an_object_whose_labels_are_missing_or_no_labels_has_none(body: bytes) -> None:
+    """An aggregated API may serve anything; an index over labels must not end the informer of it."""
+    assert ApiObject("shop/web", "u", "7", body).labels() == {}
+
+
+def test_separators_of_other_alphabets_inside_strings_are_kept() -> None:
+    pod = a_pod("web").at(7, note="one\u2028two\u0085three")
+
+    assert pod.manifest()["spec"]["note"] == "one\u2028two\u0085three"
