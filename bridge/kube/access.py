@@ -1,0 +1,223 @@
+"""From what an operator set to a connection: where the API server is, whom we trust, and who we say we are."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+from msgspec import structs
+
+from bridge.facts import ConnectionInsecure, Report, unheard
+from bridge.kube.auth import ClusterAuth, Credential, FixedToken, Several, TokenFile
+from bridge.kube.errors import CredentialsError
+from bridge.kube.exec_plugin import ExecPlugin
+from bridge.kube.in_cluster import SERVICE_ACCOUNT, in_cluster
+from bridge.kube.kubeconfig import Chosen, Cluster, Exec, User, default_paths, load
+from bridge.kube.proxy import proxy_from_environment, proxy_from_url
+from bridge.kube.tls import CertificateFiles, cluster_context, show_certificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """What an operator may set; all of it may be left out.
+
+    Looked for in this order: ``kubeconfig`` or ``context``; ``server``; a pod's service account; the files that
+    KUBECONFIG names; ~/.kube/config. The last three fields then count before what was found there.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    server: str | None = None
+    """A URL. Alone it is enough: what ``kubectl proxy`` offers asks for no credentials."""
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """All that a client needs. Made anew for every client: it holds credentials that change under way."""
+
+    server: httpx.URL
+    origin: str
+    """Where it was found, for messages."""
+    tls: ssl.SSLContext | None = None
+    """None for plain HTTP."""
+    tls_server_name: str | None = None
+    auth: httpx.Auth | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    proxy: httpx.Proxy | None = None
+    compression: bool = True
+    """The server may compress what it answers."""
+
+
+def resolve(
+    access: ClusterAccess,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+    report: Report = unheard,
+) -> Connection:
+    """Find the way. Reads files, runs no plugin, asks no server. Raises CredentialsError.
+
+    Reports ConnectionInsecure where the certificate is not verified, or a token goes over plain HTTP.
+    """
+    connection = _connection(_override(access, _choose(access, environ, service_account)), environ)
+    if connection.tls is not None and connection.tls.verify_mode is ssl.CERT_NONE:
+        reason = "insecure-skip-tls-verify is set: anybody on the way can pose as the API server"
+        report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
+    if connection.tls is None and connection.auth is not None:
+        reason = "the token goes over plain HTTP: anybody on the way can read it"
+        report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
+    return connection
+
+
+# ── Choosing ─────────────────────────────────────────────────────────────────
+
+
+def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: Path) -> Chosen:
+    if access.kubeconfig:
+        path = access.kubeconfig.expanduser()
+        if not path.exists():
+            raise CredentialsError(f"cluster.kubeconfig: {path} does not exist")
+        return load([path]).choose(access.context)
+    if not access.context:
+        if access.server:
+            return Chosen("cluster.server", Cluster(access.server), whose_cluster="cluster.server")
+        if pod := in_cluster(environ, service_account):
+            return pod
+    paths = default_paths(environ)
+    kubeconfig = load(paths)
+    if not kubeconfig.files:
+        raise CredentialsError(
+            "no way to an API server: this is not a pod (or one without a token: see automountServiceAccountToken), "
+            f"and there is no {' or '.join(map(str, paths))}. Set cluster.kubeconfig or cluster.server"
+        )
+    return kubeconfig.choose(access.context)
+
+
+def _override(access: ClusterAccess, chosen: Chosen) -> Chosen:
+    cluster, user = chosen.cluster, chosen.user
+    if access.server:
+        cluster = structs.replace(cluster, server=access.server)
+        chosen = replace(chosen, whose_cluster="cluster.server")
+    if access.ca_file:
+        ca_file = str(access.ca_file.expanduser())
+        cluster = structs.replace(cluster, certificate_authority=ca_file, certificate_authority_data=None)
+    if access.token_file:
+        user = User(token_file=str(access.token_file.expanduser()))
+        chosen = replace(chosen, whose_user="cluster.token_file", in_the_clear=True)
+    return replace(chosen, cluster=cluster, user=user)
+
+
+# ── Connecting ───────────────────────────────────────────────────────────────
+
+
+def _connection(chosen: Chosen, environ: Mapping[str, str]) -> Connection:
+    cluster = chosen.cluster
+    server = _url(cluster.server, chosen.whose_cluster)
+    if server.scheme == "http" and not chosen.in_the_clear:
+        chosen = replace(chosen, user=User())
+    tls = _tls(cluster, chosen.whose_cluster) if server.scheme == "https" else None
+    proxy: httpx.Proxy | None = None
+    if cluster.proxy_url:
+        proxy = proxy_from_url(cluster.proxy_url, f"{chosen.whose_cluster}: proxy-url")
+    elif chosen.kubeconfig:
+        proxy = proxy_from_environment(server, environ)
+    return Connection(
+        server=server,
+        origin=chosen.origin,
+        tls=tls,
+        tls_server_name=_sendable(cluster.tls_server_name, f"{chosen.whose_cluster}: tls-server-name"),
+        auth=_auth(chosen, tls),
+        headers=_impersonation(chosen.user, chosen.whose_user),
+        proxy=proxy,
+        compression=not cluster.disable_compression,
+    )
+
+
+def _url(server: str, whose: str) -> httpx.URL:
+    try:
+        url = httpx.URL(server.rstrip("/"))
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
+        raise CredentialsError(f"{whose}: the server must be a URL like https://host:6443, without a user in it")
+    return url
+
+
+def _tls(cluster: Cluster, whose: str) -> ssl.SSLContext:
+    authority = _authority(cluster, whose)
+    if cluster.insecure_skip_tls_verify and authority:
+        raise CredentialsError(f"{whose}: insecure-skip-tls-verify and a certificate authority exclude each other")
+    return cluster_context(authority, whose, verify=not cluster.insecure_skip_tls_verify)
+
+
+def _authority(cluster: Cluster, whose: str) -> bytes | Path | None:
+    return _pem_or_file(
+        cluster.certificate_authority_data, cluster.certificate_authority, f"{whose}: certificate-authority-data"
+    )
+
+
+def _auth(chosen: Chosen, tls: ssl.SSLContext | None) -> httpx.Auth | None:
+    user, whose = chosen.user, chosen.whose_user
+    if user.auth_provider:
+        raise CredentialsError(f"{whose}: auth-provider was taken out of Kubernetes: use a credential plugin (exec)")
+    credentials: list[Credential] = []
+    certificate = _pem_or_file(
+        user.client_certificate_data, user.client_certificate, f"{whose}: client-certificate-data"
+    )
+    key = _pem_or_file(user.client_key_data, user.client_key, f"{whose}: client-key-data")
+    if bool(certificate) != bool(key):
+        raise CredentialsError(f"{whose}: a client certificate and a client key need each other")
+    if tls and certificate and key:
+        credentials.append(CertificateFiles(tls, certificate, key, whose))
+    if user.token_file:
+        credentials.append(TokenFile(Path(user.token_file), user.token))
+    elif user.token:
+        credentials.append(FixedToken(user.token))
+    elif user.username:
+        return httpx.BasicAuth(user.username, user.password or "")
+    elif user.exec and tls:
+        credentials.append(_plugin(chosen, user.exec, tls))
+    return ClusterAuth(Several(credentials), whose) if credentials else None
+
+
+def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext) -> ExecPlugin:
+    authority = _authority(chosen.cluster, chosen.whose_cluster)
+    pem = authority.read_bytes() if isinstance(authority, Path) else authority
+    install = partial(show_certificate, tls, whose=chosen.whose_user)
+    return ExecPlugin(spec, chosen.cluster, pem, chosen.whose_user, install)
+
+
+def _pem_or_file(data: str | None, file: str | None, whose: str) -> bytes | Path | None:
+    """What is inline counts before a file, as for kubectl."""
+    if not data:
+        return Path(file) if file else None
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise CredentialsError(f"{whose} is not base64") from None
+
+
+def _impersonation(user: User, whose: str) -> tuple[tuple[str, str], ...]:
+    """https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation"""
+    headers = [("Impersonate-User", user.impersonate), ("Impersonate-Uid", user.as_uid)]
+    headers += [("Impersonate-Group", group) for group in user.as_groups or ()]
+    for name, values in (user.as_user_extra or {}).items():
+        headers += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
+    return tuple((name, text) for name, value in headers if (text := _sendable(value, f"{whose}: as")))
+
+
+def _sendable(text: str | None, whose: str) -> str | None:
+    """None for nothing. What no header and no handshake can carry is better refused now than at every request."""
+    if text and not (text.isascii() and text.isprintable()):
+        raise CredentialsError(f"{whose} must be printable ASCII")
+    return text or None

@@ -1,0 +1,59 @@
+"""From an HTTP answer to what it means: only JSON with a 2xx is what was asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from bridge.kube.status import read_status, shortened, trouble
+from bridge.model.answers import Failed, Trouble
+
+LONGEST_STATUS = 64 * 1024
+"""Bytes of an error's body that are read; a Status has some hundred."""
+
+
+async def refusal(response: httpx.Response, *, initial_events: bool = False) -> Trouble | None:
+    """None where the answer is JSON with a 2xx, whose body is still to be read; else what it means."""
+    kind = content_type(response)
+    if response.is_success:
+        if kind == "application/json":
+            return None
+        named = kind or "no content type"
+        return Failed(shortened(f"{response.status_code} with {named}, not application/json: is this the API server?"))
+    status = read_status(await _beginning(response)) if kind == "application/json" else None
+    return trouble(
+        response.status_code,
+        status,
+        after=_retry_after(response),
+        initial_events=initial_events,
+        instead=f"{kind or 'nothing'} and no Status came with it",
+    )
+
+
+def content_type(response: httpx.Response) -> str:
+    """Without parameters, in small letters."""
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    read = bytearray()
+    async for chunk in response.aiter_bytes():
+        read += chunk
+        if len(read) > LONGEST_STATUS:
+            break
+    return bytes(read[:LONGEST_STATUS])
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds; the header may also hold a date (RFC 9110, 10.2.3)."""
+    value = response.headers.get("Retry-After", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        at = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)  # A date without a zone, or with -0000, is in none.
+    return max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,51 @@
+"""Single requests to the API server: JSON in, JSON out, and one error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from bridge.kube.answering import refusal
+from bridge.kube.errors import ApiError, CredentialsError
+from bridge.kube.status import shortened
+from bridge.kube.transport import NETWORK_ERRORS, not_answered
+from bridge.kube.wire import UNREADABLE
+from bridge.model.answers import Failed
+
+TIMEOUT = 30.0
+"""Seconds without a byte."""
+
+T = TypeVar("T")
+
+
+class Api:
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def ask(
+        self, method: str, path: str, *, json: Any = None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        """The answer, read whole: JSON with a 2xx, or a 304 where ``headers`` ask for it. Raises ApiError."""
+        asked = f"{method} {path}"
+        timeout = httpx.Timeout(TIMEOUT, connect=self._http.timeout.connect)
+        try:
+            async with self._http.stream(method, path, json=json, headers=headers, timeout=timeout) as response:
+                if response.status_code != httpx.codes.NOT_MODIFIED and (answer := await refusal(response)):
+                    raise ApiError(asked, answer)
+                await response.aread()
+                return response
+        except CredentialsError as error:
+            raise ApiError(asked, Failed(shortened(str(error)))) from error
+        except NETWORK_ERRORS as error:
+            raise ApiError(asked, not_answered(error, self._http.base_url)) from error
+
+    async def ask_for(self, kind: type[T], method: str, path: str, *, json: Any = None) -> T:
+        """The answer's JSON as a ``kind``. Raises ApiError, also where it does not fit."""
+        response = await self.ask(method, path, json=json)
+        try:
+            return msgspec.json.decode(response.content, type=kind)
+        except UNREADABLE as error:
+            raise ApiError(f"{method} {path}", Failed(shortened(f"the answer could not be read: {error}"))) from error

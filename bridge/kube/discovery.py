@@ -1,0 +1,69 @@
+"""Asking the API server what it serves: two requests, which cost a 304 each while nothing changes.
+
+https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
+"""
+
+from __future__ import annotations
+
+import httpx
+import msgspec
+
+from bridge.facts import GroupStale, Report
+from bridge.kube.api import Api
+from bridge.kube.catalogue import Catalogue, Document, GroupVersion, keep_stale
+from bridge.kube.documents import gone, read_aggregated, read_classic_groups, read_classic_resources, unknown_for_now
+from bridge.kube.errors import ApiError
+from bridge.kube.status import shortened
+from bridge.kube.wire import UNREADABLE
+from bridge.model.answers import Failed, Refused
+
+PATHS = ("/api", "/apis")
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+ACCEPT = ", ".join([AGGREGATED.format("v2"), AGGREGATED.format("v2beta1"), "application/json"])
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+async def discover(api: Api, previous: Catalogue | None, report: Report) -> Catalogue:
+    """What is served now. ``previous`` itself when nothing changed. Raises ApiError.
+
+    Reports GroupStale for each group that became so since ``previous``.
+    """
+    known = previous or Catalogue()
+    catalogue = Catalogue(tuple([await _document(api, path, known.document(path)) for path in PATHS]))
+    for group in sorted(catalogue.stale - known.stale):
+        report(GroupStale(group, "the API server behind it does not answer: what it served when last seen is kept"))
+    return known if catalogue == known else catalogue
+
+
+async def _document(api: Api, path: str, previous: Document | None) -> Document:
+    headers = {"Accept": ACCEPT}
+    if previous and previous.etag:
+        headers["If-None-Match"] = previous.etag
+    response = await api.ask("GET", path, headers=headers)
+    if response.status_code == httpx.codes.NOT_MODIFIED and previous:
+        return previous
+    body = response.content
+    try:
+        if msgspec.json.decode(body, type=_Kind).kind == "APIGroupDiscoveryList":
+            return Document(path, response.headers.get("ETag"), keep_stale(read_aggregated(body), previous))
+        versions = [await _classic(api, path, name) for name in read_classic_groups(body)]
+    except UNREADABLE as error:
+        raise ApiError(
+            f"GET {path}", Failed(shortened(f"the discovery document could not be read: {error}"))
+        ) from error
+    return Document(path, None, keep_stale(versions, previous))
+
+
+async def _classic(api: Api, path: str, name: str) -> GroupVersion:
+    try:
+        response = await api.ask("GET", f"{path}/{name}")
+        return read_classic_resources(name, response.content)
+    except ApiError as error:
+        if isinstance(error.answer, Refused) and error.answer.status == httpx.codes.NOT_FOUND:
+            return gone(name)  # It was taken away between the two requests.
+        return unknown_for_now(name)
+    except UNREADABLE:
+        return unknown_for_now(name)

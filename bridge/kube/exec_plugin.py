@@ -1,0 +1,202 @@
+"""Credential plugins: a command of the cloud's that prints a short-lived token or certificate.
+
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from bridge.kube.auth import reason_of
+from bridge.kube.errors import CredentialsError
+from bridge.kube.kubeconfig import Cluster, Exec
+from bridge.kube.status import shortened
+from bridge.kube.wire import UNREADABLE
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
+"""The extension of a cluster whose content is passed on to plugins."""
+TIMEOUT = 60.0
+"""Seconds a plugin may take. client-go waits for ever."""
+MARGIN = 60.0
+"""Seconds before its end at which a credential is replaced, or a tenth of its life where that is shorter."""
+
+_SECRET = re.compile(r"\S{32,}")
+
+Install = Callable[[bytes, bytes], None]
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    status: _Status | None = None
+
+
+class ExecPlugin:
+    """The credential that a plugin last printed. It is run when there is none, before that one ends, and on a 401.
+
+    However many requests wait, it runs once. A certificate that it prints is handed to ``install`` (PEM: certificate,
+    key).
+    """
+
+    def __init__(
+        self,
+        spec: Exec,
+        cluster: Cluster,
+        authority: bytes | None,
+        whose: str,
+        install: Install,
+        *,
+        clock: Callable[[], float] = time.time,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """``whose`` names the user and file in errors; ``authority`` is the cluster's as PEM; ``clock`` gives Unix
+        time. Raises CredentialsError for what cannot work without a terminal, or at all."""
+        _check(spec, whose)
+        self._spec = spec
+        self._whose = whose
+        self._install = install
+        self._clock = clock
+        self._timeout = timeout
+        self._info = exec_info(spec, cluster, authority)
+        self._running = asyncio.Lock()
+        self._held: str | None = None
+        self.certificate_changes = False
+        self._fresh_until = float("-inf")
+        self._runs = 0
+        self._failure = ""
+
+    async def token(self) -> str | None:
+        if self._clock() >= self._fresh_until:
+            await self._run_once(self._runs)
+        return self._held
+
+    async def renew(self, refused: str | None) -> bool:
+        # Another request may have been refused with the same token, and have run the plugin already.
+        if self._held == refused:
+            await self._run_once(self._runs)
+        return True
+
+    async def _run_once(self, seen: int) -> None:
+        """Run, unless somebody else did so since ``seen`` runs: then share what came of it."""
+        async with self._running:
+            if self._runs == seen:
+                self._failure = ""
+                try:
+                    self._take(self._read(await self._run()))
+                except CredentialsError as error:
+                    self._failure = str(error)
+                self._runs += 1
+            if self._failure:
+                raise CredentialsError(self._failure)
+
+    def _take(self, status: _Status) -> None:
+        if status.client_certificate_data and status.client_key_data:
+            self._install(status.client_certificate_data.encode(), status.client_key_data.encode())
+            self.certificate_changes = True
+        self._held = status.token
+        self._fresh_until = self._end_of(status)
+
+    def _end_of(self, status: _Status) -> float:
+        if status.expiration_timestamp is None:
+            return float("inf")
+        end, now = status.expiration_timestamp.timestamp(), self._clock()
+        return end - min(MARGIN, max(0.0, end - now) / 10)
+
+    async def _run(self) -> bytes:
+        spec = self._spec
+        environment = {**os.environ, **{each.name: each.value for each in spec.env or ()}}
+        environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(self._info).decode()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                spec.command,
+                *(spec.args or ()),
+                env=environment,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._failed(f"cannot be run: {reason_of(error)}", hint=True) from error
+        try:
+            async with asyncio.timeout(self._timeout):
+                printed, complaint = await process.communicate()
+        except TimeoutError:
+            raise self._failed(f"did not end within {self._timeout:g} seconds") from None
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):  # It may end at this moment.
+                    os.killpg(process.pid, signal.SIGKILL)  # With what it has started: that holds our pipes open.
+                await process.wait()
+        if process.returncode:
+            lines = complaint.decode(errors="replace").strip().splitlines()
+            last = f": {_SECRET.sub('…', lines[-1])}" if lines else ""
+            raise self._failed(f"ended with {process.returncode}{last}")
+        return printed
+
+    def _read(self, printed: bytes) -> _Status:
+        try:
+            credential = msgspec.json.decode(printed, type=_ExecCredential)
+        except UNREADABLE as error:
+            raise self._failed(f"did not print an ExecCredential: {error}") from None
+        if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
+            found = f"{credential.kind or 'no kind'} in {credential.api_version or 'no apiVersion'}"
+            raise self._failed(f"printed {found}, not an ExecCredential in {self._spec.api_version}")
+        status = credential.status
+        if status is None or not (status.token or (status.client_certificate_data and status.client_key_data)):
+            raise self._failed("printed neither a token nor a certificate with its key")
+        return status
+
+    def _failed(self, what: str, *, hint: bool = False) -> CredentialsError:
+        advice = f". {self._spec.install_hint.strip()}" if hint and self._spec.install_hint else ""
+        return CredentialsError(shortened(f"{self._whose}: the credential plugin {self._spec.command} {what}{advice}"))
+
+
+def exec_info(spec: Exec, cluster: Cluster, authority: bytes | None) -> Mapping[str, Any]:
+    """KUBERNETES_EXEC_INFO: what a plugin may know of who asks, and for which cluster."""
+    about: dict[str, Any] = {"interactive": False}
+    if spec.provide_cluster_info:
+        extensions = {each.name: each.extension for each in cluster.extensions or ()}
+        known = {
+            "server": cluster.server,
+            "tls-server-name": cluster.tls_server_name,
+            "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+            "certificate-authority-data": authority,  # msgspec writes bytes as base64, which is what is wanted.
+            "proxy-url": cluster.proxy_url,
+            "disable-compression": cluster.disable_compression,
+            "config": extensions.get(CLUSTER_EXTENSION),
+        }
+        about["cluster"] = {name: value for name, value in known.items() if value}
+    return {"kind": "ExecCredential", "apiVersion": spec.api_version, "spec": about}
+
+
+def _check(spec: Exec, whose: str) -> None:
+    if spec.api_version not in API_VERSIONS:
+        raise CredentialsError(
+            f"{whose}: the credential plugin {spec.command} has apiVersion {spec.api_version or 'not set'}; "
+            f"it must be {' or '.join(API_VERSIONS)}"
+        )
+    if spec.interactive_mode == "Always":
+        raise CredentialsError(
+            f"{whose}: the credential plugin {spec.command} must talk to a person (interactiveMode: Always), and here "
+            "is no terminal: use one with interactiveMode Never or IfAvailable"
+        )

@@ -1,0 +1,123 @@
+"""kubectl's names for resources, and what they mean on this cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
+
+from bridge.kube.catalogue import Catalogue, Served
+from bridge.model.resource import Resource
+
+NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
+"""Left out of ``*``: heartbeats of every node every ten seconds, and what EndpointSlices tell better."""
+
+TWINS = {"events.events.k8s.io": "events"}
+"""The same objects under two names: the first is left out of ``*`` where the second is served."""
+
+LEGACY_GROUP = "extensions"
+"""All it ever served moved to groups of its own: left out of ``*`` where another group serves the same plural."""
+
+
+class UnknownResource(Exception):
+    """A name that means nothing on this cluster, at least not now."""
+
+    def __init__(self, name: str, reason: str, nearest: tuple[str, ...] = ()) -> None:
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__(f"{name}: {reason}{hint}")
+        self.name = name
+        self.reason = f"{reason}{hint}"
+        self.nearest = nearest
+
+
+def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
+    """The resources that a name means, at least one, each in the version that the server prefers or the name gives.
+
+    - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. Where
+      several groups serve it, the first in the server's order, as for kubectl.
+    - ``deployments.apps``, ``deployments.v1.apps``, ``certificates.v1.cert-manager.io``: of a group, in a version.
+      The group is written whole: kubectl's shortened groups would change their meaning with the next definition.
+    - ``*.cert-manager.io``, ``*.v1.cert-manager.io``: everything in a group.
+    - ``*``: everything, and each object once: without ``events.events.k8s.io`` (they are the core group's events),
+      without what ``extensions`` shares with a newer group, and without ``leases.coordination.k8s.io`` and
+      ``endpoints``. Whoever wants these names them.
+
+    Raises UnknownResource.
+    """
+    text = name.strip()
+    if "/" in text:
+        raise UnknownResource(name, "a name has no slash, and subresources cannot be watched")
+    word, _, rest = text.partition(".")
+    if word == "*":
+        return _everything(name, text, rest, catalogue)
+    for group, version in _readings(rest):
+        within = [each for each in catalogue.served if _is_of(each.resource, group, version)]
+        for names in (_plural, _singular_and_kind, _short_names):
+            for served in within:
+                if word.lower() in names(served):
+                    return (served.resource,)
+    raise UnknownResource(name, *_why_unknown(text, catalogue))
+
+
+def _everything(name: str, text: str, rest: str, catalogue: Catalogue) -> tuple[Resource, ...]:
+    for group, version in _readings(rest):
+        found: dict[str, Resource] = {}
+        for each in catalogue.resources:
+            if _is_of(each, group, version):
+                found.setdefault(each.name, each)  # The preferred version comes first.
+        if found:
+            return tuple(found.values() if rest else _once(found.values()))
+    groups = {each.group for each in catalogue.versions}
+    raise UnknownResource(
+        name, "this cluster serves nothing under it", _nearest(text, {f"*.{each}" for each in groups})
+    )
+
+
+def _once(resources: Collection[Resource]) -> Iterator[Resource]:
+    names = {each.name for each in resources}
+    plurals = {each.plural for each in resources if each.group != LEGACY_GROUP}
+    for each in resources:
+        legacy = each.group == LEGACY_GROUP and each.plural in plurals
+        if each.name not in NOISE and TWINS.get(each.name) not in names and not legacy:
+            yield each
+
+
+def _readings(rest: str) -> Iterator[tuple[str | None, str | None]]:
+    """What may stand behind the first dot, as (group, version), in kubectl's order; None is any."""
+    if not rest:
+        yield None, None
+        return
+    version, dot, group = rest.partition(".")
+    if dot:
+        yield group, version
+    yield rest, None
+
+
+def _is_of(resource: Resource, group: str | None, version: str | None) -> bool:
+    return group in {None, resource.group} and version in {None, resource.version}
+
+
+def _plural(served: Served) -> Iterable[str]:
+    return (served.resource.plural,)
+
+
+def _singular_and_kind(served: Served) -> Iterable[str]:
+    return (served.singular.lower(), served.resource.kind.lower())
+
+
+def _short_names(served: Served) -> Iterable[str]:
+    return served.short_names
+
+
+def _why_unknown(text: str, catalogue: Catalogue) -> tuple[str, tuple[str, ...]]:
+    for version in catalogue.versions:
+        for unwatchable in version.unwatchable:
+            if text in {unwatchable, unwatchable.partition(".")[0]}:
+                return f"this cluster serves {unwatchable}, but it cannot be listed and watched", ()
+    return "this cluster serves nothing under that name", _nearest(text, {each.name for each in catalogue.resources})
+
+
+def _nearest(text: str, known: set[str]) -> tuple[str, ...]:
+    """The known names most like ``text``, which may leave out the group."""
+    spoken = {name.partition(".")[0]: name for name in sorted(known, reverse=True)} | {name: name for name in known}
+    matches = get_close_matches(text.lower(), spoken, n=3)
+    return tuple(dict.fromkeys(spoken[match] for match in matches))

@@ -1,0 +1,66 @@
+"""Which proxy is on the way to the API server.
+
+A kubeconfig's proxy-url decides. Without one, HTTPS_PROXY, HTTP_PROXY and NO_PROXY count for servers named by a
+kubeconfig, as they do for kubectl. They do not count for the in-cluster address and for ``cluster.server``: in a pod
+they are there for the way out, and a forgotten NO_PROXY would send the cluster's own traffic there too.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+
+import httpx
+
+from bridge.kube.errors import CredentialsError
+
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+def proxy_from_url(url: str, whose: str) -> httpx.Proxy:
+    """``whose`` names the setting. Raises CredentialsError, without the URL: it may hold a password."""
+    try:
+        proxy = httpx.Proxy(url)
+    except (ValueError, httpx.InvalidURL):
+        proxy = None
+    if proxy is None or proxy.url.scheme not in _DEFAULT_PORT:
+        raise CredentialsError(f"{whose} must be an http:// or https:// URL; other proxies are not supported")
+    if proxy.raw_auth is None:
+        return proxy
+    # As a header of our own: the transport would make it with what aiohttp has deprecated.
+    login = base64.b64encode(b":".join(proxy.raw_auth)).decode()
+    return httpx.Proxy(proxy.url, headers={"Proxy-Authorization": f"Basic {login}"})
+
+
+def proxy_from_environment(server: httpx.URL, environ: Mapping[str, str]) -> httpx.Proxy | None:
+    """Like Go's ProxyFromEnvironment: loopback is never reached through a proxy, and NO_PROXY takes networks too."""
+    # Sorted, so that the small-letter name comes last and wins, as it does everywhere.
+    settings = {name.lower(): value for name, value in sorted(environ.items()) if name.lower().endswith("_proxy")}
+    url = settings.get(f"{server.scheme}_proxy")
+    if not url or _is_loopback(server.host):
+        return None
+    if any(_covers(entry.strip().lower(), server) for entry in settings.get("no_proxy", "").split(",")):
+        return None
+    return proxy_from_url(url if "://" in url else f"http://{url}", f"{server.scheme.upper()}_PROXY")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _covers(entry: str, server: httpx.URL) -> bool:
+    if entry == "*":
+        return True
+    try:
+        return ip_address(server.host) in ip_network(entry, strict=False)
+    except ValueError:
+        pass  # One of them is a name.
+    name, _, port = entry.removeprefix("*").partition(":")
+    if not name or (port and port != str(server.port or _DEFAULT_PORT[server.scheme])):
+        return False
+    # "example.com" and ".example.com": the second leaves out the domain itself.
+    return f".{server.host}".endswith(f".{name.lstrip('.')}") and server.host != name[1:]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from bridge.kube import ClusterAccess, KubeClient, connect
+from tests.kit.certificates import Authority
+from tests.kit.scripted_server import ScriptedServer
+
+Connect = Callable[..., AbstractAsyncContextManager[KubeClient]]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ScriptedServer) -> AsyncIterator[KubeClient]:
+    async with connect(ClusterAccess(server=server.url)) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Of the test servers' certificates."""
+    return Authority.make(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+async def tls_server(authority: Authority) -> AsyncIterator[ScriptedServer]:
+    """Its certificate is good for 127.0.0.1 and for api.example.test. It asks for a client's, and takes none."""
+    certificate = authority.issue("server", "IP:127.0.0.1,DNS:api.example.test")
+    async with ScriptedServer(tls=certificate.server_context(clients=authority)) as running:
+        yield running
+
+
+@pytest.fixture
+def no_environment(tmp_path: Path) -> dict[str, str]:
+    """An operator's environment in which nothing is set: HOME is an empty folder."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return {"HOME": str(home)}

@@ -1,0 +1,613 @@
+"""From what an operator sets to a connection that works: against real HTTP and TLS."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.facts import ConnectionInsecure, Fact
+from bridge.kube import ApiError, ClusterAccess, CredentialsError, KubeClient, connect, resolve
+from bridge.model.answers import Busy, Failed, Refused
+from tests.kit.certificates import Authority, Certificate
+from tests.kit.scripted_server import Exchange, Request, ScriptedServer, answering
+
+VERSION = answering({"gitVersion": "v1.36.3"})
+
+
+class Kubeconfig:
+    """A kubeconfig with one context, written anew at every change."""
+
+    def __init__(self, path: Path, server: ScriptedServer, authority: Authority) -> None:
+        self.path = path
+        self.cluster: dict[str, Any] = {"server": server.url, "certificate-authority": str(authority.certificate)}
+        self.user: dict[str, Any] = {}
+
+    def access(self, **more: Any) -> ClusterAccess:
+        config = {
+            "clusters": [{"name": "c", "cluster": self.cluster}],
+            "users": [{"name": "u", "user": self.user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        self.path.write_text(json.dumps(config))
+        return ClusterAccess(kubeconfig=self.path, **more)
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, tls_server: ScriptedServer, authority: Authority) -> Kubeconfig:
+    tls_server.on("/version", VERSION)
+    return Kubeconfig(tmp_path / "config", tls_server, authority)
+
+
+@pytest.fixture(scope="session")
+def alice(authority: Authority) -> Certificate:
+    return authority.issue("alice")
+
+
+@pytest.fixture(scope="session")
+def bob(authority: Authority) -> Certificate:
+    return authority.issue("bob")
+
+
+async def version(access: ClusterAccess, **more: Any) -> str:
+    async with connect(access, environ={}, **more) as client:
+        return await client.version()
+
+
+async def complaint(access: ClusterAccess, **more: Any) -> str:
+    with pytest.raises(ApiError) as raised:
+        await version(access, **more)
+    return str(raised.value)
+
+
+def inline(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def write(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def copy(source: Certificate, target: Certificate) -> None:
+    shutil.copy(source.certificate, target.certificate)
+    shutil.copy(source.key, target.key)
+
+
+def shown_name(request: Request) -> str | None:
+    """The common name in the certificate that the client showed."""
+    assert request.tls is not None
+    shown: Any = request.tls.getpeercert()
+    return dict(part[0] for part in shown["subject"])["commonName"] if shown else None
+
+
+# ── Where to look ────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def service_account(tmp_path: Path, authority: Authority) -> Path:
+    folder = tmp_path / "serviceaccount"
+    write(folder / "token", "pod-token")
+    shutil.copy(authority.certificate, folder / "ca.crt")
+    return folder
+
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def a_kubeconfig(path: Path, server: str) -> Path:
+    lines = f"""
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+contexts: [{{name: x, context: {{cluster: c}}}}, {{name: y, context: {{cluster: c}}}}]
+current-context: x
+"""
+    return write(path, lines)
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> dict[str, str]:
+    """An environment in which every way to a server is open."""
+    a_kubeconfig(tmp_path / ".kube" / "config", "http://home")
+    named = a_kubeconfig(tmp_path / "named", "http://named")
+    return {"HOME": str(tmp_path), "KUBECONFIG": str(named), **POD}
+
+
+def test_an_explicit_kubeconfig_comes_first(tmp_path: Path, everything: dict[str, str], service_account: Path) -> None:
+    access = ClusterAccess(kubeconfig=a_kubeconfig(tmp_path / "explicit", "http://explicit"))
+    found = resolve(access, environ=everything, service_account=service_account)
+    assert (str(found.server), found.origin) == ("http://explicit", f"{tmp_path / 'explicit'}: context x")
+
+
+def test_an_explicit_context_is_looked_for_where_kubectl_looks(
+    everything: dict[str, str], service_account: Path
+) -> None:
+    found = resolve(ClusterAccess(context="y"), environ=everything, service_account=service_account)
+    assert (str(found.server), found.origin) == ("http://named", f"{everything['KUBECONFIG']}: context y")
+
+
+def test_a_server_alone_needs_nothing_else(everything: dict[str, str], service_account: Path) -> None:
+    found = resolve(ClusterAccess(server="http://127.0.0.1:8001/"), environ=everything, service_account=service_account)
+    assert (str(found.server), found.auth, found.tls) == ("http://127.0.0.1:8001", None, None)
+
+
+def test_in_a_pod_its_service_account_comes_before_any_kubeconfig(
+    everything: dict[str, str], service_account: Path
+) -> None:
+    found = resolve(ClusterAccess(), environ=everything, service_account=service_account)
+    assert (str(found.server), found.origin) == ("https://10.0.0.1", "the pod's service account")
+
+
+def test_a_pods_server_may_have_an_ipv6_address(service_account: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    found = resolve(ClusterAccess(), environ=environ, service_account=service_account)
+    assert found.server == "https://[fd00::1]:6443"
+
+
+def test_a_pod_without_a_token_looks_further(everything: dict[str, str], tmp_path: Path) -> None:
+    found = resolve(ClusterAccess(), environ=everything, service_account=tmp_path / "nothing")
+    assert found.server == "http://named"
+
+
+def test_outside_of_a_pod_kubeconfig_comes_before_the_home_folder(
+    everything: dict[str, str], service_account: Path
+) -> None:
+    environ = {name: value for name, value in everything.items() if name not in POD}
+    assert resolve(ClusterAccess(), environ=environ, service_account=service_account).server == "http://named"
+    environ.pop("KUBECONFIG")
+    assert resolve(ClusterAccess(), environ=environ, service_account=service_account).server == "http://home"
+
+
+def test_where_nothing_is_found_the_operator_is_told_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError) as raised:
+        resolve(ClusterAccess(), environ={"HOME": str(tmp_path)}, service_account=tmp_path)
+    for place in ("pod", "automountServiceAccountToken", f"{tmp_path}/.kube/config", "cluster.kubeconfig"):
+        assert place in str(raised.value)
+
+
+def test_a_kubeconfig_that_is_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError) as raised:
+        resolve(ClusterAccess(kubeconfig=tmp_path / "gone"))
+    assert str(raised.value) == f"cluster.kubeconfig: {tmp_path / 'gone'} does not exist"
+
+
+@pytest.mark.parametrize(
+    "server", ["127.0.0.1:8001", "example.test", "ftp://example.test", "https://", "https://me:pw@x"]
+)
+def test_a_server_that_is_not_a_url_is_refused(server: str) -> None:
+    with pytest.raises(CredentialsError) as raised:
+        resolve(ClusterAccess(server=server))
+    assert str(raised.value).startswith("cluster.server: the server must be a URL like https://host:6443")
+    assert "pw" not in str(raised.value)
+
+
+# ── A server alone ───────────────────────────────────────────────────────────
+
+
+async def test_a_server_alone_is_spoken_to_without_credentials(server: ScriptedServer) -> None:
+    server.on("/version", VERSION)
+    assert await version(ClusterAccess(server=server.url)) == "v1.36.3"
+    assert "authorization" not in server.requests[0].headers
+
+
+async def test_a_server_may_have_a_token_file_and_an_authority(
+    tls_server: ScriptedServer, authority: Authority, tmp_path: Path
+) -> None:
+    tls_server.on("/version", VERSION)
+    token_file = write(tmp_path / "token", "mine\n")
+    access = ClusterAccess(server=tls_server.url, token_file=token_file, ca_file=authority.certificate)
+    assert await version(access) == "v1.36.3"
+    assert tls_server.requests[0].headers["authorization"] == "Bearer mine"
+
+
+async def test_a_token_over_plain_http_is_sent_where_it_was_asked_for_and_warned_of(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    facts: list[Fact] = []
+    server.on("/version", VERSION)
+    access = ClusterAccess(server=server.url, token_file=write(tmp_path / "token", "mine"))
+    await version(access, report=facts.append)
+    assert server.requests[0].headers["authorization"] == "Bearer mine"
+    reason = "cluster.server: the token goes over plain HTTP: anybody on the way can read it"
+    assert facts == [ConnectionInsecure(server.url, reason)]
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP"])
+async def test_a_contexts_credentials_are_not_sent_over_plain_http(
+    server: ScriptedServer, tmp_path: Path, scheme: str
+) -> None:
+    """As kubectl does it."""
+    content = (
+        a_kubeconfig(tmp_path / "config", server.url.replace("http", scheme)).read_text()
+        + "\nusers: [{name: u, user: {token: t}}]"
+    )
+    path = write(tmp_path / "config", content.replace("cluster: c}", "cluster: c, user: u}"))
+    server.on("/version", VERSION)
+    await version(ClusterAccess(kubeconfig=path))
+    assert "authorization" not in server.requests[0].headers
+
+
+# ── TLS ──────────────────────────────────────────────────────────────────────
+
+
+async def test_the_authority_may_be_a_file_or_inline(kubeconfig: Kubeconfig, authority: Authority) -> None:
+    assert await version(kubeconfig.access()) == "v1.36.3"
+    # What is inline counts before a file.
+    bundle = "# Autorité de certification racine\n".encode() + authority.certificate.read_bytes()
+    kubeconfig.cluster["certificate-authority-data"] = base64.b64encode(bundle).decode()
+    kubeconfig.cluster["certificate-authority"] = "/nowhere"
+    assert await version(kubeconfig.access()) == "v1.36.3"
+
+
+def test_certificates_of_older_clusters_are_accepted(kubeconfig: Kubeconfig) -> None:
+    """Python 3.13 would refuse an authority without key identifiers, which EKS has."""
+    found = resolve(kubeconfig.access())
+    assert found.tls is not None
+    assert not found.tls.verify_flags & ssl.VERIFY_X509_STRICT
+    assert found.tls.verify_mode is ssl.CERT_REQUIRED
+    assert found.tls.check_hostname
+
+
+async def test_a_certificate_of_another_authority_is_not_accepted(kubeconfig: Kubeconfig, tmp_path: Path) -> None:
+    other = Authority.make(tmp_path / "other", "another authority")
+    kubeconfig.cluster["certificate-authority"] = str(other.certificate)
+    told = await complaint(kubeconfig.access())
+    assert told.startswith(f"GET /version: the certificate of {kubeconfig.cluster['server']} is not accepted: ")
+
+
+async def test_a_certificate_for_another_name_is_not_accepted(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.cluster["server"] = kubeconfig.cluster["server"].replace("127.0.0.1", "localhost")
+    assert "Hostname mismatch" in await complaint(kubeconfig.access())
+
+
+async def test_the_tls_server_name_is_what_the_certificate_must_be_for(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer
+) -> None:
+    names: list[str | None] = []
+    assert tls_server.tls is not None
+    tls_server.tls.sni_callback = lambda _socket, name, _context: names.append(name)
+    kubeconfig.cluster["tls-server-name"] = "api.example.test"
+    assert await version(kubeconfig.access()) == "v1.36.3"
+    assert names == ["api.example.test"]
+    kubeconfig.cluster["tls-server-name"] = "other.example.test"
+    assert "other.example.test" in await complaint(kubeconfig.access())
+
+
+async def test_verification_can_be_left_out_and_is_warned_of(kubeconfig: Kubeconfig) -> None:
+    facts: list[Fact] = []
+    kubeconfig.cluster = {"server": kubeconfig.cluster["server"], "insecure-skip-tls-verify": True}
+    assert await version(kubeconfig.access(), report=facts.append) == "v1.36.3"
+    reason = "insecure-skip-tls-verify is set: anybody on the way can pose as the API server"
+    assert facts == [ConnectionInsecure(kubeconfig.cluster["server"], f"{kubeconfig.path}: context x: {reason}")]
+
+
+def test_an_authority_that_is_then_not_asked_is_refused(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.cluster["insecure-skip-tls-verify"] = True
+    with pytest.raises(CredentialsError, match="exclude each other"):
+        resolve(kubeconfig.access())
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"certificate-authority": "gone.crt"}, "cluster c: the certificate authority ({folder}/gone.crt) is not PEM"),
+        (
+            {"certificate-authority-data": "bm9uc2Vuc2U="},
+            "cluster c: the certificate authority (what is inline) is not PEM",
+        ),
+        ({"certificate-authority-data": "4pi6"}, "cluster c: the certificate authority (what is inline) is not PEM"),
+        ({"certificate-authority-data": "%%%"}, "cluster c: certificate-authority-data is not base64"),
+    ],
+)
+def test_an_authority_that_cannot_be_read_is_named(kubeconfig: Kubeconfig, settings: dict[str, str], told: str) -> None:
+    kubeconfig.cluster |= settings
+    with pytest.raises(CredentialsError) as raised:
+        resolve(kubeconfig.access())
+    assert str(raised.value).startswith(f"{kubeconfig.path}: {told.format(folder=kubeconfig.path.parent)}")
+
+
+# ── Client certificates ──────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["files", "inline"])
+async def test_a_client_certificate_may_be_files_or_inline(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate, kind: str
+) -> None:
+    kubeconfig.user = (
+        {"client-certificate": str(alice.certificate), "client-key": str(alice.key)}
+        if kind == "files"
+        else {"client-certificate-data": inline(alice.certificate), "client-key-data": inline(alice.key)}
+    )
+    await version(kubeconfig.access())
+    assert shown_name(tls_server.requests[0]) == "alice"
+
+
+async def test_a_client_certificate_that_was_renewed_is_shown_from_then_on(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate, bob: Certificate, tmp_path: Path
+) -> None:
+    files = Certificate(tmp_path / "client.crt", tmp_path / "client.key")
+    copy(alice, files)
+    kubeconfig.user = {"client-certificate": str(files.certificate), "client-key": str(files.key)}
+    async with connect(kubeconfig.access()) as client:
+        await client.version()
+        shutil.copy(bob.certificate, files.certificate)
+        await client.version()  # Half of the pair is written: the old one goes on.
+        copy(bob, files)
+        await client.version()
+    assert [shown_name(request) for request in tls_server.requests] == ["alice", "alice", "bob"]
+
+
+@pytest.mark.parametrize("missing", ["client-key", "client-certificate"])
+def test_half_a_client_certificate_is_refused(kubeconfig: Kubeconfig, alice: Certificate, missing: str) -> None:
+    kubeconfig.user = {"client-certificate": str(alice.certificate), "client-key": str(alice.key)}
+    kubeconfig.user.pop(missing)
+    with pytest.raises(CredentialsError) as raised:
+        resolve(kubeconfig.access())
+    assert str(raised.value) == f"{kubeconfig.path}: user u: a client certificate and a client key need each other"
+
+
+def test_a_key_of_another_certificate_is_refused(kubeconfig: Kubeconfig, alice: Certificate, bob: Certificate) -> None:
+    kubeconfig.user = {"client-certificate": str(alice.certificate), "client-key": str(bob.key)}
+    with pytest.raises(CredentialsError, match="user u: the client certificate and its key cannot be used"):
+        resolve(kubeconfig.access())
+
+
+async def test_a_certificate_that_stays_is_worth_a_connection_that_stays(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate
+) -> None:
+    kubeconfig.user = {"client-certificate-data": inline(alice.certificate), "client-key-data": inline(alice.key)}
+    async with connect(kubeconfig.access()) as client:
+        for _ in range(3):
+            await client.version()
+    assert len({id(request.tls) for request in tls_server.requests}) == 1
+
+
+# ── Users ────────────────────────────────────────────────────────────────────
+
+
+async def authorization(kubeconfig: Kubeconfig, server: ScriptedServer) -> str | None:
+    await version(kubeconfig.access())
+    return server.requests[-1].headers.get("authorization")
+
+
+async def test_a_users_token_password_or_token_file_is_sent(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, tmp_path: Path
+) -> None:
+    kubeconfig.user = {"token": "from the config"}
+    assert await authorization(kubeconfig, tls_server) == "Bearer from the config"
+    kubeconfig.user = {"token": "from the config", "tokenFile": str(write(tmp_path / "token", "from the file\n"))}
+    assert await authorization(kubeconfig, tls_server) == "Bearer from the file"
+    kubeconfig.user = {"username": "alice", "password": "pw"}
+    assert await authorization(kubeconfig, tls_server) == "Basic YWxpY2U6cHc="
+    kubeconfig.user = {}
+    assert await authorization(kubeconfig, tls_server) is None
+
+
+async def test_a_plugin_speaks_for_a_user_and_is_asked_again_on_a_401(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, tmp_path: Path
+) -> None:
+    api_version = "client.authentication.k8s.io/v1"
+    credential = {"kind": "ExecCredential", "apiVersion": api_version, "status": {"token": "TOKEN"}}
+    counting = f"""#!/bin/sh
+echo run >> {tmp_path}/runs
+echo '{json.dumps(credential)}' | sed "s/TOKEN/token-$(wc -l < {tmp_path}/runs | tr -d ' ')/"
+"""
+    write(tmp_path / "login", counting).chmod(0o755)
+    kubeconfig.user = {"exec": {"command": "./login", "apiVersion": api_version}}
+
+    async def first_refused(exchange: Exchange) -> None:
+        if exchange.request.headers["authorization"] == "Bearer token-1":
+            await exchange.answer({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
+        else:
+            await VERSION(exchange)
+
+    tls_server.on("/version", first_refused)
+    async with connect(kubeconfig.access()) as client:
+        assert await client.version() == "v1.36.3"
+        assert await client.version() == "v1.36.3"
+    sent = [request.headers["authorization"] for request in tls_server.requests]
+    assert sent == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+
+
+async def test_a_plugins_certificate_is_shown_to_the_server(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate, tmp_path: Path
+) -> None:
+    api_version = "client.authentication.k8s.io/v1beta1"
+    status = {"clientCertificateData": alice.certificate.read_text(), "clientKeyData": alice.key.read_text()}
+    credential = {"kind": "ExecCredential", "apiVersion": api_version, "status": status}
+    write(tmp_path / "credential", json.dumps(credential))
+    kubeconfig.user = {"exec": {"command": "cat", "args": [str(tmp_path / "credential")], "apiVersion": api_version}}
+    await version(kubeconfig.access())
+    assert shown_name(tls_server.requests[0]) == "alice"
+
+
+async def test_a_plugins_refused_certificate_is_replaced_on_a_new_connection(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate, bob: Certificate, tmp_path: Path
+) -> None:
+    api_version = "client.authentication.k8s.io/v1"
+    for number, client in enumerate((alice, bob), 1):
+        status = {"clientCertificateData": client.certificate.read_text(), "clientKeyData": client.key.read_text()}
+        credential = {"kind": "ExecCredential", "apiVersion": api_version, "status": status}
+        write(tmp_path / f"credential-{number}", json.dumps(credential))
+    script = f"#!/bin/sh\ncd {tmp_path}; echo run >> runs; cat credential-$(wc -l < runs | tr -d ' ')\n"
+    write(tmp_path / "login", script).chmod(0o755)
+    kubeconfig.user = {"exec": {"command": "./login", "apiVersion": api_version}}
+
+    async def bob_alone(exchange: Exchange) -> None:
+        if shown_name(exchange.request) == "bob":
+            await VERSION(exchange)
+        else:
+            await exchange.answer({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
+
+    tls_server.on("/version", bob_alone)
+    assert await version(kubeconfig.access()) == "v1.36.3"
+    assert [shown_name(request) for request in tls_server.requests] == ["alice", "bob"]
+
+
+async def test_a_plugin_that_fails_under_way_is_told_as_the_reason(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.user = {"exec": {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}}
+    told = await complaint(kubeconfig.access())
+    assert told == f"GET /version: {kubeconfig.path}: user u: the credential plugin false ended with 1"
+
+
+async def test_impersonation_is_kept_with_every_group(kubeconfig: Kubeconfig, tls_server: ScriptedServer) -> None:
+    kubeconfig.user = {
+        "token": "t",
+        "as": "carol",
+        "as-uid": "u-1",
+        "as-groups": ["readers", "a, b"],
+        "as-user-extra": {"example.test/scope": ["x", "y"]},
+    }
+    await version(kubeconfig.access())
+    sent = [each for each in tls_server.requests[0].raw_headers if each[0].lower().startswith("impersonate")]
+    assert sent == [
+        ("Impersonate-User", "carol"),
+        ("Impersonate-Uid", "u-1"),
+        ("Impersonate-Group", "readers"),
+        ("Impersonate-Group", "a, b"),
+        ("Impersonate-Extra-example.test%2Fscope", "x"),
+        ("Impersonate-Extra-example.test%2Fscope", "y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user", "told"),
+    [
+        ({"token": "über"}, "user u: the token has characters in it that no header can carry"),
+        ({"token": "one\r\nHost: two"}, "user u: the token has characters in it that no header can carry"),
+    ],
+)
+async def test_a_token_that_no_header_can_carry_is_told_and_not_sent(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, user: dict[str, Any], told: str
+) -> None:
+    kubeconfig.user = user
+    assert await complaint(kubeconfig.access()) == f"GET /version: {kubeconfig.path}: {told}"
+    assert tls_server.requests == []
+
+
+def test_what_no_header_can_carry_is_refused_before_the_first_request(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.user = {"token": "t", "as-groups": ["a\nb"]}
+    with pytest.raises(CredentialsError, match="user u: as must be printable ASCII"):
+        resolve(kubeconfig.access())
+    kubeconfig.user = {}
+    kubeconfig.cluster["tls-server-name"] = "a b\x00"
+    with pytest.raises(CredentialsError, match="cluster c: tls-server-name must be printable ASCII"):
+        resolve(kubeconfig.access())
+
+
+def test_an_auth_provider_is_refused_with_the_way_out(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.user = {"auth-provider": {"name": "oidc", "config": {"id-token": "hunter2"}}}
+    with pytest.raises(CredentialsError, match=r"user u: auth-provider .* use a credential plugin") as raised:
+        resolve(kubeconfig.access())
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_what_is_set_beside_a_context_counts_before_it(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, authority: Authority, tmp_path: Path
+) -> None:
+    server = kubeconfig.cluster["server"]
+    kubeconfig.cluster = {"server": "https://elsewhere.example.test", "certificate-authority": "/nowhere"}
+    kubeconfig.user = {"token": "from the config"}
+    token_file = write(tmp_path / "token", "set beside")
+    access = kubeconfig.access(server=server, ca_file=authority.certificate, token_file=token_file)
+    assert await version(access) == "v1.36.3"
+    assert tls_server.requests[0].headers["authorization"] == "Bearer set beside"
+
+
+# ── A pod's token ────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def in_a_pod(server: ScriptedServer, folder: Path) -> AsyncIterator[KubeClient]:
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+    async with connect(ClusterAccess(), environ=environ, service_account=folder) as client:
+        yield client
+
+
+async def test_a_pods_token_is_read_again_when_the_kubelet_renewed_it(
+    tls_server: ScriptedServer, service_account: Path
+) -> None:
+    tls_server.on("/version", VERSION)
+    async with in_a_pod(tls_server, service_account) as client:
+        await client.version()
+        write(service_account / "token", "renewed")
+        await client.version()
+    sent = [request.headers["authorization"] for request in tls_server.requests]
+    assert sent == ["Bearer pod-token", "Bearer renewed"]
+
+
+async def test_a_401_is_answered_once_with_the_fresh_token(tls_server: ScriptedServer, service_account: Path) -> None:
+    async def revoked_under_way(exchange: Exchange) -> None:
+        write(service_account / "token", "renewed")
+        await exchange.answer({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
+
+    tls_server.on("/version", revoked_under_way, VERSION)
+    async with in_a_pod(tls_server, service_account) as client:
+        assert await client.version() == "v1.36.3"
+    sent = [request.headers["authorization"] for request in tls_server.requests]
+    assert sent == ["Bearer pod-token", "Bearer renewed"]
+
+
+async def test_a_401_to_a_token_that_is_still_the_newest_is_final(
+    tls_server: ScriptedServer, service_account: Path
+) -> None:
+    tls_server.on("/version", answering({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401))
+    async with in_a_pod(tls_server, service_account) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.version()
+    assert raised.value.answer == Refused(401, "401 Unauthorized")
+    assert len(tls_server.requests) == 1
+
+
+# ── Proxies ──────────────────────────────────────────────────────────────────
+
+
+async def test_the_proxy_url_of_a_kubeconfig_is_used(
+    kubeconfig: Kubeconfig, server: ScriptedServer, tls_server: ScriptedServer
+) -> None:
+    target = kubeconfig.cluster["server"].removeprefix("https://")
+    server.on(target, Exchange.tunnel)
+    kubeconfig.cluster |= {"proxy-url": f"http://me:pw@127.0.0.1:{server.port}", "tls-server-name": "api.example.test"}
+    assert await version(kubeconfig.access()) == "v1.36.3"
+    [connected] = server.requests
+    assert (connected.method, connected.path) == ("CONNECT", target)
+    assert connected.headers["proxy-authorization"] == "Basic bWU6cHc="
+    assert "proxy-authorization" not in tls_server.requests[0].headers
+
+
+async def test_a_proxy_that_refuses_or_is_not_there_is_told_apart_from_the_server(
+    kubeconfig: Kubeconfig, server: ScriptedServer
+) -> None:
+    kubeconfig.cluster["proxy-url"] = server.url
+    server.on(kubeconfig.cluster["server"].removeprefix("https://"), answering(b"", 407))
+    with pytest.raises(ApiError) as raised:
+        await version(kubeconfig.access())
+    assert raised.value.answer == Failed("the proxy answered 407 Status 407")
+    kubeconfig.cluster["proxy-url"] = "http://127.0.0.1:1"
+    with pytest.raises(ApiError) as raised:
+        await version(kubeconfig.access())
+    assert raised.value.answer == Busy("cannot connect to the proxy: Connection refused")
+
+
+def test_a_proxy_of_another_kind_is_refused(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.cluster["proxy-url"] = "socks5h://127.0.0.1:1080"
+    with pytest.raises(CredentialsError, match=r"cluster c: proxy-url must be an http:// or https:// URL"):
+        resolve(kubeconfig.access())
+
+
+def test_the_environments_proxy_counts_for_a_kubeconfig_and_not_in_a_pod(tmp_path: Path, service_account: Path) -> None:
+    environ = {**POD, "HTTPS_PROXY": "http://proxy.example.test:3128", "HTTP_PROXY": "http://proxy.example.test:3128"}
+    explicit = ClusterAccess(kubeconfig=a_kubeconfig(tmp_path / "config", "https://api.example.test"))
+    found = resolve(explicit, environ=environ)
+    assert found.proxy is not None
+    assert found.proxy.url == "http://proxy.example.test:3128"
+    assert resolve(ClusterAccess(), environ=environ, service_account=service_account).proxy is None
+    assert resolve(ClusterAccess(server="http://api.example.test"), environ=environ).proxy is None

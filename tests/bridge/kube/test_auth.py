@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bridge.kube import CredentialsError
+from bridge.kube.auth import FixedToken, Several, TokenFile
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def write(path: Path, content: str, *, like_before: bool = False) -> None:
+    """``like_before`` leaves the time of the last change as it was."""
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns) if like_before else None
+    path.write_text(content)
+    if times:
+        os.utime(path, ns=times)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    return path
+
+
+async def test_a_token_file_is_read_again_when_it_changed(path: Path) -> None:
+    token = TokenFile(path, clock=Clock())
+    assert await token.token() == "first"
+    write(path, "second")
+    assert await token.token() == "second"
+
+
+async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Path) -> None:
+    """As the kubelet does it: ..data points to a new folder."""
+    link = tmp_path / "token"
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, (1, 1))
+    link.symlink_to("one")
+    token = TokenFile(link, clock=Clock())
+    assert await token.token() == "one"
+    link.unlink()
+    link.symlink_to("two")
+    assert await token.token() == "two"
+
+
+async def test_a_token_file_is_read_again_each_minute_even_if_it_looks_the_same(path: Path) -> None:
+    clock = Clock()
+    token = TokenFile(path, clock=clock)
+    assert await token.token() == "first"
+    write(path, "other\n", like_before=True)
+    assert await token.token() == "first"
+    clock.now += 60
+    assert await token.token() == "other"
+
+
+async def test_a_refused_token_is_replaced_where_the_file_has_another(path: Path) -> None:
+    token = TokenFile(path, clock=Clock())
+    assert await token.token() == "first"
+    assert not await token.renew("first")
+    write(path, "second")
+    assert await token.renew("first")
+    assert await token.token() == "second"
+
+
+async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) -> None:
+    clock = Clock()
+    token = TokenFile(path, clock=clock)
+    assert await token.token() == "first"
+    remove(path)
+    clock.now += 60
+    assert await token.token() == "first"
+    write(path, " \n")
+    assert await token.token() == "first"
+    write(path, "second")
+    assert await token.token() == "second"
+
+
+async def test_a_fixed_token_stands_in_until_the_file_can_be_read(tmp_path: Path) -> None:
+    token = TokenFile(tmp_path / "token", fallback="fixed", clock=Clock())
+    assert await token.token() == "fixed"
+    (tmp_path / "token").write_text("from the file")
+    assert await token.token() == "from the file"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(None, "the token cannot be read: No such file or directory"), ("\n", "the token file is empty")],
+)
+async def test_a_token_that_cannot_be_had_is_named_by_its_file(
+    tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        write(path, content)
+    with pytest.raises(CredentialsError) as raised:
+        await TokenFile(path, clock=Clock()).token()
+    assert str(raised.value) == f"{path}: {complaint}"
+
+
+async def test_a_token_is_never_printed() -> None:
+    assert "hunter2" not in repr(FixedToken("hunter2"))
+
+
+async def test_of_several_credentials_the_first_token_is_sent_and_all_are_renewed(path: Path) -> None:
+    file = TokenFile(path, clock=Clock())
+    both = Several([file, FixedToken("fixed")])
+    assert await both.token() == "first"
+    write(path, "second")
+    assert await both.renew("first")
+    assert not await both.renew("second")

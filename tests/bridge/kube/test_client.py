@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.kube import ApiError, KubeClient
+from bridge.model.answers import Failed, Refused
+from bridge.model.resource import Resource
+from tests.kit.scripted_server import Exchange, ScriptedServer, answering
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+async def test_a_client_names_the_server_and_where_it_found_it(server: ScriptedServer, client: KubeClient) -> None:
+    assert (client.server, client.origin) == (server.url, "cluster.server")
+    assert server.requests == []
+
+
+async def test_json_is_read_and_written(server: ScriptedServer, client: KubeClient) -> None:
+    async def echo(exchange: Exchange) -> None:
+        await exchange.answer({"method": exchange.request.method, "said": json.loads(exchange.request.body or b"null")})
+
+    server.on("/apis/example.com/v1/things/a:b", echo)
+    path = "/apis/example.com/v1/things/a:b"
+    assert json.loads(await client.get(path)) == {"method": "GET", "said": None}
+    assert json.loads(await client.post(path, {"a": 1})) == {"method": "POST", "said": {"a": 1}}
+    assert json.loads(await client.put(path, {"a": 2})) == {"method": "PUT", "said": {"a": 2}}
+    assert [request.headers.get("content-type") for request in server.requests] == [None, *["application/json"] * 2]
+    assert {request.headers["user-agent"].partition("/")[0] for request in server.requests} == {"kubedelta"}
+
+
+async def test_the_servers_version_is_asked_for(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("/version", answering({"major": "1", "minor": "36", "gitVersion": "v1.36.3"}))
+    assert await client.version() == "v1.36.3"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_right_is_asked_for_as_kubectl_auth_can_i_does(
+    server: ScriptedServer, client: KubeClient, allowed: bool
+) -> None:
+    server.on(REVIEWS, answering({"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}, 201))
+    assert await client.can_i("watch", PODS, "shop") is allowed
+    assert json.loads(server.requests[0].body)["spec"]["resourceAttributes"] == {
+        "verb": "watch",
+        "group": "",
+        "version": "v1",
+        "resource": "pods",
+        "namespace": "shop",
+    }
+
+
+async def test_a_refusal_is_raised_with_what_was_asked_and_what_there_is_to_do(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("/version", answering({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}, 403))
+    with pytest.raises(ApiError) as raised:
+        await client.version()
+    assert str(raised.value) == "GET /version: 403 Forbidden: no"
+    assert raised.value.answer == Refused(403, "403 Forbidden: no")
+
+
+@pytest.mark.parametrize("body", [b"<html>", {"gitVersion": 7}, []])
+async def test_an_answer_of_another_shape_is_raised_too(server: ScriptedServer, client: KubeClient, body: Any) -> None:
+    server.on("/version", answering(body))
+    with pytest.raises(ApiError) as raised:
+        await client.version()
+    assert isinstance(raised.value.answer, Failed)
+    assert str(raised.value).startswith("GET /version: the answer could not be read: ")
+
+
+async def test_an_idle_connection_that_the_server_closed_is_not_an_error(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    async def and_close(exchange: Exchange) -> None:
+        await exchange.answer({"gitVersion": "v1"})
+        exchange.closes = True
+
+    server.on("/version", and_close)
+    assert [await client.version() for _ in range(3)] == ["v1"] * 3

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.facts import Fact, GroupStale
+from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, difference
+from bridge.model.answers import Busy, Failed
+from bridge.model.resource import Resource
+from tests.bridge.kube.discovery_documents import (
+    DEPLOYMENTS,
+    PODS,
+    SMALL,
+    Described,
+    World,
+    aggregated,
+    serve_aggregated,
+    serve_classic,
+)
+from tests.kit.scripted_server import ScriptedServer, answering
+
+WIDGETS: World = {("example.com", "v1"): [Described("widgets", "Widget")]}
+STALE_REASON = "the API server behind it does not answer: what it served when last seen is kept"
+
+
+def names(catalogue: Catalogue) -> list[str]:
+    return [f"{each.name}@{each.version}" for each in catalogue.resources]
+
+
+EVERYTHING = [
+    "endpoints@v1",
+    "events@v1",
+    "nodes@v1",
+    "pods@v1",
+    "secrets@v1",
+    "deployments.apps@v1",
+    "replicasets.apps@v1",
+    "events.events.k8s.io@v1",
+    "horizontalpodautoscalers.autoscaling@v2",
+    "horizontalpodautoscalers.autoscaling@v1",
+    "oldscalers.autoscaling@v1",
+    "deployments.extensions@v1beta1",
+    "relics.extensions@v1beta1",
+    "leases.coordination.k8s.io@v1",
+    "certificates.cert-manager.io@v1",
+    "issuers.cert-manager.io@v1",
+    "pods.cert-manager.io@v1",
+]
+
+
+@pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
+async def test_everything_that_can_be_listed_and_watched_is_found_in_the_servers_order(
+    server: ScriptedServer, client: KubeClient, serve: Any
+) -> None:
+    serve(server, SMALL)
+    catalogue = await client.discover()
+    assert names(catalogue) == EVERYTHING
+    assert Resource("", "v1", "nodes", "Node", namespaced=False) in catalogue.resources
+    assert Resource("apps", "v1", "deployments", "Deployment", namespaced=True) in catalogue.resources
+    [hpa] = {each.short_names for each in catalogue.served if each.resource.group == "autoscaling" and each.short_names}
+    assert hpa == ("hpa",)
+
+
+async def test_two_requests_are_enough_and_one_accept_header_asks_for_all_forms(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    serve_aggregated(server, SMALL)
+    await client.discover()
+    assert [request.path for request in server.requests] == ["/api", "/apis"]
+    assert server.requests[0].headers["accept"] == (
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList, "
+        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList, application/json"
+    )
+
+
+async def test_while_nothing_changes_it_costs_a_304(server: ScriptedServer, client: KubeClient) -> None:
+    serve_aggregated(server, SMALL)
+    first = await client.discover()
+    assert await client.discover(first) is first
+    assert [request.headers.get("if-none-match") for request in server.requests] == [None, None, '"1"', '"1"']
+
+
+@pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
+async def test_the_same_catalogue_comes_back_where_nothing_changed(
+    server: ScriptedServer, client: KubeClient, serve: Any
+) -> None:
+    serve(server, SMALL)
+    first = await client.discover()
+    assert await client.discover(first) is first
+
+
+async def test_a_definition_that_appears_and_goes_is_told(server: ScriptedServer, client: KubeClient) -> None:
+    widgets = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
+    serve_aggregated(server, SMALL)
+    before = await client.discover()
+    serve_aggregated(server, SMALL | WIDGETS, etag='"2"')
+    with_it = await client.discover(before)
+    serve_aggregated(server, SMALL, etag='"3"')
+    after = await client.discover(with_it)
+
+    appeared, gone = difference(before, with_it), difference(with_it, after)
+    assert (appeared.appeared, appeared.gone) == ((widgets,), ())
+    assert (gone.appeared, gone.gone) == ((), (widgets,))
+
+
+async def test_a_definition_that_changes_its_version_goes_and_appears_under_one_name(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    serve_aggregated(server, WIDGETS)
+    before = await client.discover()
+    serve_aggregated(server, {("example.com", "v2"): [Described("widgets", "Widget")]}, etag='"2"')
+    change = difference(before, await client.discover(before))
+    assert [each.version for each in change.gone] == ["v1"]
+    assert [each.version for each in change.appeared] == ["v2"]
+    assert change.gone[0].name == change.appeared[0].name == "widgets.example.com"
+
+
+# ── Aggregated servers that are down ─────────────────────────────────────────
+
+
+async def test_what_a_stale_group_served_is_kept_and_reported_once(server: ScriptedServer) -> None:
+    facts: list[Fact] = []
+    async with connect(ClusterAccess(server=server.url), report=facts.append) as client:
+        serve_aggregated(server, SMALL | WIDGETS)
+        before = await client.discover()
+        serve_aggregated(server, SMALL | WIDGETS, etag='"2"', stale=("example.com",))
+        during = await client.discover(before)
+        await client.discover(during)
+        assert facts == [GroupStale("example.com/v1", STALE_REASON)]
+        serve_aggregated(server, SMALL | WIDGETS, etag='"3"')
+        after = await client.discover(during)
+
+    assert during.resources == before.resources == after.resources
+    assert (before.stale, during.stale, after.stale) == (frozenset(), frozenset({"example.com/v1"}), frozenset())
+    assert len(facts) == 1
+
+
+async def test_a_group_that_is_stale_from_the_beginning_serves_nothing_yet(server: ScriptedServer) -> None:
+    facts: list[Fact] = []
+    serve_aggregated(server, SMALL | WIDGETS, stale=("example.com",))
+    async with connect(ClusterAccess(server=server.url), report=facts.append) as client:
+        catalogue = await client.discover()
+    assert names(catalogue) == EVERYTHING
+    assert facts == [GroupStale("example.com/v1", STALE_REASON)]
+
+
+@pytest.mark.parametrize(
+    "down",
+    [
+        answering(b"service unavailable\n", 503, "text/plain"),
+        answering({"resources": [{"name": 7}]}),
+        answering(b"{"),
+    ],
+)
+async def test_a_group_whose_classic_document_cannot_be_had_is_kept(
+    server: ScriptedServer, client: KubeClient, down: Any
+) -> None:
+    serve_classic(server, SMALL | WIDGETS)
+    before = await client.discover()
+    server.on("/apis/example.com/v1", down)
+    during = await client.discover(before)
+    assert during.resources == before.resources
+    assert during.stale == {"example.com/v1"}
+
+
+async def test_a_group_that_went_between_two_classic_requests_is_gone(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    serve_classic(server, SMALL | WIDGETS)
+    before = await client.discover()
+    server.on("/apis/example.com/v1", answering(b"404 page not found\n", 404, "text/plain"))
+    during = await client.discover(before)
+    assert names(during) == EVERYTHING
+    assert not during.stale
+
+
+# ── What a server may answer ─────────────────────────────────────────────────
+
+
+async def test_an_older_aggregated_document_is_read_too(server: ScriptedServer, client: KubeClient) -> None:
+    document = aggregated({("", "v1"): [PODS]}, "/api") | {"apiVersion": "apidiscovery.k8s.io/v2beta1"}
+    server.on("/api", answering(document))
+    server.on("/apis", answering(aggregated({("apps", "v1"): [DEPLOYMENTS]}, "/apis")))
+    assert names(await client.discover()) == ["pods@v1", "deployments.apps@v1"]
+
+
+async def test_a_resource_without_a_kind_cannot_be_watched(server: ScriptedServer, client: KubeClient) -> None:
+    document = aggregated({("", "v1"): [PODS]}, "/api")
+    document["items"][0]["versions"][0]["resources"][0]["responseKind"] = None
+    server.on("/api", answering(document))
+    server.on("/apis", answering(aggregated({}, "/apis")))
+    assert names(await client.discover()) == []
+
+
+@pytest.mark.parametrize("document", [b"<html>", b"{", b'{"kind":"APIGroupDiscoveryList","items":7}'])
+async def test_a_document_that_cannot_be_read_is_a_failure(
+    server: ScriptedServer, client: KubeClient, document: bytes
+) -> None:
+    server.on("/api", answering(document))
+    with pytest.raises(ApiError) as raised:
+        await client.discover()
+    assert isinstance(raised.value.answer, Failed)
+    assert str(raised.value).startswith("GET /api: the discovery document could not be read: ")
+
+
+async def test_a_server_that_does_not_answer_leaves_the_catalogue_to_the_caller(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    serve_aggregated(server, SMALL)
+    before = await client.discover()
+    server.on("/apis", answering(b"", 503, headers={"Retry-After": "3"}))
+    with pytest.raises(ApiError) as raised:
+        await client.discover(before)
+    assert isinstance(raised.value.answer, Busy)
+    assert raised.value.answer.after == 3

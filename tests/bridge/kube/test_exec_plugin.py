@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bridge.kube import CredentialsError
+from bridge.kube.exec_plugin import ExecPlugin
+from bridge.kube.kubeconfig import Cluster, EnvironmentVariable, Exec, Extension
+
+V1 = "client.authentication.k8s.io/v1"
+V1BETA1 = "client.authentication.k8s.io/v1beta1"
+NOW = 1_800_000_000.0
+CLUSTER = Cluster(
+    server="https://api.example.test:6443",
+    tls_server_name="api",
+    proxy_url="http://proxy.example.test:3128",
+    extensions=[
+        Extension("client.authentication.k8s.io/exec", {"audience": "me"}),
+        Extension("example.test/other", {"not": "this"}),
+    ],
+)
+
+
+def printed_as(api_version: str, status: dict[str, Any] | None) -> str:
+    return json.dumps({"kind": "ExecCredential", "apiVersion": api_version, "status": status})
+
+
+class Plugin:
+    """A real command. It says what is in ``credential``, and leaves a line in ``runs`` each time it is run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.command = folder / "login"
+        self.now = NOW
+        self.installed: list[tuple[bytes, bytes]] = []
+        self.script('cat "$(dirname "$0")/credential"')
+
+    def script(self, body: str) -> None:
+        lines = ["#!/bin/sh", 'echo "$KUBERNETES_EXEC_INFO" >> "$(dirname "$0")/runs"', body]
+        self.command.write_text("\n".join(lines) + "\n")
+        self.command.chmod(0o755)
+
+    def prints(self, api_version: str = V1, *, expires_in: float | None = None, **status: Any) -> None:
+        if expires_in is not None:
+            status["expirationTimestamp"] = datetime.fromtimestamp(self.now + expires_in, UTC).isoformat()
+        (self.folder / "credential").write_text(printed_as(api_version, status))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """What each run was told in KUBERNETES_EXEC_INFO."""
+        lines = (self.folder / "runs").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def credential(self, *, timeout: float = 20, authority: bytes | None = None, **spec: Any) -> ExecPlugin:
+        described = Exec(**{"command": str(self.command), "api_version": V1, **spec})
+        whose = "/home/me/.kube/config: user alice"
+        return ExecPlugin(
+            described,
+            CLUSTER,
+            authority,
+            whose,
+            lambda certificate, key: self.installed.append((certificate, key)),
+            clock=lambda: self.now,
+            timeout=timeout,
+        )
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    plugin = Plugin(tmp_path)
+    plugin.prints(token="first")
+    return plugin
+
+
+@pytest.mark.parametrize("api_version", [V1, V1BETA1])
+async def test_a_plugins_token_is_used_and_kept(plugin: Plugin, api_version: str) -> None:
+    plugin.prints(api_version, token="first")
+    credential = plugin.credential(api_version=api_version)
+    assert [await credential.token() for _ in range(3)] == ["first"] * 3
+    assert len(plugin.runs()) == 1
+
+
+async def test_a_plugin_is_told_who_asks(plugin: Plugin) -> None:
+    await plugin.credential().token()
+    assert plugin.runs() == [{"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": False}}]
+
+
+async def test_a_plugin_that_wants_it_is_told_about_the_cluster(plugin: Plugin) -> None:
+    await plugin.credential(provide_cluster_info=True, authority=b"PEM").token()
+    [told] = plugin.runs()
+    assert told["spec"]["cluster"] == {
+        "server": "https://api.example.test:6443",
+        "tls-server-name": "api",
+        "certificate-authority-data": "UEVN",
+        "proxy-url": "http://proxy.example.test:3128",
+        "config": {"audience": "me"},
+    }
+
+
+async def test_a_plugin_gets_its_arguments_and_its_environment_over_ours(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "ours")
+    monkeypatch.setenv("BOTH", "ours")
+    template = printed_as(V1, {"token": "%s"})
+    plugin.script(f"printf '{template}' \"$1-$2-$OURS-$BOTH\"")
+    env = [EnvironmentVariable("BOTH", "theirs")]
+    assert await plugin.credential(args=["a b", "c"], env=env).token() == "a b-c-ours-theirs"
+
+
+async def test_a_credential_is_replaced_a_minute_before_it_ends(plugin: Plugin) -> None:
+    plugin.prints(token="first", expires_in=3600)
+    credential = plugin.credential()
+    assert await credential.token() == "first"
+    plugin.prints(token="second", expires_in=7200)
+    plugin.now += 3539
+    assert await credential.token() == "first"
+    plugin.now += 2
+    assert await credential.token() == "second"
+
+
+async def test_a_very_short_lived_credential_is_not_asked_for_at_every_request(plugin: Plugin) -> None:
+    plugin.prints(token="short", expires_in=30)
+    credential = plugin.credential()
+    for _ in range(5):
+        assert await credential.token() == "short"
+    plugin.now += 26
+    assert len(plugin.runs()) == 1
+
+
+async def test_a_refused_token_makes_the_plugin_run_again(plugin: Plugin) -> None:
+    credential = plugin.credential()
+    assert await credential.token() == "first"
+    plugin.prints(token="second")
+    assert await credential.renew("first")
+    assert await credential.token() == "second"
+
+
+async def test_many_requests_with_one_refused_token_run_the_plugin_once(plugin: Plugin) -> None:
+    credential = plugin.credential()
+    await asyncio.gather(*(credential.token() for _ in range(20)))
+    plugin.prints(token="second")
+    assert all(await asyncio.gather(*(credential.renew("first") for _ in range(20))))
+    assert await credential.renew("first")  # A straggler: it has the second token to try.
+    assert len(plugin.runs()) == 2
+
+
+async def test_a_failing_plugin_is_run_once_for_all_who_wait(plugin: Plugin) -> None:
+    plugin.script("exit 3")
+    credential = plugin.credential()
+    outcomes = await asyncio.gather(*(credential.token() for _ in range(10)), return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {CredentialsError}
+    assert len(plugin.runs()) == 1
+
+
+async def test_a_plugin_may_print_a_certificate(plugin: Plugin) -> None:
+    plugin.prints(clientCertificateData="CERT", clientKeyData="KEY")
+    credential = plugin.credential()
+    assert await credential.token() is None
+    assert plugin.installed == [(b"CERT", b"KEY")]
+
+
+async def test_the_event_loop_goes_on_while_a_plugin_runs(plugin: Plugin) -> None:
+    go = plugin.folder / "go"
+    os.mkfifo(go)
+    plugin.script(f'cat {go} > /dev/null; cat "$(dirname "$0")/credential"')
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        waiting = group.create_task(plugin.credential().token())
+        writer = await asyncio.to_thread(go.open, "w")  # Opens when the plugin reads: it is running now.
+        assert not waiting.done()
+        writer.close()
+    assert waiting.result() == "first"
+
+
+# ── Plugins that fail ────────────────────────────────────────────────────────
+
+
+async def complaint(credential: ExecPlugin) -> str:
+    with pytest.raises(CredentialsError) as raised:
+        await credential.token()
+    return str(raised.value)
+
+
+async def test_a_plugin_that_is_not_there_is_answered_with_the_install_hint(plugin: Plugin) -> None:
+    credential = plugin.credential(command="no-such-login", install_hint="Install it with: brew install login\n")
+    assert await complaint(credential) == (
+        "/home/me/.kube/config: user alice: the credential plugin no-such-login cannot be run: "
+        "No such file or directory. Install it with: brew install login"
+    )
+
+
+async def test_a_plugin_that_fails_is_told_with_its_last_words(plugin: Plugin) -> None:
+    plugin.script('echo first >&2; echo "session expired: log in again" >&2; exit 3')
+    assert await complaint(plugin.credential()) == (
+        f"/home/me/.kube/config: user alice: the credential plugin {plugin.command} ended with 3: "
+        "session expired: log in again"
+    )
+
+
+async def test_what_looks_like_a_secret_in_its_last_words_is_left_out(plugin: Plugin) -> None:
+    secret = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
+    plugin.script(f'echo "refused: {secret} is old" >&2; exit 1')
+    told = await complaint(plugin.credential())
+    assert told.endswith("ended with 1: refused: … is old")
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("hunter2", "did not print an ExecCredential: JSON is malformed"),
+        ('{"kind":"Secret"}', f"printed Secret in no apiVersion, not an ExecCredential in {V1}"),
+        (
+            printed_as(V1BETA1, {"token": "hunter2"}),
+            f"printed ExecCredential in {V1BETA1}, not an ExecCredential in {V1}",
+        ),
+        (printed_as(V1, None), "printed neither a token nor a certificate with its key"),
+        (
+            printed_as(V1, {"clientCertificateData": "hunter2"}),
+            "printed neither a token nor a certificate with its key",
+        ),
+    ],
+)
+async def test_a_plugin_that_prints_something_else_is_told_without_what_it_printed(
+    plugin: Plugin, printed: str, told: str
+) -> None:
+    (plugin.folder / "credential").write_text(printed)
+    words = await complaint(plugin.credential())
+    assert told in words
+    assert "hunter2" not in words
+
+
+async def test_a_plugin_that_does_not_end_is_killed_with_all_it_started(plugin: Plugin) -> None:
+    plugin.script('sleep 600 & echo $! > "$(dirname "$0")/child"; wait')
+    assert "did not end within 0.5 seconds" in await complaint(plugin.credential(timeout=0.5))
+    child = int((plugin.folder / "child").read_text())
+    for _ in range(100):
+        if not is_running(child):
+            return
+        await asyncio.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the plugin's child was left behind")
+
+
+def is_running(process: int) -> bool:
+    """A zombie that nobody has waited for is not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_cancelled_request_does_not_leave_the_plugin_behind(plugin: Plugin) -> None:
+    started = plugin.folder / "started"
+    os.mkfifo(started)
+    plugin.script(f"echo $$ > {started}; exec sleep 600")
+    waiting = asyncio.get_running_loop().create_task(plugin.credential().token())
+    process = int(await asyncio.to_thread(started.read_text))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not is_running(process)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (
+            {"api_version": "client.authentication.k8s.io/v1alpha1"},
+            "has apiVersion client.authentication.k8s.io/v1alpha1",
+        ),
+        ({"api_version": ""}, "has apiVersion not set"),
+        ({"interactive_mode": "Always"}, "must talk to a person (interactiveMode: Always)"),
+    ],
+)
+def test_a_plugin_that_cannot_work_here_is_refused_before_it_runs(
+    plugin: Plugin, spec: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(CredentialsError) as raised:
+        plugin.credential(**spec)
+    assert told in str(raised.value)
+    assert "user alice" in str(raised.value)
+
+
+def test_a_plugin_is_described_as_kubectl_writes_it() -> None:
+    written = {
+        "command": "aws",
+        "args": ["eks", "get-token"],
+        "env": [{"name": "AWS_PROFILE", "value": "prod"}],
+        "apiVersion": V1BETA1,
+        "installHint": "Install it.",
+        "provideClusterInfo": True,
+        "interactiveMode": "IfAvailable",
+    }
+    assert msgspec.convert(written, Exec) == Exec(
+        "aws",
+        V1BETA1,
+        ["eks", "get-token"],
+        [EnvironmentVariable("AWS_PROFILE", "prod")],
+        "Install it.",
+        provide_cluster_info=True,
+        interactive_mode="IfAvailable",
+    )

@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.kube.frames import Frames
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    Refused,
+    TooLarge,
+    Unreadable,
+    Unsupported,
+    WatchAnswer,
+)
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+
+LINE_ENDS_OF_OTHERS = "\x85\u2028\u2029\x0b\x0c\x1c"
+"""What str.splitlines cuts at, and JSON lines must not be cut at."""
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def pod(name: str = "web-1", version: str = "7", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": version}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, **more}
+
+
+def compact(value: Any) -> bytes:
+    """As Go's encoder writes it: no spaces, and no escapes for what JSON allows in strings."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def line(kind: str, thing: Any) -> bytes:
+    return compact({"type": kind, "object": thing}) + b"\n"
+
+
+def bookmark(version: str, **annotations: str) -> bytes:
+    metadata = {"resourceVersion": version, "annotations": annotations}
+    return line("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": metadata})
+
+
+def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
+    found = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    return {**found, "reason": reason, "details": details, "code": code}
+
+
+def read(*chunks: bytes, frames: Frames | None = None) -> list[WatchAnswer]:
+    frames = frames or Frames(PODS)
+    return [answer for chunk in chunks for answer in frames.feed(chunk)]
+
+
+def events(answers: list[WatchAnswer]) -> list[tuple[EventType, ApiObject]]:
+    return [event for answer in answers if isinstance(answer, Announced) for event in answer.events]
+
+
+def test_an_event_is_told_apart_and_its_object_keeps_the_servers_bytes() -> None:
+    body = compact(pod(spec={"text": "süß – 東京", "numbers": "HERE"}))
+    body = body.replace(b'"HERE"', b"[1.0,1.50,1e400,123456789012345678901234567890]")  # No decoder would keep these.
+    [(kind, told)] = events(read(b'{"type":"MODIFIED","object":%b}' % body + b"\n"))
+    assert kind is EventType.MODIFIED
+    assert told == ApiObject("shop/web-1", "uid-web-1", "7", body)
+
+
+def test_a_cluster_scoped_object_is_known_by_its_name_alone() -> None:
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1"}}
+    [(_, told)] = events(read(line("ADDED", node)))
+    assert told.key == "n1"
+
+
+def test_the_events_of_one_chunk_are_one_announcement() -> None:
+    chunk = line("ADDED", pod("a")) + line("MODIFIED", pod("b")) + line("DELETED", pod("c"))
+    [announced] = read(chunk)
+    assert isinstance(announced, Announced)
+    assert [(kind.value, thing.name) for kind, thing in announced.events] == [
+        ("ADDED", "a"),
+        ("MODIFIED", "b"),
+        ("DELETED", "c"),
+    ]
+
+
+def test_everything_else_stays_in_its_place_between_the_events() -> None:
+    chunk = (
+        line("ADDED", pod("a"))
+        + bookmark("8")
+        + line("ADDED", pod("b"))
+        + b"nonsense\n"
+        + line("ADDED", pod("c"))
+        + line("ADDED", pod("d"))
+    )
+    kinds = [type(answer) for answer in read(chunk)]
+    assert kinds == [Announced, Bookmark, Announced, Unreadable, Announced]
+
+
+def test_a_bookmark_says_how_far_everything_was_told() -> None:
+    assert read(bookmark("41")) == [Bookmark("41")]
+
+
+def test_the_bookmark_that_closes_the_initial_events_says_so() -> None:
+    assert read(bookmark("41", **{"k8s.io/initial-events-end": "true"})) == [Bookmark("41", initial_events_end=True)]
+
+
+def test_a_line_cut_between_chunks_is_put_together() -> None:
+    whole = line("ADDED", pod("a")) + line("ADDED", pod("b"))
+    for place in range(1, len(whole)):
+        assert [thing.name for _, thing in events(read(whole[:place], whole[place:]))] == ["a", "b"], place
+
+
+def test_a_line_cut_off_by_the_end_of_the_stream_is_no_event_and_no_error() -> None:
+    frames = Frames(PODS)
+    answers = read(line("ADDED", pod("a")), line("ADDED", pod("b"))[:-2], frames=frames)
+    assert [thing.name for _, thing in events(answers)] == ["a"]
+    assert len(answers) == 1
+    assert frames.mid_line
+
+
+def test_other_line_ends_inside_strings_do_not_end_a_line() -> None:
+    thing = pod(data=f"one{LINE_ENDS_OF_OTHERS}two")
+    chunk = line("ADDED", thing)
+    assert "\x85".encode() in chunk
+    assert "\u2028".encode() in chunk
+    [(_, told)] = events(read(chunk))
+    assert told.manifest()["data"] == f"one{LINE_ENDS_OF_OTHERS}two"
+
+
+# ── Bad input ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"type":"MODIFIED","object":{"kind":"Pod",}}\n',
+        b'{"type":"MODIFIED","object":{"kind":"Pod"\n',
+        b"nonsense\n",
+        b"[1,2,3]\n",
+        b'"a string"\n',
+        b'{"type":"MODIFIED"}\n',
+        b'{"type":"MODIFIED","object":null}\n',
+        b'{"type":"MODIFIED","object":[]}\n',
+        b'{"type":7,"object":{}}\n',
+        line("RENAMED", pod()),
+        line("BOOKMARK", {"kind": "Pod", "metadata": {}}),
+        line("BOOKMARK", {"kind": "Pod"}),
+        line("ADDED", pod("c")).replace(b'"c"', b'"\xff"'),
+        line("ADDED", pod("c", spec="deep")).replace(b'"deep"', DEEP),
+        line("BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": "deep"}}).replace(b'"deep"', DEEP),
+    ],
+)
+def test_a_malformed_line_is_reported_and_loses_nothing_else(bad: bytes) -> None:
+    answers = read(line("ADDED", pod("a")) + bad + line("ADDED", pod("b")))
+    assert [type(answer) for answer in answers] == [Announced, Unreadable, Announced]
+    assert [thing.name for _, thing in events(answers)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason"),
+    [
+        ({"kind": "Pod", "apiVersion": "v1"}, "ADDED: an object without metadata"),
+        ({"kind": "Pod", "apiVersion": "v1", "metadata": None}, "ADDED: an object without metadata"),
+        ({"kind": "Pod", "apiVersion": "v1", "metadata": {}}, "ADDED: an object without metadata.name"),
+        (pod() | {"metadata": {"name": "x", "resourceVersion": "1"}}, "ADDED: x has no metadata.uid"),
+        (
+            pod() | {"metadata": {"name": "x", "namespace": "n", "uid": "u"}},
+            "ADDED: n/x has no metadata.resourceVersion",
+        ),
+        ({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}, "ADDED: a Table, not an object"),
+    ],
+)
+def test_an_object_that_cannot_be_told_apart_is_reported_with_what_it_lacks(thing: Any, reason: str) -> None:
+    assert read(line("ADDED", thing)) == [Unreadable(reason)]
+
+
+def test_what_is_reported_of_a_bad_line_holds_nothing_of_its_content() -> None:
+    secret = "hunter2"
+    bad = [
+        b'{"type":"MODIFIED","object":{"data":"%b"' % secret.encode() + b"\n",
+        line("MODIFIED", {"kind": "Secret", "apiVersion": "v1", "data": {"password": secret}}),
+        line("MODIFIED", {"kind": secret, "metadata": {"name": 7}}),
+    ]
+    for each in bad:
+        [answer] = read(each)
+        assert isinstance(answer, Unreadable)
+        assert secret not in answer.reason
+
+
+def test_a_line_of_3_mb_is_an_event_like_any_other() -> None:
+    thing = pod(data="x" * 3_000_000)
+    chunk = line("ADDED", pod("a")) + line("MODIFIED", thing) + line("ADDED", pod("b"))
+    pieces = [chunk[start : start + 16384] for start in range(0, len(chunk), 16384)]
+    told = events(read(*pieces))
+    assert [len(each.body) > 3_000_000 for _, each in told] == [False, True, False]
+
+
+def test_a_line_longer_than_allowed_ends_the_stream_by_name() -> None:
+    frames = Frames(PODS, longest_line=1000)
+    answers = read(line("ADDED", pod("a")), b"x" * 600, b"x" * 600, line("ADDED", pod("b")), frames=frames)
+    assert [type(answer) for answer in answers] == [Announced, Failed]
+    assert answers[1] == Failed("a line is longer than 1000 bytes")
+    assert frames.ended
+
+
+def test_putting_a_long_line_together_takes_time_proportional_to_its_length() -> None:
+    """Counted in bytes that exist at once, not in seconds: joining at every chunk would copy the line 4,000 times."""
+    chunk = b"x" * 4096
+    frames = Frames(PODS)
+    tracemalloc.start()
+    try:
+        for _ in range(4000):
+            assert frames.feed(chunk) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000  # The chunk itself is shared; joined, this would be 16 MB.
+
+
+def test_no_object_keeps_its_chunk_in_memory() -> None:
+    filler = line("ADDED", pod("filler", data="x" * 1_000_000))
+    tracemalloc.start()
+    try:
+        kept = [events(read(line("ADDED", pod(f"p-{number}")) + filler))[0] for number in range(20)]
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 20
+    assert held < 1_000_000
+
+
+# ── Status in the middle of a watch ──────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("told", "answer"),
+    [
+        (
+            status(410, "Expired", "too old resource version: 1 (500)"),
+            Expired("410 Expired: too old resource version: 1 (500)"),
+        ),
+        (status(410, "Gone"), Expired("410 Gone")),
+        (status(429, "TooManyRequests", "slow down", retryAfterSeconds=3), Busy("429 TooManyRequests: slow down", 3.0)),
+        (status(503, "ServiceUnavailable", retryAfterSeconds=2), Busy("503 ServiceUnavailable", 2.0)),
+        (status(500, "InternalError", "etcd is sad"), Failed("500 InternalError: etcd is sad")),
+        (status(403, "Forbidden", "no longer yours"), Refused(403, "403 Forbidden: no longer yours")),
+        (
+            status(504, "Timeout", "Too large", causes=[{"reason": "ResourceVersionTooLarge"}], retryAfterSeconds=1),
+            TooLarge("504 Timeout: Too large"),
+        ),
+        (
+            status(504, "Timeout", "Too large resource version: 9, current: 7"),
+            TooLarge("504 Timeout: Too large resource version: 9, current: 7"),
+        ),
+        ({"kind": "Pod"}, Failed("an ERROR event without a Status")),
+    ],
+)
+def test_a_status_in_the_middle_of_a_watch_is_its_last_answer(told: Any, answer: WatchAnswer) -> None:
+    frames = Frames(PODS)
+    answers = read(
+        line("ADDED", pod("a")) + line("ERROR", told) + line("ADDED", pod("b")) + b"half a li", frames=frames
+    )
+    assert answers[1:] == [answer]
+    assert frames.ended
+    assert not frames.mid_line
+    assert frames.feed(line("ADDED", pod("c"))) == []
+
+
+def test_an_error_that_cannot_be_read_is_one_all_the_same() -> None:
+    bad = b'{"type":"ERROR","object":{"kind":"Status","message":"\xff"}}\n'
+    assert read(bad) == [Failed("an ERROR event without a Status")]
+
+
+def test_a_status_without_an_event_around_it_is_understood_too() -> None:
+    assert read(compact(status(504, "Timeout", "late")) + b"\n") == [Failed("504 Timeout: late")]
+
+
+def test_a_refused_watch_list_inside_the_stream_asks_for_a_list() -> None:
+    frames = Frames(PODS, initial_events=True)
+    [answer] = read(line("ERROR", status(422, "Invalid", "no sendInitialEvents here")), frames=frames)
+    assert answer == Unsupported("422 Invalid: no sendInitialEvents here")
+
+
+def test_a_servers_words_are_put_on_one_line_and_cut_short() -> None:
+    [answer] = read(line("ERROR", status(500, "InternalError", "first\nsecond\u2028" + "x" * 5000)))
+    assert isinstance(answer, Failed)
+    assert answer.reason.startswith("500 InternalError: first second xxx")
+    assert len(answer.reason) == 300
+
+
+# ── Other servers than Go's ──────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'{"object":%b,"type":"MODIFIED"}\n',
+        b'{ "type": "MODIFIED", "object": %b }\n',
+        b'{"type":"MODIFIED","object":%b,"more":{"a":1}}\n',
+        b'{"type":"MODIFIED","object":%b }\r\n',
+        b'  {"type":"MODIFIED","object":%b}\n',
+    ],
+)
+def test_a_line_written_otherwise_gives_the_same_event(written: bytes) -> None:
+    body = compact(pod())
+    assert events(read(written % body)) == [(EventType.MODIFIED, ApiObject("shop/web-1", "uid-web-1", "7", body))]
+
+
+def test_an_object_that_does_not_say_its_kind_gets_it_from_the_resource() -> None:
+    thing = {"metadata": pod()["metadata"]}
+    [(_, told)] = events(read(line("ADDED", thing)))
+    assert told.body.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":')
+    assert told.manifest() == pod()
+
+
+def test_empty_lines_mean_nothing() -> None:
+    assert [type(each) for each in read(b"\n\r\n" + line("ADDED", pod()) + b"\n")] == [Announced]
+
+
+# ── However the stream is cut ────────────────────────────────────────────────
+
+text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(LINE_ENDS_OF_OTHERS), max_size=20)
+things = st.builds(pod, name=st.sampled_from("abc"), version=st.integers(1, 99).map(str), data=text)
+lines = st.one_of(
+    st.builds(line, st.sampled_from(["ADDED", "MODIFIED", "DELETED"]), things),
+    st.builds(bookmark, st.integers(1, 99).map(str)),
+    st.sampled_from(
+        [
+            b"nonsense\n",
+            b"\n",
+            b'{ "object": {}, "type": "ADDED" }\n',
+            b"y" * 3000 + b"\n",
+            line("ERROR", status(410, "Expired")),
+            line("ADDED", {"kind": "Table"}),
+        ]
+    ),
+)
+
+
+def flat(answers: list[WatchAnswer]) -> list[object]:
+    """Announcements opened up: only how events are grouped may depend on the cuts."""
+    return [part for each in answers for part in (each.events if isinstance(each, Announced) else [each])]
+
+
+@given(st.lists(lines, max_size=8), st.binary(max_size=5), st.lists(st.integers(0, 4000), max_size=12))
+def test_the_answers_are_the_same_however_the_bytes_are_cut(found: list[bytes], rest: bytes, cuts: list[int]) -> None:
+    stream = b"".join(found) + rest.replace(b"\n", b"")
+    places = sorted({min(cut, len(stream)) for cut in cuts})
+    chunks = [stream[start:end] for start, end in zip([0, *places], [*places, len(stream)], strict=True)]
+
+    whole, pieces = Frames(PODS, longest_line=2500), Frames(PODS, longest_line=2500)
+    assert flat(read(*chunks, frames=pieces)) == flat(read(stream, frames=whole))
+    assert (pieces.ended, pieces.mid_line) == (whole.ended, whole.mid_line)

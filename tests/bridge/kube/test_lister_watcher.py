@@ -1,0 +1,616 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.kube import ApiListerWatcher, ClusterAccess, KubeClient, connect, resolve
+from bridge.kube.transport import http_client
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    Expired,
+    Failed,
+    HungUp,
+    ListAnswer,
+    ListRequest,
+    Opened,
+    Page,
+    Refused,
+    Silent,
+    TooLarge,
+    Unreadable,
+    Unsupported,
+    WatchAnswer,
+    WatchRequest,
+)
+from bridge.model.resource import Resource, Scope
+from tests.kit.scripted_server import Exchange, Handler, ScriptedServer, answering, streaming
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PATH = "/api/v1/pods"
+FIRST = ListRequest(version="0", limit=500)
+WATCH = WatchRequest(version="7", timeout=300)
+WATCH_LIST = WatchRequest(version="", timeout=300, initial_events=True)
+
+SOON = 10.0
+"""Seconds after which a test gives up waiting."""
+
+
+def pod(name: str = "web-1", version: str = "8", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": version}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, **more}
+
+
+def pods(*items: dict[str, Any], version: str = "41") -> dict[str, Any]:
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
+
+
+def event(kind: str, thing: Any) -> bytes:
+    return json.dumps({"type": kind, "object": thing}, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def bookmark(version: str) -> bytes:
+    return event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version}})
+
+
+def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
+    return {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
+
+
+async def list_once(client: KubeClient, request: ListRequest = FIRST, scope: Scope = Scope()) -> ListAnswer:  # noqa: B008
+    return await client.lister_watcher(PODS, scope).list(request)
+
+
+async def watch_whole(client: KubeClient, request: WatchRequest = WATCH, scope: Scope = Scope()) -> list[WatchAnswer]:  # noqa: B008
+    async with asyncio.timeout(SOON), client.lister_watcher(PODS, scope).watch(request) as answers:
+        return [answer async for answer in answers]
+
+
+def names(answer: WatchAnswer | ListAnswer) -> list[str]:
+    if isinstance(answer, Announced):
+        return [thing.name for _, thing in answer.events]
+    assert isinstance(answer, Page)
+    return [thing.name for thing in answer.objects]
+
+
+# ── What is asked ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("request_", "query"),
+    [
+        (ListRequest(version="0", limit=500), {"limit": "500", "resourceVersion": "0"}),
+        (ListRequest(version="", limit=500), {"limit": "500"}),
+        (ListRequest(version="", limit=0), {}),
+        (
+            ListRequest(version="41", limit=500),
+            {"limit": "500", "resourceVersion": "41", "resourceVersionMatch": "NotOlderThan"},
+        ),
+        (ListRequest(version="41", limit=500, next_page="a+b/c="), {"limit": "500", "continue": "a+b/c="}),
+    ],
+)
+async def test_a_list_asks_for_the_version_and_page_it_was_given(
+    server: ScriptedServer, client: KubeClient, request_: ListRequest, query: dict[str, str]
+) -> None:
+    server.on(PATH, answering(pods()))
+    assert isinstance(await list_once(client, request_), Page)
+    assert server.requests[0].query == query
+
+
+@pytest.mark.parametrize(
+    ("request_", "more"),
+    [
+        (WATCH, {"resourceVersion": "7"}),
+        (WATCH_LIST, {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}),
+        (
+            WatchRequest(version="7", timeout=300, initial_events=True),
+            {"resourceVersion": "7", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"},
+        ),
+    ],
+)
+async def test_a_watch_asks_for_bookmarks_and_its_timeout(
+    server: ScriptedServer, client: KubeClient, request_: WatchRequest, more: dict[str, str]
+) -> None:
+    server.on(PATH, streaming())
+    await watch_whole(client, request_)
+    assert server.requests[0].query == {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "300", **more}
+
+
+async def test_selectors_reach_the_server_as_they_were_written_on_every_page(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    scope = Scope(
+        "shop",
+        label_selector="tier=web,env in (a, b),!old,x!=1+1",
+        field_selector="metadata.name=web-1,status.phase!=%",
+    )
+    server.on("/api/v1/namespaces/shop/pods", answering(pods()), answering(pods()), streaming())
+    await list_once(client, FIRST, scope)
+    await list_once(client, ListRequest(version="", limit=5, next_page="token"), scope)
+    await watch_whole(client, WATCH, scope)
+    for request in server.requests:
+        assert request.path == "/api/v1/namespaces/shop/pods"
+        assert request.query["labelSelector"] == scope.label_selector
+        assert request.query["fieldSelector"] == scope.field_selector
+
+
+async def test_a_cluster_scoped_resource_is_asked_for_without_the_scopes_namespace(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("/api/v1/nodes", answering(pods()))
+    assert isinstance(await client.lister_watcher(NODES, Scope("shop")).list(FIRST), Page)
+
+
+async def test_the_path_of_a_server_behind_a_path_is_kept(server: ScriptedServer) -> None:
+    server.on("/k8s/clusters/c-1/api/v1/pods", answering(pods()))
+    async with connect(ClusterAccess(server=f"{server.url}/k8s/clusters/c-1/")) as client:
+        assert isinstance(await list_once(client), Page)
+
+
+# ── Lists ────────────────────────────────────────────────────────────────────
+
+
+async def test_a_page_is_answered_with_its_objects(server: ScriptedServer, client: KubeClient) -> None:
+    server.on(PATH, answering(pods(pod("a"), pod("b"))))
+    answer = await list_once(client)
+    assert names(answer) == ["a", "b"]
+
+
+async def test_a_list_may_come_compressed(server: ScriptedServer, client: KubeClient) -> None:
+    body = gzip.compress(json.dumps(pods(pod("a"))).encode())
+    server.on(PATH, answering(body, headers={"Content-Encoding": "gzip"}))
+    assert names(await list_once(client)) == ["a"]
+    assert server.requests[0].headers["accept-encoding"] == "gzip"
+
+
+async def test_a_list_that_breaks_off_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:
+    async def half(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(json.dumps(pods(pod()))[:40].encode())
+        exchange.cut()
+
+    server.on(PATH, half)
+    assert await list_once(client) == Failed(f"the answer of {server.url} broke off")
+
+
+async def test_a_list_of_which_nothing_comes_is_given_up(server: ScriptedServer) -> None:
+    server.on(PATH, Exchange.hung_up)
+    async with asyncio.timeout(SOON), connect(ClusterAccess(server=server.url), patience=0.1) as client:
+        assert await list_once(client) == Failed(f"{server.url} did not answer in time")
+
+
+# ── Refusals and troubles, to a list and to a watch alike ────────────────────
+
+HTML = b"<html><body><h1>Welcome to the corporate proxy</h1></body></html>"
+
+TROUBLES: list[tuple[Handler, WatchAnswer]] = [
+    (answering(status(410, "Expired", "too old"), 410), Expired("410 Expired: too old")),
+    (
+        answering(status(504, "Timeout", "wait", causes=[{"reason": "ResourceVersionTooLarge"}]), 504),
+        TooLarge("504 Timeout: wait"),
+    ),
+    (
+        answering(status(504, "Timeout", "Too large resource version: 9, current: 7"), 504),
+        TooLarge("504 Timeout: Too large resource version: 9, current: 7"),
+    ),
+    (answering(status(429, "TooManyRequests", retryAfterSeconds=2), 429), Busy("429 TooManyRequests", 2.0)),
+    (
+        answering(status(429, "TooManyRequests", retryAfterSeconds=2), 429, headers={"Retry-After": "7"}),
+        Busy("429 TooManyRequests", 7.0),
+    ),
+    (
+        answering(b"later", 429, "text/plain", {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}),
+        Busy("429 Too Many Requests: text/plain and no Status came with it", 0.0),
+    ),
+    (
+        answering(b"down", 503, "text/plain", {"Retry-After": "1"}),
+        Busy("503 Service Unavailable: text/plain and no Status came with it", 1.0),
+    ),
+    (
+        answering(b"much later", 429, headers={"Retry-After": "9" * 400}),
+        Busy("429 Too Many Requests: application/json and no Status came with it", 600.0),
+    ),
+    (
+        answering(b"no zone", 429, headers={"Retry-After": "Thu, 01 Jan 1970 00:00:00"}),
+        Busy("429 Too Many Requests: application/json and no Status came with it", 0.0),
+    ),
+    (
+        answering(b"zone -0000", 429, headers={"Retry-After": "Thu, 01 Jan 1970 00:00:00 -0000"}),
+        Busy("429 Too Many Requests: application/json and no Status came with it", 0.0),
+    ),
+    (
+        answering(b"some day", 503, headers={"Retry-After": "Thu, 99 Xyz 99999999999 00:00:00 GMT"}),
+        Failed("503 Service Unavailable: application/json and no Status came with it"),
+    ),
+    (answering(status(401, "Unauthorized", "who?"), 401), Refused(401, "401 Unauthorized: who?")),
+    (answering(status(403, "Forbidden", "not you"), 403), Refused(403, "403 Forbidden: not you")),
+    (
+        answering(b"404 page not found\n", 404, "text/plain; charset=utf-8"),
+        Refused(404, "404 Not Found: text/plain and no Status came with it"),
+    ),
+    (answering(status(405, "MethodNotAllowed"), 405), Refused(405, "405 MethodNotAllowed")),
+    (answering(status(500, "InternalError", "etcd"), 500), Failed("500 InternalError: etcd")),
+    (answering(status(400, "BadRequest", "bad selector"), 400), Failed("400 BadRequest: bad selector")),
+    (answering(HTML, 502, "text/html"), Failed("502 Bad Gateway: text/html and no Status came with it")),
+    (answering(b"{", 500), Failed("500 Internal Server Error: application/json and no Status came with it")),
+    (answering(HTML, 200, "text/html"), Failed("200 with text/html, not application/json: is this the API server?")),
+    (
+        answering(b"k8s\x00", 200, "application/vnd.kubernetes.protobuf"),
+        Failed("200 with application/vnd.kubernetes.protobuf, not application/json: is this the API server?"),
+    ),
+    (
+        answering(b"", 302, headers={"Location": "http://127.0.0.1:1/login"}),
+        Failed("302 Found: application/json and no Status came with it"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("handler", "trouble"), TROUBLES, ids=lambda value: getattr(value, "reason", ""))
+async def test_a_trouble_is_the_only_answer_to_a_list_and_to_a_watch(
+    server: ScriptedServer, client: KubeClient, handler: Handler, trouble: WatchAnswer
+) -> None:
+    server.on(PATH, handler)
+    assert await list_once(client) == trouble
+    assert await watch_whole(client) == [trouble]
+
+
+@pytest.mark.parametrize("code", [400, 422])
+async def test_a_server_that_knows_no_watch_list_wants_a_list(
+    server: ScriptedServer, client: KubeClient, code: int
+) -> None:
+    server.on(PATH, answering(status(code, "Invalid", "sendInitialEvents is forbidden"), code))
+    assert await watch_whole(client, WATCH_LIST) == [Unsupported(f"{code} Invalid: sendInitialEvents is forbidden")]
+    assert await watch_whole(client, WATCH) == [Failed(f"{code} Invalid: sendInitialEvents is forbidden")]
+
+
+async def test_an_endless_error_page_is_not_read_to_its_end(server: ScriptedServer, client: KubeClient) -> None:
+    hung_up = asyncio.Event()
+
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin(500)
+        try:
+            while True:
+                await exchange.send(b"x" * 4096)
+        finally:
+            hung_up.set()
+
+    server.on(PATH, endless)
+    async with asyncio.timeout(SOON):
+        assert isinstance(await list_once(client), Failed)
+        await hung_up.wait()
+
+
+async def test_nobody_listening_is_busy_and_names_the_server(server: ScriptedServer) -> None:
+    gone = f"http://127.0.0.1:{server.port}"
+    await server.__aexit__()
+    try:
+        async with connect(ClusterAccess(server=gone)) as client:
+            answer = Busy(f"cannot connect to {gone}: Connection refused")
+            assert await list_once(client) == answer
+            assert await watch_whole(client) == [answer]
+    finally:
+        await server.__aenter__()
+
+
+async def test_a_status_line_in_another_encoding_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:
+    async def latin_1(exchange: Exchange) -> None:
+        exchange.closes = True
+        await exchange.raw(b"HTTP/1.1 500 Erreur pr\xe9vue\r\nContent-Length: 0\r\n\r\n")
+
+    server.on(PATH, latin_1)
+    assert isinstance(await list_once(client), Failed)
+    assert [type(answer) for answer in await watch_whole(client)] == [Failed]
+
+
+async def test_a_cookie_is_not_kept(server: ScriptedServer, client: KubeClient) -> None:
+    async def setting_a_cookie(exchange: Exchange) -> None:
+        exchange.closes = True
+        await exchange.raw(b"HTTP/1.1 500 No\r\nSet-Cookie: session=\xff\r\nContent-Length: 0\r\n\r\n")
+
+    server.on(PATH, setting_a_cookie, answering(pods()))
+    assert isinstance(await list_once(client), Failed)
+    assert isinstance(await list_once(client), Page)
+    assert "cookie" not in server.requests[-1].headers
+
+
+async def test_a_connection_cut_before_the_answer_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:
+    async def cut(exchange: Exchange) -> None:
+        exchange.cut()
+
+    server.on(PATH, cut)
+    for answer in [await list_once(client), *await watch_whole(client)]:
+        assert isinstance(answer, Failed)
+        assert server.url in answer.reason
+
+
+async def test_a_watch_that_never_begins_is_given_up(server: ScriptedServer) -> None:
+    server.on(PATH, Exchange.hung_up)
+    async with connect(ClusterAccess(server=server.url), patience=0.1) as client:
+        assert await watch_whole(client) == [Failed(f"{server.url} did not answer in time")]
+
+
+# ── Watches ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_watch_is_opened_then_tells_what_comes_and_says_how_it_ended(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    chunk = event("ADDED", pod("a")) + event("MODIFIED", pod("a", "9"))
+    server.on(PATH, streaming(chunk, bookmark("12")))
+    answers = await watch_whole(client)
+    assert [type(answer) for answer in answers] == [Opened, Announced, Bookmark, HungUp]
+    assert names(answers[1]) == ["a", "a"]
+    assert answers[-1] == HungUp("the stream ended")
+
+
+async def test_an_event_is_told_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+    told: asyncio.Queue[WatchAnswer] = asyncio.Queue()
+
+    async def one_by_one(exchange: Exchange) -> None:
+        await exchange.begin()
+        for name in "abc":
+            await exchange.send(event("ADDED", pod(name)))
+            assert names(await told.get()) == [name]  # Only then comes the next.
+        await exchange.end()
+
+    server.on(PATH, one_by_one)
+    async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
+        async for answer in answers:
+            if isinstance(answer, Announced):
+                told.put_nowait(answer)
+
+
+async def test_a_line_cut_at_the_end_of_the_stream_is_left_out(server: ScriptedServer, client: KubeClient) -> None:
+    server.on(PATH, streaming(event("ADDED", pod("a")), event("ADDED", pod("b"))[:30]))
+    answers = await watch_whole(client)
+    assert names(answers[1]) == ["a"]
+    assert answers[2:] == [HungUp("the stream ended in the middle of a line")]
+
+
+async def test_a_broken_connection_is_a_hang_up_after_all_that_came(server: ScriptedServer, client: KubeClient) -> None:
+    arrived = asyncio.Event()
+
+    async def cut_off(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(event("ADDED", pod("a")))
+        await arrived.wait()
+        exchange.cut()
+
+    server.on(PATH, cut_off)
+    answers = []
+    async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as stream:
+        async for answer in stream:
+            answers.append(answer)
+            if isinstance(answer, Announced):
+                arrived.set()
+    assert [type(answer) for answer in answers] == [Opened, Announced, HungUp]
+    assert answers[-1] == HungUp("the connection broke: ClientPayloadError")
+
+
+async def test_silence_ends_a_watch(server: ScriptedServer) -> None:
+    async def fall_silent(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(bookmark("12"))
+        await exchange.hung_up()
+
+    server.on(PATH, fall_silent)
+    async with connect(ClusterAccess(server=server.url), silence=0.2) as client:
+        assert await watch_whole(client) == [Opened(), Bookmark("12"), Silent(0.2)]
+
+
+async def test_a_watch_on_which_something_comes_now_and_then_is_not_silent(server: ScriptedServer) -> None:
+    async def trickle(exchange: Exchange) -> None:
+        await exchange.begin()
+        for number in range(8):
+            await exchange.send(bookmark(str(number)))
+            await asyncio.sleep(0.1)  # Together longer than the silence that is allowed.
+        await exchange.end()
+
+    server.on(PATH, trickle)
+    async with connect(ClusterAccess(server=server.url), silence=0.5) as client:
+        answers = await watch_whole(client)
+    assert answers == [Opened(), *(Bookmark(str(number)) for number in range(8)), HungUp("the stream ended")]
+
+
+async def test_a_consumer_that_takes_its_time_is_not_taken_for_silence(server: ScriptedServer) -> None:
+    server.on(PATH, streaming(event("ADDED", pod("a")), bookmark("12")))
+    async with connect(ClusterAccess(server=server.url), silence=0.2) as client:
+        told = []
+        async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
+            async for answer in answers:
+                told.append(type(answer))
+                await asyncio.sleep(0.3)  # As a full DeltaFIFO would.
+    assert told in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
+    assert Silent not in told
+
+
+async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: ScriptedServer) -> None:
+    async def for_ever(exchange: Exchange) -> None:
+        await exchange.begin()
+        while True:
+            await exchange.send(bookmark("12"))
+            await asyncio.sleep(0.05)
+
+    server.on(PATH, for_ever)
+    async with http_client(resolve(ClusterAccess(server=server.url))) as http, asyncio.timeout(SOON):
+        lister_watcher = ApiListerWatcher(http, PODS, Scope(), overtime=0.3)
+        async with lister_watcher.watch(WatchRequest(version="7", timeout=0)) as answers:
+            last = [answer async for answer in answers][-1]
+    assert last == HungUp("the server did not end the watch after the 0 seconds it was given")
+
+
+async def test_leaving_the_watch_closes_the_connection_at_once(server: ScriptedServer, client: KubeClient) -> None:
+    closed = asyncio.Event()
+
+    async def until_hung_up(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(event("ADDED", pod("a")))
+        await exchange.hung_up()
+        closed.set()
+
+    server.on(PATH, until_hung_up)
+    async with asyncio.timeout(SOON):
+        async with client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
+            async for answer in answers:
+                if isinstance(answer, Announced):
+                    break
+        await closed.wait()
+
+
+async def test_a_cancelled_watch_passes_the_cancellation_on_and_closes_the_connection(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    opened, closed = asyncio.Event(), asyncio.Event()
+
+    async def until_hung_up(exchange: Exchange) -> None:
+        await exchange.begin()
+        opened.set()
+        await exchange.hung_up()
+        closed.set()
+
+    server.on(PATH, until_hung_up)
+    async with asyncio.timeout(SOON):
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(watch_whole(client))
+            await opened.wait()
+            watching.cancel()
+        assert watching.cancelled()
+        await closed.wait()
+
+
+async def test_each_watch_has_a_connection_of_its_own(server: ScriptedServer, client: KubeClient) -> None:
+    """More than the hundred that clients allow by default: a bridge of many resources must not wait for itself."""
+    everyone = asyncio.Barrier(120)
+
+    async def together(exchange: Exchange) -> None:
+        await exchange.begin()
+        await everyone.wait()
+        await exchange.end()
+
+    server.on(PATH, together)
+    async with asyncio.timeout(SOON):
+        ends = await asyncio.gather(*(watch_whole(client) for _ in range(120)))
+    assert ends == [[Opened(), HungUp("the stream ended")]] * 120
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's own table of connections")
+async def test_the_system_too_looks_whether_the_other_side_is_there(server: ScriptedServer, client: KubeClient) -> None:
+    server.on(PATH, Exchange.begin)
+    async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
+        assert await anext(answers) == Opened()
+        timer, expires = tcp_timer(server.requests[0].port, server.port)
+    assert timer == "02"  # Keep-alive.
+    assert 0 < expires <= 30
+
+
+def tcp_timer(local: int, remote: int) -> tuple[str, float]:
+    """The kind of the connection's timer, and the seconds until it expires: proc(5), /proc/net/tcp."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        columns = line.split()
+        if columns[1].endswith(f":{local:04X}") and columns[2].endswith(f":{remote:04X}"):
+            timer, _, ticks = columns[5].partition(":")
+            return timer, int(ticks, 16) / os.sysconf("SC_CLK_TCK")
+    raise AssertionError("no such connection")
+
+
+async def test_a_watch_never_offers_to_take_compressed_bytes(server: ScriptedServer, client: KubeClient) -> None:
+    """Kubernetes 1.37 writes a gzip member per flush where it may, and decoders drop all but the first."""
+
+    async def compressing_if_allowed(exchange: Exchange) -> None:
+        allowed = "gzip" in exchange.request.headers.get("accept-encoding", "")
+        await exchange.begin(headers={"Content-Encoding": "gzip"} if allowed else {})
+        for name in "abc":
+            told = event("ADDED", pod(name))
+            await exchange.send(gzip.compress(told) if allowed else told)
+        await exchange.end()
+
+    server.on(PATH, compressing_if_allowed)
+    for request in (WATCH, WATCH_LIST):
+        answers = await watch_whole(client, request)
+        assert [name for answer in answers if isinstance(answer, Announced) for name in names(answer)] == [
+            "a",
+            "b",
+            "c",
+        ]
+    assert {request.headers["accept-encoding"] for request in server.requests} == {"identity"}
+
+
+async def test_a_watch_that_comes_compressed_all_the_same_is_a_failure(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    async def compress_anyway(exchange: Exchange) -> None:
+        await exchange.begin(headers={"Content-Encoding": "gzip"})
+        await exchange.hung_up()
+
+    server.on(PATH, compress_anyway)
+    assert await watch_whole(client) == [Failed("the watch came as gzip, which was not asked for")]
+
+
+# ── Bad input, on the way that it really takes ───────────────────────────────
+
+
+async def told_between(server: ScriptedServer, client: KubeClient, bad: bytes) -> list[WatchAnswer]:
+    """Of a watch that tells ``before``, then something bad, then ``after``: what comes of the bad."""
+    server.on(PATH, streaming(event("ADDED", pod("before")), bad, event("ADDED", pod("after"))))
+    answers = [answer for answer in await watch_whole(client) if isinstance(answer, Announced | Unreadable)]
+    told = [part for each in answers for part in (names(each) if isinstance(each, Announced) else [each])]
+    assert told[0] == "before"
+    assert told[-1] == "after"
+    return [answer for answer in answers if isinstance(answer, Unreadable)]
+
+
+async def test_malformed_json_in_a_stream_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
+    [answer] = await told_between(server, client, b'{"type":"MODIFIED","object":{"kind":"Pod",\n')
+    assert isinstance(answer, Unreadable)
+    assert answer.reason.startswith("a line of 42 bytes is not a watch event: ")
+
+
+async def test_a_line_of_3_mb_arrives_whole(server: ScriptedServer, client: KubeClient) -> None:
+    big = event("MODIFIED", pod("big", data="x" * 3_000_000))
+    server.on(PATH, streaming(*(big[start : start + 30_000] for start in range(0, len(big), 30_000))))
+    [_, announced, _] = await watch_whole(client)
+    assert isinstance(announced, Announced)
+    assert len(announced.events[0][1].manifest()["data"]) == 3_000_000
+
+
+async def test_an_object_without_metadata_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
+    bad = event("MODIFIED", {"kind": "Pod", "apiVersion": "v1", "spec": {}})
+    assert await told_between(server, client, bad) == [Unreadable("MODIFIED: an object without metadata")]
+
+
+async def test_a_table_in_a_stream_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
+    bad = event("ADDED", {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []})
+    assert await told_between(server, client, bad) == [Unreadable("ADDED: a Table, not an object")]
+
+
+async def test_a_table_for_a_list_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:
+    table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"}, "rows": []}
+    server.on(PATH, answering(table))
+    assert await list_once(client) == Failed("the answer is a Table, not a list")
+
+
+async def test_a_status_in_the_middle_of_a_watch_ends_it(server: ScriptedServer, client: KubeClient) -> None:
+    server.on(PATH, streaming(event("ADDED", pod("a")), event("ERROR", status(410, "Expired", "too old"))))
+    answers = await watch_whole(client)
+    assert [type(answer) for answer in answers] == [Opened, Announced, Expired]
+
+
+async def test_line_ends_of_other_worlds_inside_strings_arrive_unharmed(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on(PATH, streaming(event("ADDED", pod(data="a\x85b\u2028c"))), answering(pods(pod(data="a\x85b\u2028c"))))
+    [_, announced, _] = await watch_whole(client)
+    assert isinstance(announced, Announced)
+    assert announced.events[0][1].manifest()["data"] == "a\x85b\u2028c"
+    page = await list_once(client)
+    assert isinstance(page, Page)
+    assert page.objects[0].manifest()["data"] == "a\x85b\u2028c"
