@@ -1,0 +1,73 @@
+"""The process loop: takes what is queued, compares it with the Indexer, hands on what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.deltas import DeltaType, Drained, QueuedDelta
+from bridge.informer.handle_deltas import changes_of, needs_last_state
+from bridge.informer.indexer import Indexer, unpacked
+from bridge.model.change import Change, Op
+from bridge.model.object import ApiObject
+
+Transform: TypeAlias = Callable[[ApiObject], ApiObject]
+"""What an object loses before anybody sees it. Pure; it does not raise, it keeps key, uid and version, and it leaves
+alone what it made itself."""
+
+Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[None]]
+"""Takes one batch and the position reached with it. Nothing newer is processed until it returns."""
+
+
+class Controller:
+    """The Indexer's only writer. A batch is compared and stored without waiting in between, and so a Replace never
+    sees a store that lags behind the queue; then it is delivered, once."""
+
+    def __init__(self, fifo: DeltaFIFO, indexer: Indexer, deliver: Deliver, transform: Transform | None) -> None:
+        self._fifo = fifo
+        self._indexer = indexer
+        self._deliver = deliver
+        self._transform = transform
+
+    async def run(self) -> None:
+        """Until the queue is closed and empty."""
+        while True:
+            try:
+                await self._fifo.drain(self._process)
+            except FifoClosed:
+                return
+
+    async def _process(self, drained: Drained) -> None:
+        await self._deliver(self.handle_deltas(drained), drained.position)
+
+    def handle_deltas(self, drained: Drained) -> list[Change]:
+        """Apply a batch to the Indexer; the changes it made, in order."""
+        changes: list[Change] = []
+        indexer = self._indexer
+        for queued in drained.deltas:
+            delta = self._comparable(queued)
+            known = indexer.known(delta.key)
+            last_state = unpacked(delta.key, known) if known and needs_last_state(delta, known) else None
+            for change in changes_of(delta, known, last_state):
+                if self._transform is not None and change.object is delta.object:
+                    change = _transformed(change, self._transform)
+                if change.op is Op.DELETED:
+                    indexer.remove(delta.key)
+                elif change.op is not Op.SYNC:
+                    indexer.put(change.object)
+                changes.append(change)
+        return changes
+
+    def _comparable(self, delta: QueuedDelta) -> QueuedDelta:
+        """What is kept was transformed; a body that will be compared with it must be, too. Transforms twice at most,
+        and a transform of what was transformed changes nothing."""
+        if delta.type is not DeltaType.RESTORED or delta.object is None or self._transform is None:
+            return delta
+        return msgspec.structs.replace(delta, object=self._transform(delta.object))
+
+
+def _transformed(change: Change, transform: Transform) -> Change:
+    return Change(change.op, change.evidence, transform(change.object), change.before, change.audience)

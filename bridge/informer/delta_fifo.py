@@ -1,0 +1,332 @@
+"""What the Reflector heard, in a queue until the Controller takes it (client-go's tools/cache/delta_fifo.go).
+
+Kept from client-go: ``items`` by key and ``queue`` of keys, one to one and in the same order; two Deleted in a row
+become one; Replace finds the missing deletes; Resync leaves alone what has something pending. Different: ``drain``
+takes everything in arrival order, so that a batch is one transaction and its position the newest version in it; the
+queue is bounded; a list may arrive in pages; HasSynced is true after the first list was processed, not when it was
+popped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter
+from typing import Protocol
+
+from bridge.informer.deltas import TYPE_OF_EVENT, Deltas, DeltaType, Drained, QueuedDelta
+from bridge.model.answers import EventType
+from bridge.model.change import Evidence
+from bridge.model.object import ApiObject
+
+_arrival = attrgetter("arrival")
+
+
+class KnownObjects(Protocol):
+    """The Indexer, as far as a Replace and a Resync must look into it."""
+
+    def keys(self) -> Collection[str]:
+        """Every known key; the queue copies them before it waits."""
+        ...
+
+
+class FifoClosed(Exception):
+    """The queue is closed and empty."""
+
+
+class DeltaFIFO:
+    """One producer, one consumer, one event loop.
+
+    ``max_deltas`` and ``max_bytes`` (of object bodies) bound what is queued: the producer calls ``wait_room`` between
+    additions, and so stops reading from the API server; additions that may be many at once wait for room themselves.
+    One addition may overshoot. ``resumed`` says that what is known comes from before a restart, so that the first list
+    is a comparison already.
+    """
+
+    def __init__(
+        self,
+        known: KnownObjects,
+        *,
+        max_deltas: int = 2000,
+        max_bytes: int = 16 * 1024 * 1024,
+        resumed: bool = False,
+    ) -> None:
+        self._known = known
+        self._max_deltas = max_deltas
+        self._max_bytes = max_bytes
+        self.items: dict[str, Deltas] = {}
+        self.queue: deque[str] = deque()
+        self._count = 0
+        self._bytes = 0
+        self._arrivals = 0
+        self._position: str | None = None
+        self._due = False
+        """A batch is due, even an empty one: a position was reached, or a list ended."""
+        self._listed: set[str] | None = None
+        self._list_type = DeltaType.REPLACED
+        self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
+        self._in_flight = False
+        """A batch is being processed."""
+        self._initial_through: int | None = None
+        """The newest arrival that the first list made."""
+        self._synced = False
+        self._closed = False
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    # ── The producer's side ──────────────────────────────────────────────────
+
+    def happened(self, events: Iterable[tuple[EventType, ApiObject]], position: str | None = None) -> None:
+        """Queue watch events in their order; with them the version ``position`` is reached."""
+        for kind, thing in events:
+            if kind is EventType.DELETED and self._listed is not None:
+                self._listed.discard(thing.key)
+            self._add(TYPE_OF_EVENT[kind], thing.key, thing)
+        if position is not None:
+            self._reach(position)
+
+    def add(self, thing: ApiObject) -> None:
+        self._add(DeltaType.ADDED, thing.key, thing)
+
+    def update(self, thing: ApiObject) -> None:
+        self._add(DeltaType.UPDATED, thing.key, thing)
+
+    def delete(self, thing: ApiObject) -> None:
+        self._add(DeltaType.DELETED, thing.key, thing)
+
+    def restored(self) -> None:
+        """The server's versions ran backwards: until a complete list has ended, versions are no proof of sameness."""
+        self._list_type = DeltaType.RESTORED
+
+    def begin_replace(self) -> None:
+        """A list begins; an earlier one that never ended is forgotten, what it said is not."""
+        self._listed = set()
+
+    def replaced(self, objects: Iterable[ApiObject]) -> None:
+        """A part of the list. Raises RuntimeError outside of begin_replace and end_replace."""
+        if self._listed is None:
+            raise RuntimeError("replaced() outside of a list: call begin_replace() first")
+        for thing in objects:
+            self._listed.add(thing.key)
+            self._add(self._list_type, thing.key, thing, self._list_evidence)
+
+    async def end_replace(self, position: str | None, *, complete: bool = True) -> int:
+        """The list is over: what is known or queued and was not in it has been deleted. Where the list was not
+        ``complete``, no delete is inferred, and so no position is reached. Returns the number of objects in the list.
+        Raises FifoClosed."""
+        if self._listed is None:
+            raise RuntimeError("end_replace() outside of a list: call begin_replace() first")
+        listed = self._listed
+        for key in self._absent(listed) if complete else ():
+            await self.wait_room()
+            self._add(DeltaType.DELETED, key, None, Evidence.RELISTED)
+        self._listed = None
+        self._reach(position if complete else None)
+        if complete:
+            self._list_type = DeltaType.REPLACED
+        self._list_evidence = Evidence.RELISTED
+        if self._initial_through is None:
+            self._initial_through = self._arrivals
+            self._check_synced()
+        return len(listed)
+
+    async def replace(self, objects: Iterable[ApiObject], position: str | None) -> None:
+        """A whole list at once. Raises FifoClosed."""
+        self.begin_replace()
+        self.replaced(objects)
+        await self.end_replace(position)
+
+    async def resync(self, audience: tuple[str, ...] | None = None) -> None:
+        """Queue a Sync for each known object that has nothing pending (what is pending is newer than the store). One
+        that has a Sync pending already gets the wider audience. Raises FifoClosed."""
+        for key in list(self._known.keys()):
+            await self.wait_room()
+            pending = self.items.get(key)
+            if pending is None:
+                self._add(DeltaType.SYNC, key, None, audience=audience)
+            elif pending[-1].type is DeltaType.SYNC:
+                pending[-1].audience = _wider(pending[-1].audience, audience)
+
+    def reached(self, position: str) -> None:
+        """A bookmark: nothing happened up to here but what is queued."""
+        self._reach(position)
+
+    async def wait_room(self) -> None:
+        """Return when something may be added. Raises FifoClosed."""
+        while self._count >= self._max_deltas or self._bytes >= self._max_bytes:
+            if self._closed:
+                raise FifoClosed
+            self._emptied.clear()
+            await self._emptied.wait()
+        if self._closed:
+            raise FifoClosed
+
+    async def wait_processed(self) -> None:
+        """Return when everything that was added has been processed."""
+        while self._count or self._due or self._in_flight:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def close(self) -> None:
+        """Nothing more will be added. What is queued can still be taken; then waiters get FifoClosed."""
+        self._closed = True
+        self._filled.set()
+        self._emptied.set()
+
+    # ── The consumer's side ──────────────────────────────────────────────────
+
+    async def pop(self, process: Callable[[Deltas], Awaitable[None]]) -> None:
+        """Wait for the oldest key and give all its deltas to ``process``. Where that raises, they are put back before
+        anything newer of that key, and the error goes on to the caller. Raises FifoClosed."""
+        await self._wait_filled(lambda: bool(self.queue))
+        key = self.queue.popleft()
+        deltas = self.items.pop(key)
+        with self._processing({key: deltas}, deltas):
+            await process(deltas)
+
+    async def drain(self, process: Callable[[Drained], Awaitable[None]]) -> None:
+        """Wait until there is something, and give everything to ``process``. Where that raises, all is put back, as
+        ``pop`` does. Raises FifoClosed."""
+        await self._wait_filled(lambda: bool(self.queue) or self._due)
+        items, self.items = self.items, {}
+        self.queue.clear()
+        position, self._position = self._position, None
+        self._due = False
+        deltas = [deltas[0] for deltas in items.values()]
+        if len(deltas) != self._count:
+            deltas = sorted(chain.from_iterable(items.values()), key=_arrival)
+        try:
+            with self._processing(items, deltas):
+                await process(Drained(deltas, position))
+        except BaseException:
+            self._not_reached(position)
+            raise
+
+    @property
+    def has_synced(self) -> bool:
+        """True once everything that the first list made has been processed."""
+        return self._synced
+
+    def __len__(self) -> int:
+        """Queued deltas, over all keys."""
+        return self._count
+
+    # ── Inside ───────────────────────────────────────────────────────────────
+
+    def _add(
+        self,
+        kind: DeltaType,
+        key: str,
+        thing: ApiObject | None,
+        evidence: Evidence = Evidence.WATCHED,
+        audience: tuple[str, ...] | None = None,
+    ) -> None:
+        if self._closed:
+            raise FifoClosed
+        self._arrivals += 1
+        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, audience)
+        pending = self.items.get(key)
+        if pending is None:
+            self.items[key] = [delta]
+            self.queue.append(key)
+        elif _is_repeated_delete(pending[-1], delta):
+            self._bytes += _keep_last_state(pending[-1], delta)
+            return
+        else:
+            pending.append(delta)
+        self._count += 1
+        if thing is not None:
+            self._bytes += len(thing.body)
+        self._filled.set()
+
+    def _absent(self, listed: set[str]) -> list[str]:
+        """Keys, queued ones first, of objects that are there as far as we know, and not in the list."""
+        queued = [key for key, deltas in self.items.items() if key not in listed and not _ends_deleted(deltas)]
+        known = self._known.keys()
+        return queued + [key for key in known if key not in listed and key not in self.items]
+
+    def _reach(self, position: str | None) -> None:
+        if position is not None:
+            self._position = position
+        self._due = True
+        self._filled.set()
+
+    def _not_reached(self, position: str | None) -> None:
+        """The batch that reached it was put back. What was reached since then is newer."""
+        self._reach(position if self._position is None else None)
+
+    async def _wait_filled(self, ready: Callable[[], bool]) -> None:
+        while not ready():
+            if self._closed:
+                raise FifoClosed
+            self._filled.clear()
+            await self._filled.wait()
+
+    @contextmanager
+    def _processing(self, items: dict[str, Deltas], deltas: Sequence[QueuedDelta]) -> Iterator[None]:
+        """``deltas`` left the queue, where they stood as ``items``; they come back where processing them raises."""
+        self._in_flight = True
+        self._count -= len(deltas)
+        self._bytes -= _body_bytes(deltas)
+        self._emptied.set()
+        try:
+            yield
+        except BaseException:
+            self._put_back(items)
+            raise
+        finally:
+            self._in_flight = False
+            self._check_synced()
+            self._emptied.set()
+
+    def _check_synced(self) -> None:
+        """The oldest delta stands first: once that one is newer than the first list, all of the list is processed."""
+        if self._synced or self._initial_through is None or self._in_flight:
+            return
+        self._synced = not self.queue or self.items[self.queue[0]][0].arrival > self._initial_through
+
+    def _put_back(self, items: dict[str, Deltas]) -> None:
+        newer, self.items = self.items, items
+        for key, deltas in newer.items():
+            older = items.setdefault(key, [])
+            if older and _is_repeated_delete(older[-1], deltas[0]):
+                _keep_last_state(older[-1], deltas.pop(0))
+            older += deltas
+        self.queue = deque(items)
+        self._count = sum(map(len, items.values()))
+        self._bytes = _body_bytes(chain.from_iterable(items.values()))
+        self._filled.set()
+
+
+def _body_bytes(deltas: Iterable[QueuedDelta]) -> int:
+    return sum(len(delta.object.body) for delta in deltas if delta.object is not None)
+
+
+def _ends_deleted(deltas: Deltas) -> bool:
+    return deltas[-1].type is DeltaType.DELETED
+
+
+def _is_repeated_delete(pending: QueuedDelta, delta: QueuedDelta) -> bool:
+    """False also where both deletes carry a state and those are of different objects under one name."""
+    if pending.type is not DeltaType.DELETED or delta.type is not DeltaType.DELETED:
+        return False
+    return pending.object is None or delta.object is None or pending.object.uid == delta.object.uid
+
+
+def _keep_last_state(pending: QueuedDelta, delta: QueuedDelta) -> int:
+    """Of two deletes the one that carries the last state is kept. Returns the bytes that ``pending`` grew by."""
+    if pending.object is not None or delta.object is None:
+        return 0
+    pending.object, pending.evidence = delta.object, delta.evidence
+    return len(delta.object.body)
+
+
+def _wider(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Both audiences; None, everybody, is the widest."""
+    if one is None or other is None:
+        return None
+    return tuple(dict.fromkeys(one + other))

@@ -1,0 +1,136 @@
+"""One informer per resource and scope, shared by everybody who asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from bridge.facts import Report, unheard
+from bridge.informer.controller import Transform
+from bridge.informer.indexer import IndexFunc, by_namespace
+from bridge.informer.lister import NAMESPACE
+from bridge.informer.shared_informer import DeliverBatch, ResyncPeriods, SharedInformer
+from bridge.informer.watcher import Timing
+from bridge.model.answers import ListerWatcher
+from bridge.model.resource import Resource, Scope
+
+Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]
+
+
+class NotSyncedInTime(TimeoutError):
+    """The message names every informer that was waited for and is still missing, with its last trouble."""
+
+
+class SharedInformerFactory:
+    """Makes informers, runs them, and ends with them.
+
+        async with SharedInformerFactory(client.lister_watcher) as factory:
+            pods = factory.informer(resource)
+            await factory.start().wait_synced(timeout=30)
+            pods.lister.by_index("namespace", "shop")
+
+    With ``deliver`` every batch goes there (that is how the bridge uses it); without, informers take handlers.
+    An error in an informer or a handler ends the ``async with`` with it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        deliver: DeliverBatch | None = None,
+        resync: ResyncPeriods | None = None,
+        transform: Callable[[Resource], Transform | None] | None = None,
+        indexers: Mapping[str, IndexFunc] | None = None,
+        report: Report = unheard,
+        timing: Timing | None = None,
+        watch_list: bool = True,
+    ) -> None:
+        self._source = source
+        self._deliver = deliver
+        self._resync = resync
+        self._transform = transform
+        self._indexers = {NAMESPACE: by_namespace} if indexers is None else indexers
+        self._report = report
+        self._timing = timing or Timing()
+        self._watch_list = watch_list
+        self._informers: dict[tuple[str, Scope], SharedInformer] = {}
+        self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
+        self._tasks = asyncio.TaskGroup()
+
+    @property
+    def informers(self) -> tuple[SharedInformer, ...]:
+        return tuple(self._informers.values())
+
+    def informer(self, resource: Resource, scope: Scope | None = None) -> SharedInformer:
+        """The informer for this part of this resource; the same one for every version of it. It runs after the next
+        ``start``."""
+        key = (resource.name, scope or Scope())
+        if key not in self._informers:
+            self._informers[key] = SharedInformer(
+                resource,
+                key[1],
+                self._source(resource, key[1]),
+                self._deliver,
+                report=self._report,
+                timing=self._timing,
+                watch_list=self._watch_list,
+                transform=self._transform(resource) if self._transform else None,
+                indexers=self._indexers,
+                resync=self._resync,
+            )
+        return self._informers[key]
+
+    def start(self) -> Self:
+        """Run every informer that does not run yet. Call it again for those that were asked for later."""
+        for key, informer in self._informers.items():
+            if key not in self._running:
+                self._running[key] = self._tasks.create_task(informer.run(), name=f"informer {key[0]}")
+        return self
+
+    async def wait_synced(self, timeout: float | None = None) -> None:
+        """Return when every informer that is running now has synced, or was retired. ``timeout`` is in seconds; then
+        raises NotSyncedInTime."""
+        running = [self._informers[key] for key in self._running]
+        try:
+            async with asyncio.timeout(timeout):
+                for informer in running:
+                    await informer.wait_synced()
+        except TimeoutError:
+            missing = [informer for informer in running if not informer.has_synced]
+            told = "; ".join(f"{each.resource}, {each.scope} ({each.trouble or 'no answer yet'})" for each in missing)
+            raise NotSyncedInTime(f"not synced after {timeout} s: {told}") from None
+
+    def move(self, informer: SharedInformer, resource: Resource) -> None:
+        """Its objects are served in this version of the resource now, and not in the one it follows."""
+        informer.move(resource, self._source(resource, informer.scope))
+
+    async def retire(self, informer: SharedInformer) -> None:
+        """Its resource went away from the server: tell the deletes of what is still known, and forget it."""
+        informer.retire()
+        await self._forget(informer)
+
+    async def stop(self) -> None:
+        """Stop reading; return when everything that was read has been delivered."""
+        for informer in self.informers:
+            informer.stop()
+        for informer in self.informers:
+            await self._forget(informer)
+
+    async def _forget(self, informer: SharedInformer) -> None:
+        key = (informer.resource.name, informer.scope)
+        self._informers.pop(key, None)
+        if task := self._running.pop(key, None):
+            await asyncio.shield(task)  # Who gives up waiting must not end what is still to be delivered.
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for informer in self.informers:
+            informer.stop()
+        await self._tasks.__aexit__(kind, error, traceback)

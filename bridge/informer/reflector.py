@@ -1,0 +1,332 @@
+"""The list-watch state machine. It decides; ``watcher.py`` does the I/O. Nothing here waits or knows the time.
+
+    NotSynced ──page──► Listing ──last page──► Synced ──opened──► Watching ──unreadable──► Doubting
+     ▲  │                  ▲ │                   ▲ ▲                  │                        │
+     │  └─ initial events ─┘ └── page failed ─┐  │ └──── hung up ─────┘                        │
+     │       Streaming ── closing bookmark ───┼──┘                                             │
+     └────────── expired, too large, very short, versions ran backwards, repair due ◄──────────┘
+
+What client-go does and where this differs: a page that failed is asked for again instead of the whole list; a watch
+that failed goes on from its version, and lists only where that fails twice; something unreadable in a list or a stream
+ends neither, but a relist is due after it, and until then no position is saved; an event older than the one before it
+is not taken in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.informer.states import (
+    Answer,
+    Doubting,
+    Event,
+    Freshness,
+    Happened,
+    ListBegan,
+    Listed,
+    ListEnded,
+    Listing,
+    NotSynced,
+    Overdue,
+    Pace,
+    RanBackwards,
+    Reached,
+    RepairDue,
+    Sighting,
+    State,
+    Step,
+    Streaming,
+    Synced,
+    VeryShort,
+    Watching,
+)
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    ListRequest,
+    Opened,
+    Page,
+    Refused,
+    Silent,
+    TooLarge,
+    Unreadable,
+    Unsupported,
+    WatchRequest,
+)
+from bridge.model.version import is_older
+
+
+class UnexpectedAnswer(Exception):
+    """An answer that does not belong to the request: a bug of ours, not of the server."""
+
+    def __init__(self, state: State, answer: Answer) -> None:
+        super().__init__(f"{type(answer).__name__} while {type(state).__name__}")
+
+
+# ── Decisions ────────────────────────────────────────────────────────────────
+
+
+def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest:
+    """What to ask the server in this state. ``watch_timeout`` is in seconds; pages are in objects."""
+    match state:
+        case NotSynced() if state.streams:
+            return WatchRequest(version=state.seen or "", timeout=watch_timeout, initial_events=True)
+        case NotSynced():
+            version = "" if state.freshness is Freshness.CONSISTENT else state.seen or "0"
+            return ListRequest(version=version, limit=0 if state.whole else page_size)
+        case Listing(next_page=token):
+            return ListRequest(version="", limit=page_size, next_page=token)
+        case Synced(version=version):
+            return WatchRequest(version=version, timeout=watch_timeout)
+        case Streaming() | Watching() | Doubting():
+            raise AssertionError(f"a watch is open already: {type(state).__name__}")
+
+
+def step(state: State, answer: Answer) -> Step:
+    """Take in one answer: where we stand now, what the store should hear, when to ask again."""
+    match state:
+        case NotSynced():
+            return _not_synced(state, answer)
+        case Listing():
+            return _listing(state, answer)
+        case Streaming():
+            return _streaming(state, answer)
+        case Synced():
+            return _synced(state, answer)
+        case Watching():
+            return _watching(state, answer)
+        case Doubting():
+            return _doubting(state, answer)
+
+
+def _not_synced(state: NotSynced, answer: Answer) -> Step:
+    match answer:
+        case Page():
+            return _page(state, answer, first=True, complete=True)
+        case Opened():
+            return Step(Streaming(state), (ListBegan(),))
+        case Unsupported() if state.streams:
+            return Step(replace(state, watch_list=False))
+        case Expired() | TooLarge() if state.freshness is Freshness.CACHED:
+            # "Not older than what was seen" is more than this server can give; ask for what it has.
+            return Step(replace(state, freshness=Freshness.CONSISTENT))
+        case Failed() | HungUp() | Silent() | VeryShort() if state.streams:
+            return Step(replace(state, watch_list=False), pace=Pace.BACK_OFF)
+        case Expired() | TooLarge() | Failed() | Unsupported():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _listing(state: Listing, answer: Answer) -> Step:
+    again = replace(state.began, seen=state.version, watch_list=False)
+    match answer:
+        case Page():
+            return _page(state.began, answer, first=False, complete=state.complete, version=state.version)
+        case Expired():
+            # The pages took longer than the server keeps history: once more, in one piece, not older than this one.
+            # Servers that page all the same exist.
+            pace = Pace.BACK_OFF if state.began.whole else Pace.AT_ONCE
+            return Step(replace(again, whole=True), pace=pace)
+        case Failed() if not state.failures:
+            return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
+        case TooLarge() | Failed() | Unsupported():
+            # A token of another server version is a 400; one of a store that was restored since, "too large" or a 500.
+            return Step(again, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _page(began: NotSynced, page: Page, *, first: bool, complete: bool, version: str | None = None) -> Step:
+    heard: list[Sighting] = []
+    if first and began.seen is not None and is_older(page.version, began.seen):
+        heard.append(RanBackwards(was=began.seen, now=page.version))
+        began = replace(began, seen=page.version)
+    if first:
+        heard.append(ListBegan())
+    if page.objects:
+        heard.append(Listed(page.objects))
+    version = version or page.version
+    complete = complete and not page.unreadable
+    if page.next_page is not None:
+        return Step(Listing(began, version, page.next_page, complete), tuple(heard))
+    heard.append(ListEnded(version, complete))
+    return Step(Synced(version, began.watch_list, doubt=not complete), tuple(heard))
+
+
+def _streaming(state: Streaming, answer: Answer) -> Step:
+    list_instead = replace(state.began, watch_list=False)
+    match answer:
+        case Announced(events=events):
+            # Should the stream break off, a list from a server that lags behind must not take us back in time.
+            seen = _newest(events, state.began.seen)
+            return Step(replace(state, began=replace(state.began, seen=seen)), tuple(_initial(events)))
+        case Bookmark(version=version, initial_events_end=True):
+            if state.began.seen is not None and is_older(version, state.began.seen):
+                return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+            watching = Watching if state.complete else Doubting
+            return Step(watching(version, state.began.watch_list), (ListEnded(version, state.complete),))
+        case Bookmark():
+            return Step(state)
+        case Unreadable():
+            return Step(replace(state, complete=False))
+        case Expired() | TooLarge():
+            return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+        case HungUp() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
+            # client-go asks again for ever here; servers and proxies that never send the bookmark exist.
+            return Step(list_instead, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state.began, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state.began, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _newest(events: list[Event], seen: str | None) -> str | None:
+    """The newest version among those that are numbers. Initial events come in no order."""
+    for _, thing in events:
+        if is_older(seen or "0", thing.resource_version):
+            seen = thing.resource_version
+    return seen
+
+
+def _initial(events: list[Event]) -> list[Sighting]:
+    """Events before the closing bookmark: the objects that are there, and deletes of some that were."""
+    heard: list[Sighting] = []
+    for kind, thing in events:
+        if kind is EventType.DELETED:
+            heard.append(Happened([(kind, thing)], None))
+        elif heard and isinstance(heard[-1], Listed):
+            heard[-1].objects.append(thing)
+        else:
+            heard.append(Listed([thing]))
+    return heard
+
+
+def _synced(state: Synced, answer: Answer) -> Step:
+    match answer:
+        case Opened() if state.doubt:
+            return Step(Doubting(state.version, state.watch_list))
+        case Opened():
+            return Step(Watching(state.version, state.watch_list, state.failures))
+        case Expired() | TooLarge():
+            return _expired(state, answer)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Failed() | Unsupported() | HungUp() | Silent() | VeryShort() if not state.failures:
+            # The version is given the benefit of the doubt once; twice in a row, a list decides.
+            return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
+        case Failed() | Unsupported() | HungUp() | Silent() | VeryShort():
+            return Step(_relist(state), pace=Pace.BACK_OFF)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _watching(state: Watching, answer: Answer) -> Step:
+    again = Synced(state.version, state.watch_list)
+    match answer:
+        case Announced(events=events):
+            ascending, version = _ascending(events, state.version)
+            heard = (Happened(ascending, version),) if ascending else ()
+            if len(ascending) < len(events):
+                return _backwards(replace(state, version=version), heard)
+            return Step(Watching(version, state.watch_list), heard)
+        case Bookmark(version=version):
+            if is_older(version, state.version):
+                return _backwards(state)
+            return Step(Watching(version, state.watch_list), (Reached(version),))
+        case Unreadable():
+            return Step(Doubting(state.version, state.watch_list))
+        case HungUp():
+            # Servers close watches every few minutes. Our version still holds.
+            return Step(again)
+        case Silent() if not state.failures:
+            return Step(replace(again, failures=1))
+        case Silent():
+            # Twice in a row it is no half-open connection: a server that was restored from a backup accepts a watch
+            # from a version it has not reached, and says nothing until it has (kubernetes/kubernetes#107457).
+            return Step(_relist(state, Freshness.CONSISTENT))
+        case VeryShort():
+            return Step(_relist(state), pace=Pace.BACK_OFF)
+        case Expired() | TooLarge():
+            return _expired(state, answer)
+        case Busy(after=after):
+            return Step(again, pace=Pace.BACK_OFF, after=after)
+        case Failed() | Unsupported():
+            return _synced(replace(again, failures=state.failures), answer)
+        case Refused():
+            return Step(again, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _doubting(state: Doubting, answer: Answer) -> Step:
+    match answer:
+        case Announced(events=events):
+            ascending, version = _ascending(events, state.version)
+            heard = (Happened(ascending, None),) if ascending else ()
+            if len(ascending) < len(events):
+                return _backwards(replace(state, version=version), heard)
+            return Step(Doubting(version, state.watch_list), heard)
+        case Bookmark(version=version):
+            if is_older(version, state.version):
+                return _backwards(state)
+            return Step(Doubting(version, state.watch_list))
+        case Unreadable():
+            return Step(state)
+        case RepairDue():
+            return Step(_relist(state))
+        case Busy(after=after):
+            return Step(_relist(state), pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(_relist(state), pace=Pace.SLOWLY)
+        case Expired() | TooLarge():
+            return _expired(state, answer)
+        case HungUp() | Silent() | VeryShort() | Failed() | Unsupported():
+            return Step(_relist(state), pace=Pace.BACK_OFF)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+# ── What these have in common ────────────────────────────────────────────────
+
+
+def _relist(state: Synced | Watching | Doubting, freshness: Freshness = Freshness.CACHED) -> NotSynced:
+    return NotSynced(state.version, freshness, state.watch_list)
+
+
+def _expired(state: Synced | Watching | Doubting, answer: Expired | TooLarge) -> Step:
+    """A list decides. Not at once: where listing takes longer than the server keeps history, the next watch expires
+    as well, and lists would follow one another without end."""
+    freshness = Freshness.CACHED if isinstance(answer, Expired) else Freshness.CONSISTENT
+    return Step(_relist(state, freshness), pace=Pace.BACK_OFF)
+
+
+def _backwards(state: Watching | Doubting, heard: tuple[Sighting, ...] = ()) -> Step:
+    """An old event told again, or a store that was restored? A consistent list will tell."""
+    return Step(_relist(state, Freshness.CONSISTENT), heard, Pace.BACK_OFF)
+
+
+def _ascending(events: list[Event], version: str) -> tuple[list[Event], str]:
+    """The events before the first that is older than the one before it, and the version reached with them."""
+    for index, (_, thing) in enumerate(events):
+        if is_older(thing.resource_version, version):
+            return events[:index], version
+        version = thing.resource_version
+    return events, version

@@ -1,0 +1,194 @@
+"""One resource in one scope, listed and watched once, however many want to know of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from bridge.facts import InformerStopped, InformerSynced, Report
+from bridge.informer.controller import Controller, Transform
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.handlers import Handlers
+from bridge.informer.indexer import Indexer, IndexFunc
+from bridge.informer.lister import Lister
+from bridge.informer.states import NotSynced
+from bridge.informer.watcher import Timing, Watcher
+from bridge.model.answers import ListerWatcher
+from bridge.model.change import Change, ChangeBatch
+from bridge.model.resource import Resource, Scope
+
+DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[None]]
+"""Returns when the batch is stored where it must be; it tries until it is."""
+
+
+class ResyncPeriods(Protocol):
+    """Who wants everything told again, and how often. Listeners come and go."""
+
+    def resync_periods(self) -> Mapping[str, float]:
+        """Listener → seconds; listeners without a period are left out."""
+        ...
+
+    async def wait_periods_changed(self) -> None:
+        """Return when a listener with a period came or went."""
+        ...
+
+
+class SharedInformer:
+    """Eventually tells everything that happens to the objects of its resource, in order per object, and knows their
+    newest state. ``has_synced`` stays true once it is; ``live`` says whether a watch is open at this moment.
+
+    It runs once, in ``run``; ``retire`` is for a resource that went away, ``stop`` for a process that ends.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        scope: Scope,
+        source: ListerWatcher,
+        deliver: DeliverBatch | None,
+        *,
+        report: Report,
+        timing: Timing,
+        watch_list: bool = True,
+        transform: Transform | None = None,
+        indexers: Mapping[str, IndexFunc] | None = None,
+        resync: ResyncPeriods | None = None,
+    ) -> None:
+        self.resource = resource
+        self.scope = scope
+        self.indexer = Indexer(indexers)
+        self.lister = Lister(self.indexer)
+        self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
+        self._deliver = deliver or self.handlers.deliver
+        self._report = report
+        self._resync = resync or self._handlers
+        self._fifo = DeltaFIFO(self.indexer)
+        self._watcher = Watcher(
+            resource,
+            scope,
+            source,
+            self._fifo,
+            report=report,
+            timing=timing,
+            start=NotSynced(watch_list=watch_list),
+        )
+        self._controller = Controller(self._fifo, self.indexer, self._deliver_changes, transform)
+        self._synced = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._retiring = False
+
+    @property
+    def handlers(self) -> Handlers:
+        """Add and remove handlers here. Raises RuntimeError where the informer was made to deliver elsewhere."""
+        if self._handlers is None:
+            raise RuntimeError(f"the informer of {self.resource} delivers to one place, and takes no handlers")
+        return self._handlers
+
+    # ── What it knows ────────────────────────────────────────────────────────
+
+    @property
+    def has_synced(self) -> bool:
+        """The first list has been taken in, compared and delivered."""
+        return self._synced.is_set()
+
+    @property
+    def live(self) -> bool:
+        return self.has_synced and self._watcher.live
+
+    @property
+    def last_contact(self) -> float:
+        """When the server last told anything, on the event loop's clock."""
+        return self._watcher.last_contact
+
+    @property
+    def last_answer(self) -> float:
+        """When a request last had an answer of any kind, also one such as that nobody listens."""
+        return self._watcher.last_answer
+
+    @property
+    def trouble(self) -> str | None:
+        return self._watcher.trouble
+
+    @property
+    def refused(self) -> bool:
+        return self._watcher.refused
+
+    @property
+    def queued(self) -> int:
+        """Deltas that were heard and not processed yet."""
+        return len(self._fifo)
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    # ── Its life ─────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Until ``stop`` or ``retire``: then nothing more is read, and what was read is delivered."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._handlers is not None:
+                self._handlers.start(tasks)
+            controller = tasks.create_task(self._controller.run())
+            readers = [tasks.create_task(self._watch())]
+            if self._resync is not None:
+                readers.append(tasks.create_task(self._resync_when_due(self._resync)))
+            await self._stopping.wait()
+            for reader in readers:
+                reader.cancel()
+            await asyncio.wait(readers)
+            if self._retiring:
+                await self._fifo.replace((), None)
+            self._fifo.close()
+            await controller
+            if self._handlers is not None:
+                await self._handlers.stop()
+        self._report(InformerStopped(self.resource, self.scope))
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def retire(self) -> None:
+        """The resource is gone from the server: tell the delete of every object that is still known, and end."""
+        self._retiring = True
+        self._stopping.set()
+
+    def move(self, resource: Resource, source: ListerWatcher) -> None:
+        """Follow the same objects in another version of their API; the one until now is not served any more."""
+        self.resource = resource
+        self._watcher.move(resource, source)
+
+    async def _watch(self) -> None:
+        try:
+            await self._watcher.run()
+        except FifoClosed:
+            return
+
+    async def _deliver_changes(self, changes: list[Change], position: str | None) -> None:
+        await self._deliver(ChangeBatch(self.resource, self.scope, changes, position, self._watcher.epoch))
+        # The queue counts this batch as processed when we return, so the flag flips one step later.
+        asyncio.get_running_loop().call_soon(self._notice_synced)
+
+    def _notice_synced(self) -> None:
+        if self._fifo.has_synced and not self._synced.is_set():
+            self._synced.set()
+            if self._handlers is not None:
+                self._handlers.informer_synced()
+            self._report(InformerSynced(self.resource, self.scope, len(self.indexer)))
+
+    async def _resync_when_due(self, wanted: ResyncPeriods) -> None:
+        now = asyncio.get_running_loop().time
+        due_at: dict[tuple[str, float], float] = {}
+        await self._synced.wait()
+        while True:
+            listeners = wanted.resync_periods().items()
+            due_at = {each: due_at.get(each, now() + each[1]) for each in listeners}
+            if due := [each for each, at in due_at.items() if at <= now()]:
+                await self._fifo.resync(tuple(name for name, _ in due))
+                due_at.update({each: now() + each[1] for each in due})
+                continue
+            try:
+                async with asyncio.timeout_at(min(due_at.values(), default=None)):
+                    await wanted.wait_periods_changed()
+            except TimeoutError:
+                continue

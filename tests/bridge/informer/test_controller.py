@@ -1,0 +1,260 @@
+"""The process loop: from the queue, past the Indexer, to whoever takes the changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bridge.informer.controller import Controller, Transform
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.indexer import Indexer
+from bridge.model.answers import EventType
+from bridge.model.change import Change, Evidence, Op
+from bridge.model.object import ApiObject
+from tests.kit.objects import a_pod
+
+WEB, DB = a_pod("web"), a_pod("db")
+
+
+class World:
+    """A queue, a store and everything that was delivered."""
+
+    def __init__(self, transform: Transform | None = None) -> None:
+        self.indexer = Indexer()
+        self.fifo = DeltaFIFO(self.indexer)
+        self.controller = Controller(self.fifo, self.indexer, self.deliver, transform)
+        self.batches: list[tuple[list[Change], str | None]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def deliver(self, changes: list[Change], position: str | None) -> None:
+        await self.gate.wait()
+        self.batches.append((changes, position))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Ends when everything that was queued has been delivered."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.controller.run())
+            yield
+            self.fifo.close()
+
+    @property
+    def told(self) -> list[tuple[str, str, str]]:
+        """Operation, uid and version of each change, in order."""
+        changes = [change for batch, _ in self.batches for change in batch]
+        return [(change.op, change.object.uid, change.object.resource_version) for change in changes]
+
+
+async def test_a_batch_is_applied_to_the_store_and_delivered_once_with_its_position() -> None:
+    world = World()
+    async with world.running():
+        world.fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
+        await world.fifo.wait_processed()
+        world.fifo.happened([(EventType.MODIFIED, WEB.at(3)), (EventType.DELETED, DB.at(4))], "4")
+
+    assert [position for _, position in world.batches] == ["2", "4"]
+    assert world.told == [
+        ("added", WEB.uid, "1"),
+        ("added", DB.uid, "2"),
+        ("updated", WEB.uid, "3"),
+        ("deleted", DB.uid, "4"),
+    ]
+    assert world.indexer.get(WEB.key) == WEB.at(3)
+    assert world.indexer.get(DB.key) is None
+
+
+async def test_every_step_inside_one_batch_is_told_with_the_version_before_it() -> None:
+    world = World()
+    async with world.running():
+        world.fifo.happened(
+            [
+                (EventType.ADDED, WEB.at(1)),
+                (EventType.MODIFIED, WEB.at(2)),
+                (EventType.DELETED, WEB.at(3)),
+                (EventType.ADDED, WEB.born_again().at(4)),
+            ]
+        )
+
+    ((changes, _),) = world.batches
+    assert [change.before and change.before.resource_version for change in changes] == [None, "1", "2", None]
+    assert world.told[-1] == ("added", WEB.born_again().uid, "4")
+
+
+async def test_unchanged_objects_of_a_relist_are_not_told_again() -> None:
+    world = World()
+    async with world.running():
+        await world.fifo.replace([WEB.at(1), DB.at(2)], "5")
+        await world.fifo.wait_processed()
+        await world.fifo.replace([WEB.at(1), DB.at(6)], "7")
+
+    assert world.batches[1][1] == "7"
+    assert [(change.op, change.evidence) for change in world.batches[1][0]] == [(Op.UPDATED, Evidence.RELISTED)]
+
+
+async def test_a_relist_without_any_change_still_saves_its_position() -> None:
+    world = World()
+    async with world.running():
+        await world.fifo.replace([WEB.at(1)], "5")
+        await world.fifo.wait_processed()
+        await world.fifo.replace([WEB.at(1)], "7")
+
+    assert world.batches[1] == ([], "7")
+
+
+async def test_what_vanished_between_two_lists_is_deleted_with_its_last_known_state() -> None:
+    world = World()
+    async with world.running():
+        await world.fifo.replace([WEB.at(1, image="old")], "5")
+        world.fifo.happened([(EventType.MODIFIED, WEB.at(6, image="new"))], "6")
+        await world.fifo.wait_processed()
+        await world.fifo.replace([], "9")
+
+    (deleted,) = world.batches[-1][0]
+    assert (deleted.op, deleted.evidence, deleted.object) == (Op.DELETED, Evidence.RELISTED, WEB.at(6, image="new"))
+
+
+async def test_an_object_that_came_again_under_its_name_between_two_lists_is_deleted_and_added() -> None:
+    world = World()
+    async with world.running():
+        await world.fifo.replace([WEB.at(1)], "5")
+        await world.fifo.replace([WEB.born_again().at(8)], "9")
+
+    assert world.told == [
+        ("added", WEB.uid, "1"),
+        ("deleted", WEB.uid, "1"),
+        ("added", WEB.born_again().uid, "8"),
+    ]
+    assert world.indexer.get(WEB.key) == WEB.born_again().at(8)
+
+
+async def test_a_resync_tells_the_store_and_changes_nothing_in_it() -> None:
+    world = World()
+    async with world.running():
+        await world.fifo.replace([WEB.at(1)], "5")
+        await world.fifo.wait_processed()
+        await world.fifo.resync(("audit",))
+
+    (sync,) = world.batches[-1][0]
+    assert (sync.op, sync.object, sync.audience) == (Op.SYNC, WEB.at(1), ("audit",))
+    assert world.indexer.get(WEB.key) == WEB.at(1)
+
+
+# ── Transform ────────────────────────────────────────────────────────────────
+
+
+class Marks:
+    """A transform that leaves a trace, and counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, thing: ApiObject) -> ApiObject:
+        self.calls += 1
+        return ApiObject(thing.key, thing.uid, thing.resource_version, thing.body + b" ")
+
+
+async def test_every_state_is_transformed_once_deletes_and_recreations_included() -> None:
+    marks = Marks()
+    world = World(marks)
+    async with world.running():
+        await world.fifo.replace([WEB.at(1), DB.at(2)], "5")
+        await world.fifo.wait_processed()
+        world.fifo.happened([(EventType.MODIFIED, WEB.at(6)), (EventType.DELETED, DB.at(7))])
+        world.fifo.happened([(EventType.ADDED, WEB.born_again().at(8))])
+
+    bodies = [change.object.body for batch, _ in world.batches for change in batch]
+    assert all(body.endswith(b"} ") for body in bodies)
+    assert (marks.calls, len(bodies)) == (5, 6)  # The delete of the first web is what the store has of it.
+
+
+async def test_the_store_holds_what_was_transformed_and_a_comparison_is_not_transformed_again() -> None:
+    marks = Marks()
+    world = World(marks)
+    async with world.running():
+        await world.fifo.replace([WEB.at(1)], "5")
+        await world.fifo.wait_processed()
+        await world.fifo.replace([WEB.at(1)], "6")
+        await world.fifo.wait_processed()
+        await world.fifo.resync()
+        await world.fifo.wait_processed()
+        await world.fifo.replace([], "7")
+
+    assert world.told == [("added", WEB.uid, "1"), ("sync", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
+    assert {change.object.body for batch, _ in world.batches for change in batch} == {WEB.at(1).body + b" "}
+    assert marks.calls == 1
+
+
+async def test_after_a_restore_what_was_transformed_is_compared_with_what_was_transformed() -> None:
+    def strip(thing: ApiObject) -> ApiObject:
+        return ApiObject(thing.key, thing.uid, thing.resource_version, thing.body.replace(b"secret", b""))
+
+    world = World(strip)
+    async with world.running():
+        await world.fifo.replace([WEB.at(3, image="secret"), DB.at(4, image="secret lost")], "5")
+        await world.fifo.wait_processed()
+        world.fifo.restored()
+        await world.fifo.replace([WEB.at(3, image="secret"), DB.at(4, image="secret kept")], "4")
+
+    assert world.told == [("added", WEB.uid, "3"), ("added", DB.uid, "4"), ("updated", DB.uid, "4")]
+    assert b"secret" not in world.batches[-1][0][0].object.body
+
+
+# ── Delivery ─────────────────────────────────────────────────────────────────
+
+
+async def test_nothing_newer_is_processed_before_a_batch_is_delivered() -> None:
+    world = World()
+    world.gate.clear()
+    async with world.running():
+        world.fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
+        await asyncio.sleep(1)
+        world.fifo.happened([(EventType.ADDED, DB.at(2))], "2")
+        await asyncio.sleep(1)
+        assert world.indexer.get(WEB.key) is not None
+        assert world.indexer.get(DB.key) is None
+        world.gate.set()
+
+    assert [position for _, position in world.batches] == ["1", "2"]
+
+
+async def test_a_list_that_ends_while_a_batch_is_being_delivered_sees_the_store_as_it_will_be() -> None:
+    """Else an object that is just being added would be missing from the comparison, and its delete with it."""
+    world = World()
+    world.gate.clear()
+    async with world.running():
+        world.fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
+        await asyncio.sleep(1)
+        await world.fifo.replace([], "9")
+        world.gate.set()
+
+    assert world.told == [("added", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
+
+
+async def test_what_cannot_be_delivered_ends_the_loop_loudly_and_saves_no_position() -> None:
+    class Broken(Exception):
+        pass
+
+    async def deliver(_changes: list[Change], _position: str | None) -> None:
+        raise Broken
+
+    indexer = Indexer()
+    fifo = DeltaFIFO(indexer)
+    fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
+
+    with pytest.raises(Broken):
+        await Controller(fifo, indexer, deliver, None).run()
+
+    assert len(fifo) == 1
+
+
+async def test_closing_the_queue_ends_the_loop_after_the_last_batch() -> None:
+    world = World()
+    world.fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
+    world.fifo.close()
+    await world.controller.run()
+
+    assert world.told == [("added", WEB.uid, "1")]

@@ -1,0 +1,576 @@
+"""The queue between the Reflector and the Controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.deltas import Deltas, DeltaType, Drained, QueuedDelta
+from bridge.model.answers import EventType
+from bridge.model.change import Evidence
+from tests.kit.objects import a_pod
+
+WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
+
+
+class Known(dict[str, None]):
+    """The store, as far as the queue looks into it."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__(dict.fromkeys(keys))
+
+
+def told(deltas: Sequence[QueuedDelta]) -> list[tuple[str, str, str | None]]:
+    return [(each.type, each.key, each.object.resource_version if each.object else None) for each in deltas]
+
+
+async def drained(fifo: DeltaFIFO) -> Drained:
+    taken: list[Drained] = []
+
+    async def process(batch: Drained) -> None:
+        taken.append(batch)
+
+    await fifo.drain(process)
+    return taken[0]
+
+
+async def popped(fifo: DeltaFIFO) -> Deltas:
+    taken: list[Deltas] = []
+
+    async def process(deltas: Deltas) -> None:
+        taken.append(deltas)
+
+    await fifo.pop(process)
+    return taken[0]
+
+
+class DiskFull(Exception):
+    pass
+
+
+async def fails(_: object) -> None:
+    raise DiskFull
+
+
+async def is_waiting(task: asyncio.Task[object]) -> bool:
+    """Whether the task still waits when nothing else is left to do."""
+    await asyncio.sleep(1)
+    return not task.done()
+
+
+# ── Order ────────────────────────────────────────────────────────────────────
+
+
+async def test_a_batch_is_in_the_order_of_arrival_over_all_keys_and_carries_the_newest_position() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
+    fifo.happened([(EventType.MODIFIED, WEB.at(3)), (EventType.DELETED, DB.at(4))], "4")
+
+    batch = await drained(fifo)
+
+    assert told(batch.deltas) == [
+        ("Added", WEB.key, "1"),
+        ("Added", DB.key, "2"),
+        ("Updated", WEB.key, "3"),
+        ("Deleted", DB.key, "4"),
+    ]
+    assert batch.position == "4"
+    assert len(fifo) == 0
+
+
+async def test_pop_gives_all_that_is_pending_of_the_oldest_key() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.add(WEB.at(1))
+    fifo.add(DB.at(2))
+    fifo.update(WEB.at(3))
+
+    assert list(fifo.queue) == [WEB.key, DB.key]
+    assert told(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
+    assert told(await popped(fifo)) == [("Added", DB.key, "2")]
+
+
+async def test_pop_and_drain_wait_until_there_is_something() -> None:
+    for take in (popped, drained):
+        fifo = DeltaFIFO(Known())
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(take(fifo))
+            assert await is_waiting(waiting)
+            fifo.add(WEB.at(1))
+
+
+async def test_a_bookmark_alone_is_a_batch_so_that_its_position_is_saved() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.reached("20")
+
+    assert await drained(fifo) == Drained([], "20")
+
+
+async def test_what_is_in_doubt_reaches_no_position() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.happened([(EventType.ADDED, WEB.at(9))], None)
+
+    assert (await drained(fifo)).position is None
+
+
+# ── Deletes ──────────────────────────────────────────────────────────────────
+
+
+async def test_two_deletes_in_a_row_become_one_and_the_one_with_the_last_state_is_kept() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    await fifo.replace([], "5")
+    fifo.delete(WEB.at(6))
+
+    (only,) = (await drained(fifo)).deltas
+    assert (only.type, only.object, only.evidence) == (DeltaType.DELETED, WEB.at(6), Evidence.WATCHED)
+    assert len(fifo) == 0
+
+
+async def test_a_delete_found_by_comparison_does_not_take_the_last_state_away() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    fifo.delete(WEB.at(6))
+    await fifo.replace([], "7")
+
+    assert told((await drained(fifo)).deltas) == [("Deleted", WEB.key, "6")]
+
+
+async def test_deletes_of_two_objects_under_one_name_are_two() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.delete(WEB.at(6))
+    fifo.delete(WEB.born_again().at(8))
+
+    assert len((await drained(fifo)).deltas) == 2
+
+
+async def test_nothing_but_deletes_is_compressed() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.add(WEB.at(1))
+    fifo.update(WEB.at(1))
+    fifo.delete(WEB.at(2))
+    fifo.add(WEB.at(3))
+    fifo.delete(WEB.at(4))
+
+    assert [delta.type for delta in (await drained(fifo)).deltas] == [
+        DeltaType.ADDED,
+        DeltaType.UPDATED,
+        DeltaType.DELETED,
+        DeltaType.ADDED,
+        DeltaType.DELETED,
+    ]
+
+
+# ── Replace ──────────────────────────────────────────────────────────────────
+
+
+async def test_replace_queues_what_the_list_has_and_the_deletes_of_what_it_has_not() -> None:
+    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    await fifo.replace([WEB.at(5), CACHE.at(6)], "7")
+
+    batch = await drained(fifo)
+    assert told(batch.deltas) == [
+        ("Replaced", WEB.key, "5"),
+        ("Replaced", CACHE.key, "6"),
+        ("Deleted", DB.key, None),
+    ]
+    assert batch.position == "7"
+
+
+async def test_replace_deletes_what_is_only_queued_as_well() -> None:
+    """client-go leaked objects whose creation was still queued when a list showed that they were gone."""
+    fifo = DeltaFIFO(Known())
+    fifo.add(WEB.at(1))
+    await fifo.replace([], "5")
+
+    assert told((await drained(fifo)).deltas) == [("Added", WEB.key, "1"), ("Deleted", WEB.key, None)]
+
+
+async def test_replace_adds_again_what_was_deleted_before() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    fifo.delete(WEB.at(3))
+    await fifo.replace([WEB.born_again().at(4)], "5")
+
+    assert [delta.type for delta in (await drained(fifo)).deltas] == [DeltaType.DELETED, DeltaType.REPLACED]
+
+
+async def test_a_list_may_come_in_pages_and_be_processed_between_them() -> None:
+    known = Known(WEB.key, DB.key, CACHE.key)
+    fifo = DeltaFIFO(known)
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(5)])
+    await drained(fifo)
+    fifo.replaced([DB.at(6)])
+
+    assert await fifo.end_replace("7") == 2
+    assert told((await drained(fifo)).deltas) == [("Replaced", DB.key, "6"), ("Deleted", CACHE.key, None)]
+
+
+async def test_a_list_that_begins_anew_forgets_the_one_before() -> None:
+    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(5)])
+    fifo.begin_replace()
+    fifo.replaced([DB.at(6)])
+    await fifo.end_replace("7")
+
+    assert told((await drained(fifo)).deltas) == [
+        ("Replaced", WEB.key, "5"),
+        ("Replaced", DB.key, "6"),
+        ("Deleted", WEB.key, None),
+    ]
+
+
+async def test_a_delete_inside_a_list_takes_the_object_off_the_list() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(5)])
+    await drained(fifo)
+    fifo.happened([(EventType.DELETED, WEB.at(6))])
+
+    assert await fifo.end_replace("7") == 0
+
+
+async def test_an_incomplete_list_infers_no_delete_and_reaches_no_position() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    fifo.begin_replace()
+    await fifo.end_replace("7", complete=False)
+
+    assert await drained(fifo) == Drained([], None)
+
+
+async def test_the_first_list_is_listed_and_every_later_one_relisted() -> None:
+    fifo = DeltaFIFO(Known())
+    await fifo.replace([WEB.at(5)], "7")
+    await fifo.replace([WEB.at(8)], "9")
+
+    evidence = [delta.evidence for delta in (await drained(fifo)).deltas]
+    assert evidence == [Evidence.LISTED, Evidence.RELISTED]
+
+
+async def test_after_a_restart_the_first_list_is_a_comparison_already() -> None:
+    fifo = DeltaFIFO(Known(), resumed=True)
+    await fifo.replace([WEB.at(5)], "7")
+
+    assert (await drained(fifo)).deltas[0].evidence is Evidence.RELISTED
+
+
+async def test_after_a_restore_lists_say_so_until_one_was_complete() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.restored()
+    for complete in (False, True, True):
+        fifo.begin_replace()
+        fifo.replaced([WEB.at(5)])
+        await fifo.end_replace("7", complete=complete)
+
+    assert [delta.type for delta in (await drained(fifo)).deltas] == [
+        DeltaType.RESTORED,
+        DeltaType.RESTORED,
+        DeltaType.REPLACED,
+    ]
+
+
+async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
+    fifo = DeltaFIFO(Known())
+
+    with pytest.raises(RuntimeError, match="begin_replace"):
+        fifo.replaced([WEB.at(5)])
+    with pytest.raises(RuntimeError, match="begin_replace"):
+        await fifo.end_replace("7")
+
+
+# ── Resync ───────────────────────────────────────────────────────────────────
+
+
+async def test_resync_tells_what_is_known_and_leaves_alone_what_has_something_pending() -> None:
+    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo.update(WEB.at(9))
+    await fifo.resync(("audit",))
+
+    (update, sync) = (await drained(fifo)).deltas
+    assert (update.type, update.key) == (DeltaType.UPDATED, WEB.key)
+    assert (sync.type, sync.key, sync.audience) == (DeltaType.SYNC, DB.key, ("audit",))
+
+
+async def test_a_resync_that_is_still_pending_is_told_to_the_next_listener_as_well() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    await fifo.resync(("audit",))
+    await fifo.resync(("live",))
+    await fifo.resync(("audit",))
+
+    (sync,) = (await drained(fifo)).deltas
+    assert sync.audience == ("audit", "live")
+
+
+async def test_a_pending_resync_for_everybody_stays_for_everybody() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    await fifo.resync(None)
+    await fifo.resync(("live",))
+
+    assert (await drained(fifo)).deltas[0].audience is None
+
+
+# ── Failures ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_batch_that_failed_is_put_back_with_its_position() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2)), (EventType.MODIFIED, WEB.at(3))], "3")
+    with pytest.raises(DiskFull):
+        await fifo.drain(fails)
+
+    assert len(fifo) == 3
+    batch = await drained(fifo)
+    assert [delta.object and delta.object.resource_version for delta in batch.deltas] == ["1", "2", "3"]
+    assert batch.position == "3"
+
+
+async def test_what_failed_never_overtakes_or_is_overtaken_and_a_newer_position_stays() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
+
+    async def fail_after_news(_: Drained) -> None:
+        fifo.happened([(EventType.MODIFIED, DB.at(3)), (EventType.ADDED, CACHE.at(4))], "4")
+        raise DiskFull
+
+    with pytest.raises(DiskFull):
+        await fifo.drain(fail_after_news)
+
+    assert list(fifo.queue) == [WEB.key, DB.key, CACHE.key]
+    batch = await drained(fifo)
+    assert [delta.object and delta.object.resource_version for delta in batch.deltas] == ["1", "2", "3", "4"]
+    assert batch.position == "4"
+
+
+async def test_a_key_that_failed_is_put_back_before_anything_newer_of_it() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.add(WEB.at(1))
+    fifo.add(DB.at(2))
+
+    async def fail_after_news(_: Deltas) -> None:
+        fifo.update(WEB.at(3))
+        raise DiskFull
+
+    with pytest.raises(DiskFull):
+        await fifo.pop(fail_after_news)
+
+    assert told(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
+    assert told(await popped(fifo)) == [("Added", DB.key, "2")]
+
+
+async def test_a_delete_that_failed_and_the_same_one_found_again_are_one() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    fifo.delete(WEB.at(3))
+
+    async def fail_after_a_list(_: Deltas) -> None:
+        await fifo.replace([], "5")
+        raise DiskFull
+
+    with pytest.raises(DiskFull):
+        await fifo.pop(fail_after_a_list)
+
+    assert told(await popped(fifo)) == [("Deleted", WEB.key, "3")]
+    assert (len(fifo), fifo.has_synced) == (0, True)
+
+
+async def test_an_ended_list_that_could_not_be_stored_is_told_again() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.begin_replace()
+    await fifo.end_replace("7", complete=False)
+    with pytest.raises(DiskFull):
+        await fifo.drain(fails)
+
+    assert await drained(fifo) == Drained([], None)
+
+
+async def test_cancelling_a_take_while_it_waits_loses_nothing() -> None:
+    fifo = DeltaFIFO(Known())
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(drained(fifo))
+        assert await is_waiting(waiting)
+        waiting.cancel()
+    fifo.add(WEB.at(1))
+
+    assert len((await drained(fifo)).deltas) == 1
+
+
+# ── HasSynced ────────────────────────────────────────────────────────────────
+
+
+async def test_has_synced_is_false_until_the_whole_first_list_was_processed() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(1)])
+    await drained(fifo)
+    assert not fifo.has_synced
+
+    fifo.replaced([DB.at(2)])
+    await fifo.end_replace("7")
+    assert not fifo.has_synced
+
+    async def look(_: Drained) -> None:
+        assert not fifo.has_synced
+
+    await fifo.drain(look)
+    assert fifo.has_synced
+
+
+async def test_has_synced_waits_for_a_page_that_is_being_processed_when_the_list_ends() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(1)])
+
+    async def end_meanwhile(_: Drained) -> None:
+        await fifo.end_replace("7")
+        assert not fifo.has_synced
+
+    await fifo.drain(end_meanwhile)
+
+    assert fifo.has_synced
+
+
+async def test_has_synced_of_pop_counts_the_first_list_alone() -> None:
+    fifo = DeltaFIFO(Known())
+    await fifo.replace([WEB.at(1), DB.at(2)], "7")
+    for version in range(8, 12):
+        fifo.update(WEB.at(version))
+
+    await popped(fifo)
+    assert not fifo.has_synced
+    await popped(fifo)
+    assert fifo.has_synced
+
+
+async def test_a_list_that_failed_to_process_has_not_synced() -> None:
+    fifo = DeltaFIFO(Known())
+    await fifo.replace([WEB.at(1)], "7")
+    with pytest.raises(DiskFull):
+        await fifo.drain(fails)
+
+    assert not fifo.has_synced
+
+
+async def test_an_empty_first_list_has_synced_and_makes_a_batch_that_says_so() -> None:
+    fifo = DeltaFIFO(Known())
+    await fifo.replace([], "7")
+
+    assert fifo.has_synced
+    assert await drained(fifo) == Drained([], "7")
+
+
+async def test_has_synced_stays_true() -> None:
+    fifo = DeltaFIFO(Known())
+    await fifo.replace([], "7")
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(8)])
+
+    assert fifo.has_synced
+
+
+# ── Bounds ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "fifo_of",
+    [lambda: DeltaFIFO(Known(), max_deltas=2), lambda: DeltaFIFO(Known(), max_bytes=len(WEB.at(1).body) + 1)],
+    ids=["deltas", "bytes"],
+)
+async def test_a_full_queue_has_no_room_until_it_is_taken_from(fifo_of: Callable[[], DeltaFIFO]) -> None:
+    fifo = fifo_of()
+    fifo.add(WEB.at(1))
+    await fifo.wait_room()
+    fifo.add(DB.at(2))
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(fifo.wait_room())
+        assert await is_waiting(waiting)
+        await drained(fifo)
+
+
+@pytest.mark.parametrize("make_many", [lambda fifo: fifo.resync(), lambda fifo: fifo.replace([], "7")])
+async def test_a_resync_or_a_list_that_deletes_much_keeps_the_bound(
+    make_many: Callable[[DeltaFIFO], Awaitable[None]],
+) -> None:
+    fifo = DeltaFIFO(Known(*map(str, range(1000))), max_deltas=50)
+    keys: list[str] = []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_await(make_many(fifo)))
+        while len(keys) < 1000:
+            batch = await drained(fifo)
+            assert len(batch.deltas) <= 50
+            keys += [delta.key for delta in batch.deltas]
+
+    assert sorted(keys) == sorted(map(str, range(1000)))
+
+
+async def _await(waits: Awaitable[None]) -> None:
+    await waits
+
+
+async def test_what_a_failure_put_back_counts_again() -> None:
+    fifo = DeltaFIFO(Known(), max_bytes=len(WEB.at(1).body))
+    fifo.add(WEB.at(1))
+    with pytest.raises(DiskFull):
+        await fifo.drain(fails)
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(fifo.wait_room())
+        assert await is_waiting(waiting)
+        await drained(fifo)
+
+
+# ── Waiting until all is processed ───────────────────────────────────────────
+
+
+@pytest.mark.parametrize("fill", [lambda fifo: fifo.add(WEB.at(1)), lambda fifo: fifo.reached("7")])
+async def test_wait_processed_returns_when_what_was_added_is_processed_not_when_it_is_taken(
+    fill: Callable[[DeltaFIFO], None],
+) -> None:
+    fifo = DeltaFIFO(Known())
+    fill(fifo)
+    stored = asyncio.Event()
+
+    async def process(_: Drained) -> None:
+        await stored.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(fifo.drain(process))
+        waiting = tasks.create_task(fifo.wait_processed())
+        assert await is_waiting(waiting)
+        stored.set()
+
+
+# ── Closing ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_closed_queue_gives_what_it_has_and_then_ends_its_waiters() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.add(WEB.at(1))
+    fifo.close()
+
+    assert len((await drained(fifo)).deltas) == 1
+    for take in (popped, drained):
+        with pytest.raises(FifoClosed):
+            await take(fifo)
+    with pytest.raises(FifoClosed):
+        fifo.add(DB.at(2))
+
+
+async def test_closing_ends_those_who_wait_already() -> None:
+    fifo = DeltaFIFO(Known())
+    full = DeltaFIFO(Known(DB.key), max_deltas=1)
+    full.add(WEB.at(1))
+    async with asyncio.TaskGroup() as tasks:
+        waiters = [
+            tasks.create_task(_ends_with_fifo_closed(waits))
+            for waits in (popped(fifo), drained(fifo), full.wait_room(), full.resync())
+        ]
+        for waiter in waiters:
+            assert await is_waiting(waiter)
+        fifo.close()
+        full.close()
+
+
+async def _ends_with_fifo_closed(waits: Awaitable[object]) -> None:
+    with pytest.raises(FifoClosed):
+        await waits

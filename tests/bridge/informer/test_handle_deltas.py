@@ -1,0 +1,167 @@
+"""What a queued delta means against what is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.informer.deltas import DeltaType, QueuedDelta
+from bridge.informer.handle_deltas import changes_of, needs_last_state
+from bridge.model.change import Change, Evidence, Known, Op
+from bridge.model.object import ApiObject
+from bridge.model.packing import pack
+from tests.kit.objects import a_pod
+
+WEB = a_pod("web")
+OTHER = WEB.born_again()
+
+
+def known_as(thing: ApiObject) -> Known:
+    return Known(thing.uid, thing.resource_version, pack(thing.body))
+
+
+def meant(
+    kind: DeltaType,
+    thing: ApiObject | None,
+    *,
+    known: ApiObject | None = None,
+    evidence: Evidence = Evidence.WATCHED,
+    audience: tuple[str, ...] | None = None,
+) -> list[Change]:
+    """What the Controller gets to hear: the last state only where it is needed."""
+    delta = QueuedDelta(kind, WEB.key, thing, evidence, 1, audience)
+    remembered = None if known is None else known_as(known)
+    return changes_of(delta, remembered, known if needs_last_state(delta, remembered) else None)
+
+
+# ── An object that comes, changes and goes ───────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
+def test_whatever_was_not_known_is_added(kind: DeltaType) -> None:
+    assert meant(kind, WEB.at(5)) == [Change(Op.ADDED, Evidence.WATCHED, WEB.at(5))]
+
+
+@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
+def test_another_version_of_what_is_known_is_updated_with_the_version_before(kind: DeltaType) -> None:
+    assert meant(kind, WEB.at(6), known=WEB.at(5)) == [
+        Change(Op.UPDATED, Evidence.WATCHED, WEB.at(6), known_as(WEB.at(5)))
+    ]
+
+
+@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
+def test_the_version_that_is_known_already_is_no_change(kind: DeltaType) -> None:
+    assert meant(kind, WEB.at(5), known=WEB.at(5)) == []
+
+
+def test_a_delete_carries_the_state_it_was_announced_with() -> None:
+    assert meant(DeltaType.DELETED, WEB.at(6), known=WEB.at(5)) == [
+        Change(Op.DELETED, Evidence.WATCHED, WEB.at(6), known_as(WEB.at(5)))
+    ]
+
+
+def test_a_delete_found_by_comparison_carries_the_last_known_state() -> None:
+    assert meant(DeltaType.DELETED, None, known=WEB.at(5), evidence=Evidence.RELISTED) == [
+        Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5)))
+    ]
+
+
+def test_a_delete_of_what_was_never_known_is_told_because_nobody_else_will() -> None:
+    assert meant(DeltaType.DELETED, WEB.at(6)) == [Change(Op.DELETED, Evidence.WATCHED, WEB.at(6))]
+
+
+@pytest.mark.parametrize("kind", [DeltaType.DELETED, DeltaType.SYNC])
+def test_there_is_nothing_to_tell_of_what_is_gone_by_now(kind: DeltaType) -> None:
+    assert meant(kind, None) == []
+
+
+def test_a_sync_tells_what_is_known_to_those_who_asked() -> None:
+    assert meant(DeltaType.SYNC, None, known=WEB.at(5), audience=("audit",)) == [
+        Change(Op.SYNC, Evidence.WATCHED, WEB.at(5), known_as(WEB.at(5)), ("audit",))
+    ]
+
+
+@pytest.mark.parametrize("evidence", Evidence)
+def test_evidence_is_passed_on(evidence: Evidence) -> None:
+    assert meant(DeltaType.REPLACED, WEB.at(5), evidence=evidence)[0].evidence is evidence
+
+
+# ── Another object under the old name ────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
+def test_a_new_uid_under_an_old_name_is_a_delete_of_the_old_state_and_an_add(kind: DeltaType) -> None:
+    assert meant(kind, OTHER.at(9), known=WEB.at(5)) == [
+        Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5))),
+        Change(Op.ADDED, Evidence.WATCHED, OTHER.at(9)),
+    ]
+
+
+def test_a_delete_of_another_object_than_the_known_one_is_two_deletes() -> None:
+    assert meant(DeltaType.DELETED, OTHER.at(9), known=WEB.at(5)) == [
+        Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5))),
+        Change(Op.DELETED, Evidence.WATCHED, OTHER.at(9)),
+    ]
+
+
+# ── Events that are told again ───────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])
+def test_a_watched_version_older_than_the_known_one_is_no_change(kind: DeltaType) -> None:
+    assert meant(kind, WEB.at(9), known=WEB.at(10)) == []
+
+
+@pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])
+def test_an_older_event_of_the_object_that_had_the_name_before_is_no_change(kind: DeltaType) -> None:
+    """A watch that begins before the list was taken tells all of the former object's life again."""
+    assert meant(kind, WEB.at(9), known=OTHER.at(10)) == []
+
+
+def test_an_older_version_in_a_list_is_a_change_because_the_store_was_restored() -> None:
+    assert meant(DeltaType.REPLACED, WEB.at(4), known=WEB.at(10)) == [
+        Change(Op.UPDATED, Evidence.WATCHED, WEB.at(4), known_as(WEB.at(10)))
+    ]
+
+
+def test_versions_that_are_no_numbers_are_changes_in_the_order_in_which_they_come() -> None:
+    assert [change.op for change in meant(DeltaType.UPDATED, WEB.at("a"), known=WEB.at("b"))] == [Op.UPDATED]
+
+
+# ── What it costs ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("kind", "thing", "needed"),
+    [
+        (DeltaType.UPDATED, WEB.at(6), False),
+        (DeltaType.DELETED, WEB.at(6), False),
+        (DeltaType.DELETED, None, True),
+        (DeltaType.SYNC, None, True),
+        (DeltaType.ADDED, OTHER.at(6), True),
+    ],
+)
+def test_the_last_state_is_unpacked_only_where_it_is_told(
+    kind: DeltaType, thing: ApiObject | None, needed: bool
+) -> None:
+    delta = QueuedDelta(kind, WEB.key, thing, Evidence.WATCHED, 1)
+
+    assert needs_last_state(delta, known_as(WEB.at(5))) is needed
+    assert not needs_last_state(delta, None)
+
+
+# ── After a restore ──────────────────────────────────────────────────────────
+
+
+def test_after_a_restore_an_equal_version_with_another_body_is_a_change() -> None:
+    before, now = WEB.at(5, image="lost"), WEB.at(5, image="kept")
+
+    assert meant(DeltaType.RESTORED, now, known=before, evidence=Evidence.RELISTED) == [
+        Change(Op.UPDATED, Evidence.RELISTED, now, known_as(before))
+    ]
+    assert meant(DeltaType.RESTORED, before, known=before) == []
+    assert meant(DeltaType.REPLACED, now, known=before) == []
+
+
+def test_after_a_restore_an_older_version_and_another_object_are_changes_as_in_any_list() -> None:
+    assert [change.op for change in meant(DeltaType.RESTORED, WEB.at(4), known=WEB.at(10))] == [Op.UPDATED]
+    assert [change.op for change in meant(DeltaType.RESTORED, OTHER.at(4), known=WEB.at(10))] == [Op.DELETED, Op.ADDED]

@@ -1,0 +1,192 @@
+"""The store of an informer."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+from bridge.informer.indexer import Indexer, IndexerConflict, UnknownIndex, by_label, by_name, by_namespace
+from bridge.model.object import ApiObject
+from tests.kit.objects import Blueprint, a_node, a_pod
+
+
+def a_store(*objects: ApiObject) -> Indexer:
+    store = Indexer({"namespace": by_namespace, "name": by_name, "tier": by_label("tier")})
+    for thing in objects:
+        store.put(thing)
+    return store
+
+
+WEB = a_pod("web", "shop").labelled(tier="front").at(1)
+DB = a_pod("db", "shop").labelled(tier="back").at(2)
+OTHER_WEB = a_pod("web", "blog").labelled(tier="front").at(3)
+BARE = a_pod("bare", "shop").at(4)
+NODE = a_node("node-1").at(5)
+
+
+def test_an_object_comes_back_as_it_was_put() -> None:
+    store = a_store(WEB, DB)
+
+    assert store.get("shop/web") == WEB
+    assert sorted(thing.key for thing in store.objects()) == ["shop/db", "shop/web"]
+    assert (len(store), set(store.keys())) == (2, {"shop/web", "shop/db"})
+
+
+def test_what_is_not_known_is_none() -> None:
+    assert a_store(WEB).get("shop/db") is None
+    assert a_store(WEB).known("shop/db") is None
+
+
+def test_a_newer_version_takes_the_place_of_the_older() -> None:
+    store = a_store(a_pod("web").at(1, image="a"), a_pod("web").at(2, image="b"))
+
+    assert store.get("shop/web") == a_pod("web").at(2, image="b")
+    assert len(store) == 1
+
+
+def test_what_is_removed_is_gone_and_removing_twice_is_no_error() -> None:
+    store = a_store(WEB)
+    store.remove(WEB.key)
+    store.remove(WEB.key)
+
+    assert (store.get(WEB.key), len(store), store.index_values("tier")) == (None, 0, [])
+
+
+# ── Indices ──────────────────────────────────────────────────────────────────
+
+
+def test_objects_are_found_by_namespace_name_and_label_in_the_order_of_their_keys() -> None:
+    store = a_store(WEB, DB, OTHER_WEB, BARE, NODE)
+
+    assert [thing.key for thing in store.by_index("namespace", "shop")] == ["shop/bare", "shop/db", "shop/web"]
+    assert store.by_index("name", "web") == [OTHER_WEB, WEB]
+    assert store.index_keys("tier", "front") == ["blog/web", "shop/web"]
+    assert store.index_values("tier") == ["back", "front"]
+
+
+def test_cluster_scoped_objects_are_in_no_namespace() -> None:
+    assert a_store(NODE, WEB).index_keys("namespace", "") == ["node-1"]
+
+
+def test_a_value_that_nobody_has_finds_nothing_and_leaves_nothing_behind() -> None:
+    store = a_store(WEB)
+
+    assert store.by_index("tier", "middle") == []
+    assert store.index_values("tier") == ["front"]
+
+
+def test_a_changed_value_moves_the_object_and_the_empty_bucket_is_dropped() -> None:
+    """client-go leaked empty index buckets until 1.17."""
+    store = a_store(WEB)
+    store.put(a_pod("web").labelled(tier="back").at(2))
+
+    assert store.index_values("tier") == ["back"]
+    assert store.index_keys("tier", "front") == []
+
+
+def test_a_lost_label_and_a_removed_object_leave_no_bucket() -> None:
+    store = a_store(WEB, DB)
+    store.put(a_pod("web").at(2))
+    store.remove(DB.key)
+
+    assert store.index_values("tier") == []
+
+
+def test_a_label_that_comes_back_is_found_again() -> None:
+    store = a_store(WEB)
+    store.put(a_pod("web").at(2))
+    store.put(a_pod("web").labelled(tier="front").at(3))
+    assert store.index_keys("tier", "front") == [WEB.key]
+
+    store.remove(WEB.key)
+    store.put(WEB)
+    assert store.index_keys("tier", "front") == [WEB.key]
+
+
+def test_many_short_lived_values_leave_nothing_in_memory() -> None:
+    store = Indexer({"name": by_name})
+    store.put(WEB)
+    store.remove(WEB.key)
+    gc.collect()
+    before = sum(sys.getsizeof(each) for each in gc.get_objects() if isinstance(each, set))
+    for number in range(5000):
+        thing = a_pod(f"job-{number}").at(1)
+        store.put(thing)
+        store.remove(thing.key)
+    gc.collect()
+    after = sum(sys.getsizeof(each) for each in gc.get_objects() if isinstance(each, set))
+
+    assert after - before < 50_000
+
+
+def test_an_object_may_have_several_values_and_name_one_twice() -> None:
+    def letters(thing: ApiObject) -> Iterable[str]:
+        return thing.name
+
+    store = Indexer({"letters": letters})
+    store.put(a_pod("abba").at(1))
+    assert store.index_values("letters") == ["a", "b"]
+
+    store.put(a_pod("abba").at(2))
+    store.remove("shop/abba")
+    assert store.index_values("letters") == []
+
+
+def test_an_index_may_be_added_to_a_store_in_use() -> None:
+    store = Indexer()
+    store.put(WEB)
+    store.add_indexers({"tier": by_label("tier")})
+    store.put(DB)
+    store.remove(WEB.key)
+
+    assert store.indices == ("tier",)
+    assert store.index_values("tier") == ["back"]
+
+
+def test_a_second_index_of_one_name_is_an_error_and_none_is_added() -> None:
+    store = a_store(WEB)
+
+    with pytest.raises(IndexerConflict, match="tier"):
+        store.add_indexers({"node": by_name, "tier": by_name})
+
+    assert "node" not in store.indices
+    assert store.index_keys("tier", "front") == [WEB.key]
+
+
+@pytest.mark.parametrize("ask", [Indexer.by_index, Indexer.index_keys])
+def test_an_unknown_index_is_an_error_that_names_those_there_are(ask) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UnknownIndex, match="no index named 'node'; there are: namespace, name, tier"):
+        ask(a_store(WEB), "node", "node-1")
+
+
+def test_the_values_of_an_unknown_index_are_an_error_as_well() -> None:
+    with pytest.raises(UnknownIndex, match="there are: none"):
+        Indexer().index_values("node")
+
+
+# ── Reading while it changes, and memory ─────────────────────────────────────
+
+
+def test_reading_all_objects_is_not_disturbed_by_changes_under_way() -> None:
+    store = a_store(*(a_pod(f"web-{number}").at(1) for number in range(10)))
+    reading = store.objects()
+    first = next(reading)
+    for number in range(10):
+        store.remove(f"shop/web-{number}")
+    store.put(NODE)
+
+    assert {first.key, *(thing.key for thing in reading)} == {f"shop/web-{number}" for number in range(10)}
+
+
+def test_bodies_are_kept_packed() -> None:
+    pod = Blueprint("web").at(
+        1, containers=[{"name": f"c{number}", "image": "registry/app:1"} for number in range(200)]
+    )
+    store = a_store(pod)
+    known = store.known(pod.key)
+
+    assert known is not None
+    assert len(known.packed) * 5 < len(pod.body)

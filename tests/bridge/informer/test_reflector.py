@@ -1,0 +1,557 @@
+"""The list-watch state machine, transition by transition. Nothing here waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.informer.reflector import UnexpectedAnswer, next_request, step
+from bridge.informer.states import (
+    Answer,
+    Doubting,
+    Freshness,
+    Happened,
+    ListBegan,
+    Listed,
+    ListEnded,
+    Listing,
+    NotSynced,
+    Overdue,
+    Pace,
+    RanBackwards,
+    Reached,
+    RepairDue,
+    State,
+    Step,
+    Streaming,
+    Synced,
+    VeryShort,
+    Watching,
+)
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    ListRequest,
+    Opened,
+    Refused,
+    Silent,
+    TooLarge,
+    Unreadable,
+    Unsupported,
+    WatchRequest,
+)
+from tests.kit.objects import a_pod
+from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page
+
+WEB, DB = a_pod("web"), a_pod("db")
+
+LISTS = NotSynced(watch_list=False)
+STREAMS = NotSynced()
+SYNCED = Synced("7", watch_list=False)
+WATCHING = Watching("7", watch_list=False)
+DOUBTING = Doubting("7", watch_list=False)
+
+EXPIRED, TOO_LARGE, FAILED = Expired("too old"), TooLarge("too large"), Failed("500")
+UNSUPPORTED, REFUSED, HUNG_UP, SILENT = Unsupported("400"), Refused(403, "forbidden"), HungUp("timeout"), Silent(90)
+
+
+def asked(state: State) -> ListRequest | WatchRequest:
+    return next_request(state, page_size=500, watch_timeout=400)
+
+
+def after(state: State, *answers: Answer) -> Step:
+    """The last step of a row of answers."""
+    for answer in answers:
+        taken = step(state, answer)
+        state = taken.state
+    return taken
+
+
+# ── The first list ───────────────────────────────────────────────────────────
+
+
+def test_the_first_list_takes_whatever_the_cache_has_in_pages_of_500() -> None:
+    assert asked(LISTS) == ListRequest(version="0", limit=500)
+
+
+def test_a_list_in_one_page_replaces_the_store_and_a_watch_goes_on_from_its_version() -> None:
+    done = step(LISTS, page(WEB.at(3), DB.at(5), at=7))
+
+    assert done == Step(SYNCED, (ListBegan(), Listed([WEB.at(3), DB.at(5)]), ListEnded("7", complete=True)))
+    assert asked(done.state) == WatchRequest(version="7", timeout=400)
+
+
+def test_an_empty_list_is_a_list() -> None:
+    assert step(LISTS, page(at=7)) == Step(SYNCED, (ListBegan(), ListEnded("7", complete=True)))
+
+
+def test_a_list_in_pages_is_heard_page_by_page_and_ends_at_the_version_of_its_first_page() -> None:
+    first = step(LISTS, page(WEB.at(3), at=7, next_page="token"))
+    assert first.heard == (ListBegan(), Listed([WEB.at(3)]))
+    assert asked(first.state) == ListRequest(version="", limit=500, next_page="token")
+
+    last = step(first.state, page(DB.at(5), at=9))
+    assert last == Step(SYNCED, (Listed([DB.at(5)]), ListEnded("7", complete=True)))
+
+
+# ── Lists that come after one ────────────────────────────────────────────────
+
+
+def test_a_relist_is_not_older_than_what_was_seen() -> None:
+    assert asked(replace(LISTS, seen="7")) == ListRequest(version="7", limit=500)
+
+
+@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
+def test_a_relist_at_a_version_the_server_cannot_give_becomes_a_consistent_read_at_once(trouble: Answer) -> None:
+    done = step(replace(LISTS, seen="7"), trouble)
+
+    assert done.pace is Pace.AT_ONCE
+    assert asked(done.state) == ListRequest(version="", limit=500)
+
+
+@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE, FAILED, UNSUPPORTED])
+def test_a_consistent_read_that_fails_is_tried_again_later(trouble: Answer) -> None:
+    reading = replace(LISTS, seen="7", freshness=Freshness.CONSISTENT)
+
+    assert step(reading, trouble) == Step(reading, pace=Pace.BACK_OFF)
+
+
+def test_a_consistent_read_that_failed_does_not_turn_watch_lists_off() -> None:
+    done = after(NotSynced("7", Freshness.CONSISTENT), FAILED, page(at=9), Opened(), EXPIRED)
+
+    assert asked(done.state) == WatchRequest(version="9", timeout=400, initial_events=True)
+
+
+def test_once_listed_consistently_the_next_list_may_come_from_the_cache_again() -> None:
+    done = after(replace(LISTS, freshness=Freshness.CONSISTENT), page(at=9), Opened(), EXPIRED)
+
+    assert asked(done.state) == ListRequest(version="9", limit=500)
+
+
+def test_a_list_that_failed_is_asked_for_again_after_a_while() -> None:
+    assert step(LISTS, FAILED) == Step(LISTS, pace=Pace.BACK_OFF)
+
+
+def test_a_busy_server_is_asked_for_the_same_list_when_it_said() -> None:
+    assert step(LISTS, Busy("429", after=5.0)) == Step(LISTS, pace=Pace.BACK_OFF, after=5.0)
+
+
+def test_a_refused_list_waits_for_an_operator() -> None:
+    assert step(LISTS, REFUSED) == Step(LISTS, pace=Pace.SLOWLY)
+
+
+# ── Pages ────────────────────────────────────────────────────────────────────
+
+PAGING = Listing(replace(LISTS, seen="4"), version="7", next_page="token", complete=True)
+
+
+def test_an_expired_continue_token_begins_the_list_again_in_one_piece_and_not_older() -> None:
+    done = step(PAGING, EXPIRED)
+
+    assert (done.pace, done.heard) == (Pace.AT_ONCE, ())
+    assert asked(done.state) == ListRequest(version="7", limit=0)
+
+
+def test_a_server_that_pages_what_was_asked_for_in_one_piece_and_expires_it_is_not_hammered() -> None:
+    whole = step(PAGING, EXPIRED).state
+
+    assert after(whole, page(at=8, next_page="token"), EXPIRED).pace is Pace.BACK_OFF
+
+
+@pytest.mark.parametrize(("trouble", "seconds"), [(FAILED, None), (Busy("429", after=5.0), 5.0)])
+def test_a_page_that_failed_is_asked_for_again_instead_of_the_whole_list(
+    trouble: Answer, seconds: float | None
+) -> None:
+    done = step(PAGING, trouble)
+
+    assert (done.pace, done.after) == (Pace.BACK_OFF, seconds)
+    assert asked(done.state) == ListRequest(version="", limit=500, next_page="token")
+
+
+def test_a_page_that_is_refused_waits_for_an_operator() -> None:
+    assert step(PAGING, REFUSED) == Step(PAGING, pace=Pace.SLOWLY)
+
+
+@pytest.mark.parametrize("answers", [[FAILED, FAILED], [UNSUPPORTED], [TOO_LARGE]])
+def test_a_page_that_will_never_come_does_not_hold_up_the_list_for_ever(answers: list[Answer]) -> None:
+    """A continue token of another server version is a 400; one of a restored etcd is "too large", or a 500."""
+    done = after(PAGING, *answers)
+
+    assert done.pace is Pace.BACK_OFF
+    assert asked(done.state) == ListRequest(version="7", limit=500)
+
+
+def test_a_page_that_came_after_all_forgets_the_failure_before_it() -> None:
+    done = after(PAGING, FAILED, page(at=7, next_page="further"), FAILED)
+
+    assert asked(done.state) == ListRequest(version="", limit=500, next_page="further")
+
+
+# ── WatchList ────────────────────────────────────────────────────────────────
+
+
+def test_a_watch_list_begins_with_the_newest_state_there_is() -> None:
+    assert asked(STREAMS) == WatchRequest(version="", timeout=400, initial_events=True)
+
+
+def test_a_second_watch_list_is_not_older_than_what_was_seen() -> None:
+    assert asked(replace(STREAMS, seen="7")) == WatchRequest(version="7", timeout=400, initial_events=True)
+
+
+def test_initial_events_are_a_list_that_the_closing_bookmark_ends_and_the_watch_goes_on() -> None:
+    streaming = step(STREAMS, Opened())
+    assert streaming == Step(Streaming(STREAMS), (ListBegan(),))
+
+    told = step(streaming.state, added(DB.at(5), WEB.at(3)))
+    assert told == Step(Streaming(NotSynced("5")), (Listed([DB.at(5), WEB.at(3)]),))
+
+    done = step(told.state, closing_bookmark(7))
+    assert done == Step(Watching("7", watch_list=True), (ListEnded("7", complete=True),))
+
+
+def test_a_bookmark_that_does_not_close_the_initial_events_ends_no_list() -> None:
+    assert step(Streaming(STREAMS), Bookmark("7")) == Step(Streaming(STREAMS))
+
+
+def test_changes_among_the_initial_events_are_heard_in_their_order_and_reach_no_position() -> None:
+    events = [
+        (EventType.ADDED, WEB.at(3)),
+        (EventType.DELETED, DB.at(8)),
+        (EventType.MODIFIED, WEB.at(9)),
+        (EventType.ADDED, DB.at(10)),
+    ]
+
+    assert step(Streaming(STREAMS), Announced(events)).heard == (
+        Listed([WEB.at(3)]),
+        Happened([(EventType.DELETED, DB.at(8))], None),
+        Listed([WEB.at(9), DB.at(10)]),
+    )
+
+
+def test_a_server_without_watch_lists_is_asked_for_a_list_at_once_and_for_good() -> None:
+    done = step(STREAMS, UNSUPPORTED)
+    assert done.pace is Pace.AT_ONCE
+    assert asked(done.state) == ListRequest(version="0", limit=500)
+
+    relist = after(done.state, page(at=7), Opened(), EXPIRED)
+    assert asked(relist.state) == ListRequest(version="7", limit=500)
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, SILENT, Overdue(), VeryShort(), FAILED, UNSUPPORTED])
+def test_a_watch_list_that_ends_without_its_bookmark_becomes_a_list(end: Answer) -> None:
+    done = step(Streaming(replace(STREAMS, seen="7")), end)
+
+    assert done.pace is Pace.BACK_OFF
+    assert asked(done.state) == ListRequest(version="7", limit=500)
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, Busy("429"), REFUSED])
+def test_what_comes_after_initial_events_that_broke_off_is_not_older_than_they_were(end: Answer) -> None:
+    """Else a list from the cache of a server that lags behind would tell older versions of what was told already."""
+    done = after(STREAMS, Opened(), added(DB.at(12), WEB.at(3)), added(WEB.at(9)), end)
+
+    assert asked(done.state).version == "12"
+
+
+@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
+@pytest.mark.parametrize("state", [replace(STREAMS, seen="7"), Streaming(replace(STREAMS, seen="7"))])
+def test_a_watch_list_at_a_version_the_server_cannot_give_becomes_a_consistent_list(
+    state: State, trouble: Answer
+) -> None:
+    done = step(state, trouble)
+
+    assert done.pace is (Pace.BACK_OFF if isinstance(state, Streaming) else Pace.AT_ONCE)
+    assert asked(done.state) == ListRequest(version="", limit=500)
+
+
+@pytest.mark.parametrize("state", [STREAMS, Streaming(STREAMS)])
+def test_a_busy_or_refusing_server_is_asked_for_the_same_watch_list_later(state: State) -> None:
+    assert step(state, Busy("429", after=5.0)) == Step(STREAMS, pace=Pace.BACK_OFF, after=5.0)
+    assert step(state, REFUSED) == Step(STREAMS, pace=Pace.SLOWLY)
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort(), FAILED])
+def test_a_watch_list_that_ends_before_it_began_becomes_a_list(end: Answer) -> None:
+    done = step(STREAMS, end)
+
+    assert done.pace is Pace.BACK_OFF
+    assert asked(done.state) == ListRequest(version="0", limit=500)
+
+
+def test_after_a_watch_list_the_next_list_is_a_watch_list_again() -> None:
+    done = after(STREAMS, Opened(), closing_bookmark(7), EXPIRED)
+
+    assert asked(done.state) == WatchRequest(version="7", timeout=400, initial_events=True)
+
+
+# ── Watching ─────────────────────────────────────────────────────────────────
+
+
+def test_an_accepted_watch_is_a_watch_on_the_version_asked_for() -> None:
+    assert step(SYNCED, Opened()) == Step(WATCHING)
+
+
+def test_events_are_heard_as_they_come_with_the_version_of_the_last() -> None:
+    done = step(WATCHING, Announced([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))]))
+
+    happened = Happened([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))], position="9")
+    assert done == Step(Watching("9", watch_list=False), (happened,))
+
+
+def test_a_bookmark_moves_the_version_without_an_event() -> None:
+    done = step(WATCHING, Bookmark("20"))
+
+    assert done == Step(Watching("20", watch_list=False), (Reached("20"),))
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, SILENT])
+def test_a_watch_that_ends_cleanly_or_falls_silent_goes_on_from_its_last_version_without_a_list(end: Answer) -> None:
+    done = after(WATCHING, modified(WEB.at(8)), end)
+
+    assert (done.heard, done.pace) == ((), Pace.AT_ONCE)
+    assert asked(done.state) == WatchRequest(version="8", timeout=400)
+
+
+@pytest.mark.parametrize("state", [SYNCED, WATCHING])
+def test_a_busy_server_is_asked_for_the_same_watch_later_without_a_list(state: State) -> None:
+    done = step(state, Busy("connection refused", after=2.0))
+
+    assert (done.pace, done.after, done.heard) == (Pace.BACK_OFF, 2.0, ())
+    assert asked(done.state) == WatchRequest(version="7", timeout=400)
+
+
+@pytest.mark.parametrize("state", [SYNCED, WATCHING])
+def test_a_refused_watch_waits_for_an_operator_and_then_watches_from_the_same_version(state: State) -> None:
+    done = step(state, REFUSED)
+
+    assert done.pace is Pace.SLOWLY
+    assert asked(done.state) == WatchRequest(version="7", timeout=400)
+
+
+@pytest.mark.parametrize("state", [SYNCED, WATCHING])
+def test_410_in_the_answer_or_in_the_stream_lists_again_not_older_than_the_last_version(state: State) -> None:
+    done = step(state, EXPIRED)
+
+    assert done.heard == ()
+    assert asked(done.state) == ListRequest(version="7", limit=500)
+
+
+@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
+@pytest.mark.parametrize("state", [SYNCED, WATCHING])
+def test_a_server_that_expires_every_watch_is_not_hammered_with_lists(state: State, trouble: Answer) -> None:
+    """Where listing takes longer than the server keeps history, each list is followed by another 410."""
+    assert step(state, trouble).pace is Pace.BACK_OFF
+
+
+@pytest.mark.parametrize("state", [SYNCED, WATCHING])
+def test_a_server_that_never_reached_our_version_is_read_consistently(state: State) -> None:
+    assert asked(step(state, TOO_LARGE).state) == ListRequest(version="", limit=500)
+
+
+def test_a_watch_that_ends_within_a_second_and_without_an_event_lists_again() -> None:
+    done = step(WATCHING, VeryShort())
+
+    assert done.pace is Pace.BACK_OFF
+    assert asked(done.state) == ListRequest(version="7", limit=500)
+
+
+@pytest.mark.parametrize("failed", [FAILED, UNSUPPORTED])
+@pytest.mark.parametrize("state", [SYNCED, WATCHING])
+def test_a_watch_that_failed_goes_on_from_its_version_and_one_that_failed_twice_lists(
+    state: State, failed: Answer
+) -> None:
+    once = step(state, failed)
+    assert once.pace is Pace.BACK_OFF
+    assert asked(once.state) == WatchRequest(version="7", timeout=400)
+
+    for twice in (step(once.state, failed), after(once.state, Opened(), failed)):
+        assert twice.pace is Pace.BACK_OFF
+        assert asked(twice.state) == ListRequest(version="7", limit=500)
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort()])
+def test_a_watch_that_ends_before_it_began_has_failed(end: Answer) -> None:
+    once = step(SYNCED, end)
+    assert (once.pace, asked(once.state)) == (Pace.BACK_OFF, WatchRequest(version="7", timeout=400))
+
+    twice = step(once.state, end)
+    assert (twice.pace, asked(twice.state)) == (Pace.BACK_OFF, ListRequest(version="7", limit=500))
+
+
+def test_a_watch_that_is_silent_twice_in_a_row_reads_consistently() -> None:
+    """A restored server accepts a watch from a version that it has not reached, and says nothing until it has."""
+    once = step(WATCHING, SILENT)
+    assert asked(once.state) == WatchRequest(version="7", timeout=400)
+    twice = after(once.state, Opened(), SILENT)
+    assert (twice.pace, asked(twice.state)) == (Pace.AT_ONCE, ListRequest(version="", limit=500))
+
+    with_life_between = after(once.state, Opened(), Bookmark("8"), SILENT)
+    assert asked(with_life_between.state) == WatchRequest(version="8", timeout=400)
+
+
+@pytest.mark.parametrize("life", [modified(WEB.at(8)), Bookmark("8")])
+def test_a_watch_that_told_something_between_two_failures_has_not_failed_twice(life: Answer) -> None:
+    done = after(WATCHING, FAILED, Opened(), life, FAILED)
+
+    assert asked(done.state) == WatchRequest(version="8", timeout=400)
+
+
+# ── Something could not be read ──────────────────────────────────────────────
+
+
+def test_after_an_unreadable_line_events_are_heard_but_no_position_is_reached() -> None:
+    doubting = step(WATCHING, Unreadable("no metadata"))
+    assert doubting == Step(DOUBTING)
+
+    told = step(DOUBTING, modified(WEB.at(9)))
+    assert told == Step(Doubting("9", watch_list=False), (Happened([(EventType.MODIFIED, WEB.at(9))], None),))
+    assert step(told.state, Bookmark("12")) == Step(Doubting("12", watch_list=False))
+    assert step(told.state, Unreadable("again")) == Step(told.state)
+
+
+def test_the_repair_is_a_list_not_older_than_the_last_event() -> None:
+    done = after(DOUBTING, modified(WEB.at(9)), RepairDue())
+
+    assert done.pace is Pace.AT_ONCE
+    assert asked(done.state) == ListRequest(version="9", limit=500)
+
+
+def test_a_busy_server_in_doubt_is_given_as_long_as_it_said() -> None:
+    assert step(DOUBTING, Busy("429", after=5.0)).after == 5.0
+
+
+@pytest.mark.parametrize(
+    ("end", "pace"),
+    [
+        *((each, Pace.BACK_OFF) for each in (HUNG_UP, SILENT, VeryShort(), EXPIRED, TOO_LARGE, FAILED, UNSUPPORTED)),
+        (Busy("429"), Pace.BACK_OFF),
+        (REFUSED, Pace.SLOWLY),
+    ],
+)
+def test_however_a_watch_in_doubt_ends_a_list_comes_next(end: Answer, pace: Pace) -> None:
+    done = step(DOUBTING, end)
+
+    assert done.pace is pace
+    assert isinstance(asked(done.state), ListRequest)
+
+
+def test_an_item_that_cannot_be_read_makes_the_whole_list_incomplete() -> None:
+    first = step(LISTS, page(WEB.at(3), at=7, next_page="token", unreadable=("no uid",)))
+    last = step(first.state, page(DB.at(5), at=7))
+
+    assert last.heard[-1] == ListEnded("7", complete=False)
+
+
+def test_a_line_among_the_initial_events_that_cannot_be_read_makes_the_list_incomplete() -> None:
+    done = after(Streaming(STREAMS), Unreadable("no uid"), added(WEB.at(3)), closing_bookmark(7))
+
+    assert done.heard == (ListEnded("7", complete=False),)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([page(at=7, unreadable=("no uid",)), Opened()], id="list"),
+        pytest.param([page(at=7, unreadable=("no uid",)), Busy("429"), Opened()], id="list, then busy"),
+        pytest.param([page(at=7, unreadable=("no uid",)), FAILED, Opened()], id="list, then a failure"),
+        pytest.param([page(at=7, unreadable=("no uid",)), REFUSED, Opened()], id="list, then a refusal"),
+    ],
+)
+def test_after_an_incomplete_list_the_watch_is_in_doubt_because_a_delete_may_be_missing(answers: list[Answer]) -> None:
+    done = after(LISTS, *answers)
+
+    assert done.state == DOUBTING
+
+
+def test_after_incomplete_initial_events_the_watch_is_in_doubt_because_a_change_may_be_missing() -> None:
+    done = after(STREAMS, Opened(), Unreadable("no uid"), closing_bookmark(7))
+
+    assert done.state == Doubting("7", watch_list=True)
+
+
+# ── Versions ─────────────────────────────────────────────────────────────────
+
+
+def test_a_list_older_than_what_was_seen_begins_a_new_epoch() -> None:
+    done = step(NotSynced("90", Freshness.CONSISTENT, watch_list=False), page(WEB.at(40), at=50))
+
+    assert done.heard == (RanBackwards("90", "50"), ListBegan(), Listed([WEB.at(40)]), ListEnded("50", complete=True))
+    assert asked(done.state) == WatchRequest(version="50", timeout=400)
+
+
+def test_the_pages_of_a_list_that_ran_backwards_begin_one_epoch() -> None:
+    first = step(NotSynced("90", Freshness.CONSISTENT, watch_list=False), page(at=50, next_page="token"))
+    assert RanBackwards("90", "50") in first.heard
+
+    again = after(first.state, EXPIRED, page(at=51))
+    assert again.heard == (ListBegan(), ListEnded("51", complete=True))
+
+
+@pytest.mark.parametrize("state", [WATCHING, DOUBTING])
+@pytest.mark.parametrize("backwards", [modified(WEB.at(6)), Bookmark("6")])
+def test_a_version_older_than_the_last_is_heard_of_from_a_consistent_list_only(state: State, backwards: Answer) -> None:
+    done = step(state, backwards)
+
+    assert (done.heard, done.pace) == ((), Pace.BACK_OFF)
+    assert asked(done.state) == ListRequest(version="", limit=500)
+    assert RanBackwards("7", "6") in step(done.state, page(at=6)).heard
+
+
+@pytest.mark.parametrize(("state", "position"), [(WATCHING, "8"), (DOUBTING, None)])
+def test_what_came_before_an_older_version_in_one_batch_is_heard(state: State, position: str | None) -> None:
+    """An old event told again may be of an object that is gone: to take it in would bring the object back."""
+    done = step(state, added(WEB.at(8), DB.at(3), DB.at(9)))
+
+    assert done.heard == (Happened([(EventType.ADDED, WEB.at(8))], position),)
+    assert asked(done.state) == ListRequest(version="", limit=500)
+    assert RanBackwards("8", "7") in step(done.state, page(at=7)).heard
+
+
+def test_a_closing_bookmark_older_than_what_was_seen_ends_no_list() -> None:
+    done = step(Streaming(NotSynced("90")), closing_bookmark(50))
+
+    assert done.heard == ()
+    assert done.pace is Pace.BACK_OFF
+    assert asked(done.state) == ListRequest(version="", limit=500)
+
+
+def test_versions_that_are_no_numbers_have_no_order() -> None:
+    done = step(Watching("b", watch_list=False), modified(WEB.at("a")))
+
+    assert done.state == Watching("a", watch_list=False)
+
+
+# ── What does not belong together ────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"),
+    [
+        (LISTS, modified(WEB.at(8))),
+        (LISTS, Bookmark("8")),
+        (PAGING, Opened()),
+        (Streaming(STREAMS), page(at=7)),
+        (Streaming(STREAMS), RepairDue()),
+        (SYNCED, page(at=7)),
+        (SYNCED, deleted(WEB.at(8))),
+        (WATCHING, page(at=7)),
+        (WATCHING, Opened()),
+        (WATCHING, Overdue()),
+        (DOUBTING, page(at=7)),
+    ],
+)
+def test_an_answer_that_does_not_belong_to_the_request_is_our_bug_and_loud(state: State, answer: Answer) -> None:
+    with pytest.raises(UnexpectedAnswer, match=f"{type(answer).__name__} while {type(state).__name__}"):
+        step(state, answer)
+
+
+@pytest.mark.parametrize("state", [Streaming(STREAMS), WATCHING, DOUBTING])
+def test_while_a_watch_is_open_nothing_else_is_asked(state: State) -> None:
+    with pytest.raises(AssertionError, match="open already"):
+        asked(state)

@@ -1,0 +1,526 @@
+"""The driver of the Reflector: its requests, its deadlines, its pauses. All in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+
+import pytest
+
+from bridge.facts import (
+    Fact,
+    InputUnreadable,
+    ListEnded,
+    RequestFailed,
+    ResourceRefused,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.deltas import Drained
+from bridge.informer.states import NotSynced, Synced
+from bridge.informer.watcher import Timing, Watcher
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    ListRequest,
+    Opened,
+    Refused,
+    Silent,
+    TooLarge,
+    Unreadable,
+    Unsupported,
+    WatchRequest,
+)
+from bridge.model.resource import Scope
+from tests.kit.objects import PODS, a_pod
+from tests.kit.scripted_source import Quiet, ScriptedSource, Turn, added, closing_bookmark, modified, opened, page
+
+ALL = Scope()
+WEB, DB = a_pod("web"), a_pod("db")
+FAILED, HUNG_UP, EXPIRED = Failed("500 Internal Server Error"), HungUp("the stream ended"), Expired("too old")
+LISTS, WATCHES = NotSynced(watch_list=False), Synced("7", watch_list=False)
+ALWAYS = 0.999999999
+
+
+@dataclass
+class World:
+    """A watcher on a scripted source, and what it told whom."""
+
+    source: ScriptedSource
+    watcher: Watcher
+    fifo: DeltaFIFO
+    facts: list[Fact] = field(default_factory=list)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def told(self, *kinds: type[Fact]) -> list[Fact]:
+        return [fact for fact in self.facts if isinstance(fact, kinds)]
+
+    async def played(self) -> None:
+        """Return when the script has been played and nothing else happens at this moment."""
+        await self.source.played.wait()
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def watching(
+    *script: Turn,
+    start: NotSynced | Synced = LISTS,
+    chance: Callable[[], float] = lambda: 0.5,
+    timing: Timing | None = None,
+    max_deltas: int = 2000,
+) -> AsyncGenerator[World]:
+    source = ScriptedSource(*script)
+    fifo = DeltaFIFO(dict[str, None](), max_deltas=max_deltas)
+    facts: list[Fact] = []
+    watcher = Watcher(
+        PODS, ALL, source, fifo, report=facts.append, timing=timing or Timing(), start=start, chance=chance
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(watcher.run())
+        yield World(source, watcher, fifo, facts)
+        running.cancel()
+    assert source.open == 0
+
+
+async def drained(fifo: DeltaFIFO) -> Drained:
+    taken: list[Drained] = []
+
+    async def process(batch: Drained) -> None:
+        taken.append(batch)
+
+    await fifo.drain(process)
+    return taken[0]
+
+
+# ── Back-off ─────────────────────────────────────────────────────────────────
+
+
+async def test_pauses_double_from_0_8_to_30_seconds() -> None:
+    async with watching(*[FAILED] * 9, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(31)
+
+    assert world.source.pauses == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], abs=1e-5)
+
+
+@pytest.mark.parametrize(("chance", "pauses"), [(0.0, [0, 0, 0]), (0.25, [0.2, 0.4, 0.8])])
+async def test_pauses_have_full_jitter(chance: float, pauses: list[float]) -> None:
+    async with watching(*[FAILED] * 3, chance=lambda: chance) as world:
+        await world.played()
+        await asyncio.sleep(1)
+
+    assert world.source.pauses == pauses
+
+
+async def test_a_long_outage_does_not_reset_the_pauses() -> None:
+    """client-go since 0.35 does so every two minutes."""
+    async with watching(*[FAILED] * 60, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert world.now() - world.source.asked[0].at > 1500
+    assert min(world.source.pauses[6:]) == pytest.approx(30, abs=1e-5)
+
+
+@pytest.mark.parametrize(("quiet", "pause"), [(119, 3.2), (121, 0.8)])
+async def test_two_quiet_minutes_reset_the_pauses(quiet: float, pause: float) -> None:
+    watch = opened(Quiet(quiet), Bookmark("8"), FAILED)
+    async with watching(FAILED, FAILED, page(at=7), watch, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(pause + 1)
+
+    assert world.source.pauses[-1] - quiet == pytest.approx(pause, abs=1e-5)
+
+
+async def test_a_server_that_says_how_long_is_given_that_long_at_least() -> None:
+    async with watching(Busy("429 Too Many Requests", after=45), page(at=7)) as world:
+        await world.played()
+
+    assert world.source.pauses == [45.4, 0]
+
+
+async def test_where_nobody_listens_the_same_watch_is_tried_again_without_a_list() -> None:
+    async with watching(*[Busy("connection refused")] * 3, start=WATCHES) as world:
+        await world.played()
+        await asyncio.sleep(5)
+
+    assert world.source.requests == [WatchRequest(version="7", timeout=450)] * 4
+    assert world.source.pauses == [0.4, 0.8, 1.6]
+
+
+async def test_a_server_that_expires_every_watch_is_not_listed_without_end() -> None:
+    """Where a list takes longer than the server keeps history, watch and list follow one another for ever."""
+    script: list[Turn] = [page(at=7), opened(EXPIRED)] * 20
+    async with watching(*script, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert world.now() - world.source.asked[0].at > 400
+
+
+# ── Timeouts of a watch ──────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (ALWAYS, 599)])
+async def test_a_watch_is_asked_to_end_after_a_random_time_so_that_many_do_not_end_together(
+    chance: float, seconds: int
+) -> None:
+    async with watching(opened(Quiet(10)), start=WATCHES, chance=lambda: chance) as world:
+        await world.played()
+
+    assert world.source.requests[0] == WatchRequest(version="7", timeout=seconds)
+
+
+async def test_every_watch_draws_its_own_timeout() -> None:
+    chances: Iterator[float] = cycle([0.0, 0.25, 0.75])
+    ends = opened(Quiet(2), HUNG_UP)
+    async with watching(ends, ends, ends, start=WATCHES, chance=lambda: next(chances)) as world:
+        await world.played()
+
+    assert [request.timeout for request in world.source.requests if isinstance(request, WatchRequest)] == [
+        300,
+        375,
+        525,
+        300,
+    ]
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, Silent(90)])
+async def test_a_watch_that_ends_or_falls_silent_is_opened_again_at_once_without_a_list(end: HungUp | Silent) -> None:
+    async with watching(opened(Quiet(2), modified(WEB.at(8)), end), opened(), start=WATCHES) as world:
+        await world.played()
+
+    assert world.source.requests[1] == WatchRequest(version="8", timeout=450)
+    assert world.source.pauses == [2]
+    assert world.watcher.live
+
+
+@pytest.mark.parametrize(
+    ("stream", "lists"),
+    [
+        ([Opened(), Quiet(0.9), HUNG_UP], True),
+        ([Opened(), Quiet(1.1), HUNG_UP], False),
+        ([Opened(), modified(WEB.at(8)), HUNG_UP], False),
+        ([Opened(), Silent(0.5)], False),
+    ],
+    ids=["very short", "longer than a second", "with an event", "silent"],
+)
+async def test_only_a_watch_that_ends_within_a_second_and_without_an_event_is_taken_for_an_expired_one(
+    stream: Turn, lists: bool
+) -> None:
+    async with watching(stream, start=WATCHES) as world:
+        await world.played()
+        await asyncio.sleep(1)
+
+    assert isinstance(world.source.requests[1], ListRequest) is lists
+
+
+# ── Refusals ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_refused_resource_is_asked_for_about_once_a_minute_and_is_reported() -> None:
+    refused = Refused(403, "pods is forbidden")
+    async with watching(*[refused] * 4, chance=lambda: 0.5) as world:
+        await world.played()
+        await asyncio.sleep(61)
+
+    assert world.source.pauses == [60] * 4
+    assert world.told(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * 4
+    assert not world.told(RequestFailed)
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 48), (1.0, 72)])
+async def test_refused_resources_do_not_ask_all_at_the_same_moment(chance: float, seconds: float) -> None:
+    async with watching(Refused(403, "forbidden"), chance=lambda: chance) as world:
+        await world.played()
+        await asyncio.sleep(73)
+
+    assert world.source.pauses == [seconds]
+
+
+async def test_a_resource_that_is_not_served_now_is_asked_for_sooner_because_its_definition_may_be_replaced() -> None:
+    async with watching(*[Refused(404, "not found")] * 3, chance=lambda: 0.5) as world:
+        await world.played()
+        await asyncio.sleep(11)
+
+    assert world.source.pauses == [10] * 3
+
+
+# ── WatchList ────────────────────────────────────────────────────────────────
+
+
+async def test_initial_events_without_their_bookmark_are_waited_for_half_a_minute_and_then_listed() -> None:
+    stream = opened(added(WEB.at(3)))
+    async with watching(stream, page(WEB.at(3), at=7), start=NotSynced()) as world:
+        await world.played()
+
+    assert world.source.pauses[0] == 30.4
+    assert world.source.requests[1] == ListRequest(version="3", limit=500)
+    assert world.told(WatchEnded, RequestFailed) == [
+        WatchEnded(PODS, ALL, "the bookmark that ends the initial events did not come", 30.0, 1),
+        RequestFailed(PODS, ALL, "watch", "the bookmark that ends the initial events did not come", 0.4),
+    ]
+
+
+async def test_initial_events_may_take_long_as_long_as_they_come() -> None:
+    stream = opened(Quiet(29), added(WEB.at(3)), Quiet(29), added(DB.at(4)), Quiet(29), closing_bookmark(7))
+    async with watching(stream, start=NotSynced()) as world:
+        await world.played()
+
+        assert len(world.source.requests) == 1
+        assert world.watcher.live
+        assert len((await drained(world.fifo)).deltas) == 2
+
+
+async def test_a_server_that_takes_its_time_while_the_queue_is_full_is_not_overdue() -> None:
+    stream = opened(added(WEB.at(3)), added(DB.at(4)), closing_bookmark(7))
+    async with watching(stream, start=NotSynced(), max_deltas=1) as world:
+        await asyncio.sleep(3600)
+        await drained(world.fifo)
+        await world.played()
+
+        assert len(world.source.requests) == 1
+        assert world.watcher.live
+
+
+# ── Doubt ────────────────────────────────────────────────────────────────────
+
+
+async def test_an_unreadable_line_ends_no_stream_and_a_list_repairs_it_within_the_first_pause() -> None:
+    stream = opened(Unreadable("no metadata"), added(WEB.at(9)))
+    async with watching(stream, page(WEB.at(9), at=10), opened(Quiet(1)), start=WATCHES) as world:
+        await settled()
+        assert (await drained(world.fifo)).position is None
+        await world.played()
+
+        assert (await drained(world.fifo)).position == "10"
+
+    assert world.source.pauses == [0.4, 0]
+    assert world.source.requests[1] == ListRequest(version="9", limit=500)
+    assert world.told(InputUnreadable) == [InputUnreadable(PODS, ALL, "no metadata")]
+
+
+async def test_a_list_repairs_also_a_stream_that_never_pauses() -> None:
+    def busy() -> Iterator[Announced]:
+        for version in range(8, 5000):
+            yield modified(WEB.at(version))
+
+    stream = opened(Unreadable("no metadata"), *busy())
+    async with watching(stream, page(at=9), start=WATCHES, chance=lambda: 0.0) as world:
+        await world.played()
+
+    assert isinstance(world.source.requests[1], ListRequest)
+    assert len(world.fifo) == 0
+
+
+async def test_an_object_that_can_never_be_read_is_listed_ever_more_rarely() -> None:
+    bad = page(at=7, unreadable=("an item has no uid",))
+    script: list[Turn] = [turn for _ in range(14) for turn in (bad, opened(Quiet(1)))]
+    async with watching(*script, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    doubts = [pause for pause in world.source.pauses if pause]
+    assert doubts[:4] == pytest.approx([0.8, 1.6, 3.2, 6.4], abs=1e-5)
+    assert doubts[-2:] == pytest.approx([600, 600], abs=1e-5)
+
+
+# ── What it reports ──────────────────────────────────────────────────────────
+
+
+async def test_lists_and_watches_are_reported_with_what_they_brought() -> None:
+    watch = opened(Quiet(5), added(DB.at(8)), modified(WEB.at(9)), Quiet(5), EXPIRED)
+    script: list[Turn] = [page(WEB.at(3), at=7, next_page="more"), page(at=7), watch, page(WEB.at(9), DB.at(8), at=9)]
+    async with watching(*script) as world:
+        await world.played()
+
+    assert world.facts == [
+        ListEnded(PODS, ALL, objects=1, seconds=0.0, relist=False),
+        WatchOpened(PODS, ALL),
+        WatchEnded(PODS, ALL, "too old", 10.0, events=2),
+        RequestFailed(PODS, ALL, "watch", "too old", 0.4),
+        ListEnded(PODS, ALL, objects=2, seconds=0.0, relist=True),
+    ]
+
+
+async def test_a_resumed_watcher_reports_its_first_list_as_a_relist() -> None:
+    async with watching(EXPIRED, page(at=9), start=WATCHES) as world:
+        await world.played()
+
+    assert world.told(ListEnded) == [ListEnded(PODS, ALL, objects=0, seconds=0.0, relist=True)]
+
+
+async def test_a_watch_that_was_not_accepted_is_not_reported_as_ended() -> None:
+    async with watching(Unsupported("400"), page(at=7), start=NotSynced()) as world:
+        await world.played()
+
+    assert not world.told(WatchOpened, WatchEnded, RequestFailed)
+
+
+@pytest.mark.parametrize("backwards", [modified(WEB.at(3)), Bookmark("3")])
+async def test_a_watch_that_ran_backwards_says_so(backwards: Announced | Bookmark) -> None:
+    async with watching(opened(backwards), start=WATCHES) as world:
+        await settled()
+
+    assert [fact.reason for fact in world.facts if isinstance(fact, WatchEnded | RequestFailed)] == [
+        "versions ran backwards"
+    ] * 2
+
+
+async def test_every_item_that_cannot_be_read_is_reported() -> None:
+    async with watching(page(WEB.at(3), at=7, unreadable=("no uid", "no name"))) as world:
+        await world.played()
+
+    assert world.told(InputUnreadable) == [
+        InputUnreadable(PODS, ALL, "no uid"),
+        InputUnreadable(PODS, ALL, "no name"),
+    ]
+
+
+# ── A store that was restored ────────────────────────────────────────────────
+
+
+async def test_a_new_epoch_begins_only_when_everything_of_the_old_one_was_processed() -> None:
+    restored = opened(modified(WEB.at(90)), TooLarge("not there yet"))
+    async with watching(restored, page(WEB.at(40), at=50), start=WATCHES) as world:
+        await world.source.played.wait()
+        await asyncio.sleep(3600)
+        assert world.watcher.epoch == 1
+        assert not world.told(VersionsRanBackwards)
+
+        assert (await drained(world.fifo)).position == "90"
+        await settled()
+        assert world.watcher.epoch == 2
+        assert world.told(VersionsRanBackwards) == [VersionsRanBackwards(PODS, ALL, "90", "50")]
+        batch = await drained(world.fifo)
+        assert (len(batch.deltas), batch.position) == (1, "50")
+
+
+# ── How it is ────────────────────────────────────────────────────────────────
+
+
+async def test_live_is_whether_a_watch_is_open_on_top_of_a_complete_list() -> None:
+    initial = opened(added(WEB.at(3)), Quiet(5), closing_bookmark(7), Quiet(5), Busy("429"))
+    async with watching(initial, opened(Quiet(1)), start=NotSynced(), chance=lambda: ALWAYS) as world:
+        await asyncio.sleep(4)
+        assert not world.watcher.live
+        await asyncio.sleep(2)
+        assert world.watcher.live
+        await asyncio.sleep(4.5)
+        assert not world.watcher.live
+        await asyncio.sleep(1)
+        assert world.watcher.live
+
+
+async def test_trouble_is_over_as_soon_as_a_watch_is_open_and_not_only_when_it_ends() -> None:
+    async with watching(FAILED, Refused(403, "forbidden"), opened(Quiet(60)), start=WATCHES) as world:
+        await asyncio.sleep(0.1)
+        assert (world.watcher.trouble, world.watcher.refused) == ("500 Internal Server Error", False)
+        await asyncio.sleep(10)
+        assert (world.watcher.trouble, world.watcher.refused) == ("forbidden", True)
+        await asyncio.sleep(60)
+        assert world.watcher.live
+        assert (world.watcher.trouble, world.watcher.refused) == (None, False)
+
+
+async def test_a_server_that_nobody_reaches_tells_nothing() -> None:
+    unreachable: list[Turn] = [opened(modified(WEB.at(8)), Quiet(2), HUNG_UP), *[Busy("connection refused")] * 20]
+    async with watching(*unreachable, start=WATCHES) as world:
+        began = world.now()
+        await world.played()
+        assert world.now() - began > 100
+
+        assert world.watcher.last_contact == began
+        assert world.watcher.last_answer == world.now()
+
+
+@pytest.mark.parametrize("word", [Bookmark("8"), modified(WEB.at(8)), Unreadable("no metadata"), EXPIRED])
+async def test_whatever_the_server_tells_is_contact(
+    word: Bookmark | Announced | Unreadable | Expired,
+) -> None:
+    async with watching(opened(Quiet(100), word), start=WATCHES) as world:
+        began = world.now()
+        await asyncio.sleep(101)
+
+        assert world.watcher.last_contact >= began + 100
+
+
+# ── Bounds and ends ──────────────────────────────────────────────────────────
+
+
+async def test_a_bookmark_moves_the_position_without_an_event() -> None:
+    async with watching(opened(Bookmark("20")), start=WATCHES) as world:
+        await settled()
+
+        assert await drained(world.fifo) == Drained([], "20")
+
+
+async def test_a_full_queue_stops_the_reading_until_it_is_taken_from() -> None:
+    events = [modified(WEB.at(version)) for version in range(8, 100)]
+    async with watching(opened(*events), start=WATCHES, max_deltas=10) as world:
+        await asyncio.sleep(3600)
+        assert len(world.fifo) == 10
+        assert not world.source.played.is_set()
+
+        assert (await drained(world.fifo)).position == "17"
+        await asyncio.sleep(1)
+        assert len(world.fifo) == 10
+
+
+async def test_a_full_queue_stops_the_pages_of_a_list() -> None:
+    pages = [page(a_pod(f"web-{number}").at(3), at=7, next_page="more") for number in range(20)]
+    async with watching(*pages, max_deltas=5) as world:
+        await asyncio.sleep(3600)
+
+        assert len(world.fifo) == 5
+        assert len(world.source.requests) == 6
+
+
+async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
+    told = [(EventType.ADDED, WEB.at(3)), (EventType.DELETED, WEB.at(8)), (EventType.ADDED, WEB.born_again().at(9))]
+    async with watching(opened(Announced(told), closing_bookmark(10)), start=NotSynced()) as world:
+        await world.played()
+
+        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in told]
+
+
+async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:
+    source = ScriptedSource(opened(Quiet(1), modified(WEB.at(8)), Quiet(1)))
+    fifo = DeltaFIFO(dict[str, None]())
+    watcher = Watcher(PODS, ALL, source, fifo, report=lambda _: None, timing=Timing(), start=WATCHES)
+    fifo.close()
+
+    with pytest.raises(FifoClosed):
+        await watcher.run()
+
+    assert source.open == 0
+
+
+async def test_a_page_that_holds_everything_waits_for_room_in_the_queue_like_many_small_ones() -> None:
+    objects = [a_pod(f"web-{number}").at(7) for number in range(10)]
+    timing = Timing(page_size=2)
+    batches: list[int] = []
+    async with watching(page(*objects, at=7), opened(), timing=timing, max_deltas=4) as world:
+
+        async def process(batch: Drained) -> None:
+            batches.append(len(batch.deltas))
+
+        while sum(batches) < len(objects):
+            await settled()
+            await world.fifo.drain(process)
+
+    assert max(batches) <= 4
