@@ -1,0 +1,1 @@
+"""From the outbox to the sinks: one worker per sink takes, delivers, retries, settles."""

@@ -1,0 +1,1 @@
+"""Which form a change leaves in (``pipeline``, pure), and to whom (``shared_processor``, ``listener``)."""

@@ -1,0 +1,33 @@
+"""The form in which objects leave: stripped, and redacted where they are Secrets. Pure, and it never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource
+from bridge.processor.redact import bare, is_secret, redacted
+from bridge.processor.strip import stripped
+
+
+def transform_for(resource: Resource) -> Callable[[ApiObject], ApiObject]:
+    """What every object of this resource goes through before it is stored, logged or sent. An object that has not the
+    shape it should have leaves bare: its name, uid and version, and nothing else."""
+    form = _secret_form if is_secret(resource) else stripped
+
+    def transform(thing: ApiObject) -> ApiObject:
+        try:
+            body = form(thing.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+            body = bare(thing, resource)
+        if body is thing.body:
+            return thing
+        return ApiObject(thing.key, thing.uid, thing.resource_version, body)
+
+    return transform
+
+
+def _secret_form(body: bytes) -> bytes:
+    return redacted(stripped(body))

@@ -1,0 +1,54 @@
+"""Takes members out of an object by splicing its bytes; what stays is copied, not decoded and encoded again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+_members = msgspec.json.Decoder(dict[str, Raw])
+_encode = msgspec.json.Encoder().encode
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""A copy of the whole object inside itself, Secret data included."""
+
+_LAST_APPLIED = LAST_APPLIED.encode()
+
+
+def members(raw: bytes | Raw) -> dict[str, Raw]:
+    """The members of one JSON object, values as bytes. Raises msgspec.DecodeError for anything but an object."""
+    return _members.decode(raw)
+
+
+def joined(parts: dict[str, Raw]) -> Raw:
+    return Raw(_encode(parts))
+
+
+def stripped(body: bytes) -> bytes:
+    """Without ``metadata.managedFields`` and the last-applied annotation. Raises msgspec.DecodeError for a body whose
+    metadata or annotations are no JSON objects."""
+    if b'"managedFields"' not in body and _LAST_APPLIED not in body:
+        return body
+    return with_metadata(body, _strip)
+
+
+def with_metadata(body: bytes, change: Callable[[dict[str, Raw]], None]) -> bytes:
+    """The body with its ``metadata`` changed in place by ``change``."""
+    top = members(body)
+    metadata = members(top["metadata"])
+    change(metadata)
+    top["metadata"] = joined(metadata)
+    return _encode(top)
+
+
+def _strip(metadata: dict[str, Raw]) -> None:
+    metadata.pop("managedFields", None)
+    if "annotations" not in metadata or _LAST_APPLIED not in bytes(metadata["annotations"]):
+        return
+    annotations = members(metadata["annotations"])
+    annotations.pop(LAST_APPLIED, None)
+    if annotations:
+        metadata["annotations"] = joined(annotations)
+    else:
+        del metadata["annotations"]

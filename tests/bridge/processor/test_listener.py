@@ -1,0 +1,402 @@
+"""One listener's pending queue: a bounded window over the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bridge.model.ring import Ring, Slice
+from bridge.processor.listener import ListenerClosed, Missed, ProcessorListener, Taken
+from tests.kit.virtual_time import VirtualTimeLoop
+
+
+class ALog(Ring[int]):
+    """Items are their own sequence numbers. A read may be slow: it sees the log before it waits, as a disk does."""
+
+    def __init__(self, max_items: int = 1000) -> None:
+        super().__init__(max_items, 1 << 30)
+        self.fast = asyncio.Event()
+        self.fast.set()
+        self.reads = 0
+
+    def grow(self, count: int) -> list[int]:
+        return [self.append(self.last + 1) for _ in range(count)]
+
+    async def read(self, after: int, limit: int) -> Slice[int]:  # type: ignore[override]
+        self.reads += 1
+        found = super().read(after, limit)
+        await self.fast.wait()
+        return found
+
+
+def a_listener(
+    log: ALog,
+    *,
+    window: int = 10,
+    after: int = 0,
+    wanted: Callable[[int], bool] = lambda _: True,
+    initial: Iterator[int] | None = None,
+) -> ProcessorListener[int]:
+    return ProcessorListener("audit", log, window=window, after=after, wanted=wanted, initial=initial)
+
+
+def tell(log: ALog, listener: ProcessorListener[int], count: int) -> None:
+    items = log.grow(count)
+    listener.offer(items, log.last)
+
+
+async def would_wait(listener: ProcessorListener[int]) -> bool:
+    try:
+        async with asyncio.timeout(0.01):
+            await listener.take(100)
+    except TimeoutError:
+        return True
+    return False
+
+
+# ── Large items ──────────────────────────────────────────────────────────────
+
+
+def a_listener_of_large_items(log: ALog) -> ProcessorListener[int]:
+    """Each item is as large as its number; 10 in all may be held."""
+    return ProcessorListener(
+        "audit", log, window=100, after=0, wanted=lambda _: True, size=lambda item: item, max_bytes=10
+    )
+
+
+async def test_large_items_fill_the_window_before_its_count_does() -> None:
+    log = ALog()
+    listener = a_listener_of_large_items(log)
+    for _ in range(6):
+        tell(log, listener, 1)
+    assert listener.in_memory == 4  # 1 + 2 + 3 + 4
+
+    assert (await listener.take(100)).items == [1, 2, 3, 4]
+    assert (await listener.take(100)).items == [5]
+    assert (await listener.take(100)).items == [6]
+    tell(log, listener, 2)
+    assert (await listener.take(100)).items == [7]
+    assert (await listener.take(100)) == Taken([8], 8)
+
+
+async def test_a_window_has_room_again_for_the_bytes_that_were_taken() -> None:
+    log = ALog()
+    listener = a_listener_of_large_items(log)
+    tell(log, listener, 4)
+    assert (await listener.take(3)).items == [1, 2, 3]
+    tell(log, listener, 1)
+    assert listener.in_memory == 2
+    assert (await listener.take(100)).items == [4, 5]
+    assert log.reads == 0
+
+
+async def test_an_item_larger_than_all_that_may_be_held_is_handed_out_alone() -> None:
+    log = ALog()
+    listener = a_listener_of_large_items(log)
+    tell(log, listener, 12)
+    taken = [(await listener.take(100)).items for _ in range(9)]
+    assert taken == [[1, 2, 3, 4], [5], [6], [7], [8], [9], [10], [11], [12]]
+
+
+# ── The window ───────────────────────────────────────────────────────────────
+
+
+async def test_what_was_offered_is_taken_in_order_and_by_at_most_so_many() -> None:
+    log = ALog()
+    listener = a_listener(log)
+    tell(log, listener, 5)
+
+    assert await listener.take(3) == Taken([1, 2, 3], 3)
+    assert await listener.take(3) == Taken([4, 5], 5)
+    assert log.reads == 0
+    assert await would_wait(listener)
+
+
+async def test_a_listener_that_keeps_up_never_reads_the_log() -> None:
+    log = ALog()
+    listener = a_listener(log)
+    for _ in range(20):
+        tell(log, listener, 10)
+        assert (await listener.take(100)).through == log.last
+
+    assert log.reads == 0
+
+
+async def test_a_full_window_holds_what_it_has_and_the_rest_is_read_from_the_log() -> None:
+    log = ALog()
+    listener = a_listener(log, window=10)
+    tell(log, listener, 8)
+    for _ in range(100):
+        tell(log, listener, 5)
+    assert listener.in_memory == 8
+    assert listener.pending == 508
+
+    taken: list[int] = []
+    while listener.pending:
+        taken += (await listener.take(50)).items
+    assert taken == list(range(1, 509))
+
+
+async def test_a_batch_larger_than_the_window_is_read_from_the_log() -> None:
+    log = ALog()
+    listener = a_listener(log, window=10)
+    tell(log, listener, 50)
+
+    assert listener.in_memory == 0
+    assert (await listener.take(100)).items == list(range(1, 51))
+
+
+async def test_a_listener_that_begins_behind_reads_what_it_has_not_seen() -> None:
+    log = ALog()
+    log.grow(20)
+    listener = a_listener(log, after=15)
+
+    assert await listener.take(100) == Taken([16, 17, 18, 19, 20], 20)
+
+
+async def test_what_is_in_the_log_before_it_is_offered_is_taken_once() -> None:
+    log = ALog()
+    listener = a_listener(log, window=2)
+    first, second, third = log.grow(3), log.grow(3), log.grow(2)
+    listener.offer(first, 3)
+
+    assert await listener.take(4) == Taken([1, 2, 3, 4], 4)
+    listener.offer(second, 6)
+    listener.offer(third, 8)
+    assert (await listener.take(10)).items == [5, 6, 7, 8]
+    assert await would_wait(listener)
+
+
+async def test_what_is_offered_while_the_log_is_being_read_is_not_forgotten() -> None:
+    log = ALog()
+    listener = a_listener(log, window=2)
+    tell(log, listener, 5)
+    log.fast.clear()
+    async with asyncio.TaskGroup() as tasks:
+        taking = tasks.create_task(listener.take(100))
+        await asyncio.sleep(0)
+        tell(log, listener, 1)
+        log.fast.set()
+
+    assert taking.result() == Taken([1, 2, 3, 4, 5], 5)
+    assert await listener.take(100) == Taken([6], 6)
+
+
+async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
+    log = ALog()
+    listener = a_listener(log, window=2)
+    tell(log, listener, 5)
+    log.fast.clear()
+    assert await would_wait(listener)
+    log.fast.set()
+
+    assert (await listener.take(100)).items == [1, 2, 3, 4, 5]
+
+
+# ── Meant for others ─────────────────────────────────────────────────────────
+
+
+async def test_what_is_meant_for_others_counts_as_seen() -> None:
+    log = ALog()
+    listener = a_listener(log, window=4, wanted=lambda item: item % 2 == 0)
+    tell(log, listener, 3)
+    assert await listener.take(10) == Taken([2], 3)
+
+    tell(log, listener, 9)
+    assert await listener.take(10) == Taken([4, 6, 8, 10, 12], 12)
+
+
+async def test_a_take_returns_nothing_where_all_was_meant_for_others() -> None:
+    log = ALog()
+    listener = a_listener(log, wanted=lambda _: False)
+    tell(log, listener, 3)
+
+    assert await listener.take(10) == Taken([], 3)
+
+
+# ── Missed ───────────────────────────────────────────────────────────────────
+
+
+async def test_what_left_the_log_before_it_was_taken_is_said_exactly() -> None:
+    log = ALog(max_items=10)
+    listener = a_listener(log, window=2)
+    for _ in range(30):
+        tell(log, listener, 1)
+
+    assert (await listener.take(10)).items == [1, 2]
+    assert await listener.take(4) == Taken([21, 22, 23, 24], 24, Missed(3, 20))
+    assert Missed(3, 20).count == 18
+    assert await listener.take(10) == Taken([25, 26, 27, 28, 29, 30], 30)
+
+
+async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:
+    log = ALog()
+    listener = a_listener(log, window=2)
+    tell(log, listener, 5)
+    log.trim(5)
+
+    assert await listener.take(10) == Taken([], 5, Missed(1, 5))
+    assert await would_wait(listener)
+
+
+# ── What comes first for a late listener ─────────────────────────────────────
+
+
+async def test_what_is_there_already_comes_first_in_parts_and_then_what_happened_since() -> None:
+    log = ALog()
+    log.grow(50)
+    listener = a_listener(log, after=50, initial=iter([101, 102, 103]))
+    tell(log, listener, 2)
+
+    assert await listener.take(2) == Taken([101, 102], 50)
+    assert listener.has_initial
+    assert await listener.take(2) == Taken([103], 50)
+    assert not listener.has_initial
+    assert await listener.take(2) == Taken([51, 52], 52)
+
+
+@pytest.mark.parametrize("already", [[], [101, 102]])
+async def test_the_taker_is_told_that_nothing_is_left_of_what_was_there(already: list[int]) -> None:
+    """Else it would wait for the next change before it knew that it has come to the present."""
+    listener = a_listener(ALog(), initial=iter(already))
+    for _ in range(2):
+        if listener.has_initial:
+            async with asyncio.timeout(1):
+                await listener.take(2)
+
+    assert not listener.has_initial
+
+
+# ── Closing ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_closed_listener_gives_nothing_more_whatever_is_pending() -> None:
+    log = ALog()
+    listener = a_listener(log)
+    tell(log, listener, 3)
+    listener.close()
+
+    with pytest.raises(ListenerClosed):
+        await listener.take(10)
+
+
+async def test_closing_ends_the_one_who_waits() -> None:
+    listener = a_listener(ALog())
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(_ends(listener))
+        await asyncio.sleep(0)
+        listener.close()
+    assert waiting.done()
+
+
+async def _ends(listener: ProcessorListener[int]) -> None:
+    with pytest.raises(ListenerClosed):
+        await listener.take(10)
+
+
+# ── Every interleaving ───────────────────────────────────────────────────────
+
+
+class AnyInterleaving(RuleBasedStateMachine):
+    """The log grows, loses its oldest items and is read slowly; what is in it is offered later, in order; takes begin
+    and end at any moment. Every wanted item is taken exactly once and in order, or is missed exactly."""
+
+    @initialize(window=st.integers(1, 6), kept=st.integers(3, 12), every=st.integers(1, 3))
+    def begin(self, window: int, kept: int, every: int) -> None:
+        self.runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+        self.window, self.every = window, every
+        self.taking: asyncio.Task[Taken[int]] | None = None
+        self.limit = 0
+        self.offered = self.seen = 0
+        self.runner.run(self._begin(window, kept))
+
+    async def _begin(self, window: int, kept: int) -> None:
+        self.log = ALog(max_items=kept)
+        self.listener = a_listener(self.log, window=window, wanted=self.wanted)
+
+    def wanted(self, item: int) -> bool:
+        return item % self.every == 0
+
+    @rule(count=st.integers(1, 8))
+    def grow(self, count: int) -> None:
+        self.log.grow(count)
+
+    @precondition(lambda self: self.offered < self.log.last)
+    @rule(count=st.integers(1, 8))
+    def offer(self, count: int) -> None:
+        last = min(self.offered + count, self.log.last)
+        self.runner.run(self._offer(range(self.offered + 1, last + 1), last))
+        self.offered = last
+
+    async def _offer(self, items: range, last: int) -> None:
+        self.listener.offer(items, last)
+        await self._settle()
+
+    @precondition(lambda self: self.taking is None)
+    @rule(limit=st.integers(1, 7))
+    def take(self, limit: int) -> None:
+        self.limit = limit
+        self.runner.run(self._take(limit))
+
+    async def _take(self, limit: int) -> None:
+        self.taking = asyncio.get_running_loop().create_task(self.listener.take(limit))
+        await self._settle()
+
+    @rule(fast=st.booleans())
+    def set_speed_of_reading(self, fast: bool) -> None:
+        self.runner.run(self._set_speed(fast))
+
+    async def _set_speed(self, fast: bool) -> None:
+        if fast:
+            self.log.fast.set()
+        else:
+            self.log.fast.clear()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if self.taking is not None and self.taking.done():
+            self.check(self.taking.result())
+            self.taking = None
+
+    def check(self, taken: Taken[int]) -> None:
+        after = self.seen
+        if taken.missed is not None:
+            assert taken.missed.first == after + 1
+            assert taken.missed.last < self.log.first
+            after = taken.missed.last
+        assert list(taken.items) == [item for item in range(after + 1, taken.through + 1) if self.wanted(item)]
+        assert len(taken.items) <= self.limit
+        self.seen = taken.through
+
+    @invariant()
+    def bounded(self) -> None:
+        if hasattr(self, "listener"):
+            assert self.listener.in_memory <= self.window
+
+    @invariant()
+    def nobody_waits_for_what_was_offered(self) -> None:
+        if hasattr(self, "log") and self.taking is not None and self.log.fast.is_set():
+            assert self.seen >= self.offered
+
+    def teardown(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        try:
+            self.set_speed_of_reading(True)
+            if self.offered < self.log.last:
+                self.offer(self.log.last)
+            for _ in range(self.log.last + 1):
+                if self.taking is None and self.seen < self.log.last:
+                    self.take(7)
+            assert self.seen == self.log.last
+        finally:
+            self.runner.close()
+
+
+TestAnyInterleaving = AnyInterleaving.TestCase

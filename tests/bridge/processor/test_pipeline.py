@@ -1,0 +1,123 @@
+"""What leaves of an object: everything but bookkeeping, and of a Secret nothing that is secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource
+from bridge.processor.pipeline import transform_for
+from bridge.processor.strip import LAST_APPLIED
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+SENSITIVE = "hunter2-hunter2"
+
+
+def an_object(manifest: Any) -> ApiObject:
+    body = manifest if isinstance(manifest, bytes) else json.dumps(manifest, separators=(",", ":")).encode()
+    return ApiObject("shop/web", "uid-1", "7", body)
+
+
+def leaves(resource: Resource, manifest: Any) -> Any:
+    return json.loads(transform_for(resource)(an_object(manifest)).body)
+
+
+def a_secret(**members: Any) -> dict[str, Any]:
+    return {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "web", "namespace": "shop"}, **members}
+
+
+def test_managed_fields_and_the_last_applied_annotation_are_taken_out_and_nothing_else() -> None:
+    annotations = {"team": "a", LAST_APPLIED: "{}"}
+    metadata = {"name": "web", "managedFields": [{"manager": "kubectl"}], "annotations": annotations, "labels": {}}
+    pod = {"kind": "Pod", "metadata": metadata, "spec": {"managedFields": "of the spec"}}
+
+    left = leaves(PODS, pod)
+
+    assert left["metadata"] == {"name": "web", "annotations": {"team": "a"}, "labels": {}}
+    assert left["spec"] == {"managedFields": "of the spec"}
+
+
+def test_an_annotation_map_that_held_only_last_applied_is_left_out_whole() -> None:
+    left = leaves(PODS, {"metadata": {"name": "web", "annotations": {LAST_APPLIED: "{}"}}})
+
+    assert left == {"metadata": {"name": "web"}}
+
+
+def test_an_object_with_nothing_to_strip_leaves_as_the_very_same_bytes() -> None:
+    pod = an_object({"metadata": {"name": "web"}})
+
+    assert transform_for(PODS)(pod) is pod
+
+
+def test_the_values_of_a_secret_are_replaced_and_its_keys_stay() -> None:
+    left = leaves(SECRETS, a_secret(data={"password": SENSITIVE}, stringData={"user": SENSITIVE}, type="Opaque"))
+
+    assert base64.b64decode(left["data"]["password"]) == b"redacted"
+    assert left["stringData"] == {"user": "redacted"}
+    assert left["type"] == "Opaque"
+
+
+def test_annotations_of_a_secret_lose_their_values_and_last_applied_is_gone() -> None:
+    secret = a_secret()
+    secret["metadata"]["annotations"] = {"token-secret.value": SENSITIVE, LAST_APPLIED: SENSITIVE}
+
+    left = leaves(SECRETS, secret)
+
+    assert left["metadata"]["annotations"] == {"token-secret.value": "redacted"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(a_secret(data=[SENSITIVE])).encode(),
+        json.dumps(a_secret(data=SENSITIVE)).encode(),
+        json.dumps({"data": {"password": SENSITIVE}}).encode(),
+        json.dumps({**a_secret(data={}), "metadata": SENSITIVE}).encode(),
+        SENSITIVE.encode(),
+        json.dumps(a_secret(data={SENSITIVE: "x"})).encode().replace(b"hunter2", b"\xff"),
+        json.dumps(a_secret(data={"password": "deep"})).encode().replace(b'"deep"', b"[" * 50_000 + b"]" * 50_000),
+    ],
+)
+def test_a_secret_of_an_unexpected_shape_leaves_bare(body: bytes) -> None:
+    left = transform_for(SECRETS)(an_object(body))
+
+    assert json.loads(left.body) == {
+        "kind": "Secret",
+        "apiVersion": "v1",
+        "metadata": {"name": "web", "uid": "uid-1", "resourceVersion": "7", "namespace": "shop"},
+    }
+
+
+_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.just(SENSITIVE)),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=5,
+)
+
+
+@given(data=_values, string_data=_values, annotations=_values)
+def test_no_shape_of_a_secret_lets_a_value_out(data: Any, string_data: Any, annotations: Any) -> None:
+    secret = a_secret(data=data, stringData=string_data)
+    secret["metadata"]["annotations"] = annotations
+
+    left = leaves(SECRETS, secret)
+
+    told = [left.get("data"), left.get("stringData"), left["metadata"].get("annotations")]
+    values = [value for part in told if part for value in part.values()]
+    assert set(values) <= {"cmVkYWN0ZWQ=", "redacted"}
+
+
+@given(st.dictionaries(st.text(), _values))
+def test_stripping_leaves_every_other_member_as_it_was(extra: dict[str, Any]) -> None:
+    metadata = {**extra, "name": "web", "managedFields": [{}]}
+    metadata.pop("annotations", None)
+    expected = {key: value for key, value in metadata.items() if key != "managedFields"}
+
+    assert leaves(PODS, {"metadata": metadata, "spec": extra}) == {"metadata": expected, "spec": extra}
