@@ -1,0 +1,130 @@
+"""Which kinds the server knows, and where on the API they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bridge.model.resource import Resource
+
+EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """Named in discovery. Of all of them, only ``status`` is served."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str | None = None
+    """Of its kind, where that is not the group of the resource."""
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of object, in all versions in which it is served."""
+
+    group: str = ""
+    versions: tuple[str, ...] = ("v1",)
+    """The preferred one first."""
+    plural: str
+    kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = EVERY_VERB
+    subresources: tuple[Subresource, ...] = ()
+    singular: str = ""
+    list_kind: str = ""
+    custom: bool = False
+    """From a CustomResourceDefinition: JSON members sorted by name, list items with kind and apiVersion."""
+    stored_as: str = ""
+    """The collection that it shares with another kind; its own by default."""
+    hash_version: str = ""
+    """The version that discovery's storageVersionHash is made of; the preferred one by default."""
+    status_versions: tuple[str, ...] | None = None
+    """Versions with a status subresource, where not all have it."""
+
+    @property
+    def name(self) -> str:
+        """As kubectl names it: ``pods``, ``deployments.apps``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def collection(self) -> str:
+        """Where its objects are stored."""
+        return self.stored_as or self.name
+
+    @property
+    def watchable(self) -> bool:
+        return "watch" in self.verbs
+
+    def has_status(self, version: str) -> bool:
+        return any(each.name == "status" for each in self.subresources_in(version))
+
+    def subresources_in(self, version: str) -> tuple[Subresource, ...]:
+        if self.status_versions is None or version in self.status_versions:
+            return self.subresources
+        return tuple(each for each in self.subresources if each.name != "status")
+
+    def api_version(self, version: str) -> str:
+        return f"{self.group}/{version}" if self.group else version
+
+    def resource(self, version: str = "") -> Resource:
+        """The value that the rest of the bridge knows it by."""
+        return Resource(self.group, version or self.versions[0], self.plural, self.kind, self.namespaced)
+
+
+class Catalogue:
+    """The kinds served now. Custom ones come and go."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._by_name: dict[str, Kind] = {}
+        self._by_path: dict[tuple[str, str, str], Kind] = {}
+        self._groups: dict[str, list[str]] = {}
+        for kind in kinds:
+            self.add(kind)
+
+    def add(self, kind: Kind) -> None:
+        self.remove(kind.name)
+        self._by_name[kind.name] = kind
+        self._index()
+
+    def remove(self, name: str) -> None:
+        if self._by_name.pop(name, None):
+            self._index()
+
+    def named(self, name: str) -> Kind:
+        """By kubectl's name, ``deployments.apps``. Raises LookupError."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise LookupError(f"the playground serves no {name}; names are like pods, deployments.apps") from None
+
+    def at(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._by_path.get((group, version, plural))
+
+    def versions(self, group: str) -> list[str]:
+        """In the group's order of preference; empty where there is no such group."""
+        return self._groups.get(group, [])
+
+    def groups(self) -> list[str]:
+        """The named groups, in the order in which discovery tells them."""
+        return [group for group in self._groups if group]
+
+    def within(self, group: str, version: str) -> list[Kind]:
+        """The kinds of one version of a group, by name, as discovery tells them."""
+        found = (kind for kind in self if kind.group == group and version in kind.versions)
+        return sorted(found, key=lambda kind: kind.plural)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_name.values())
+
+    def _index(self) -> None:
+        self._by_path = {(kind.group, version, kind.plural): kind for kind in self for version in kind.versions}
+        self._groups = {}
+        for kind in self:
+            known = self._groups.setdefault(kind.group, [])
+            known += [version for version in kind.versions if version not in known]

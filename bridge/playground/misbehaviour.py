@@ -1,0 +1,256 @@
+"""What can be asked of the server to do wrong.
+
+A rule is for one resource (``"pods"``), for discovery and other documents (``DISCOVERY``) or for all (None); for some
+verbs or all; for so many ``times`` or until it is stopped (None). Every method that makes one returns it, and
+``rule.stop()`` or leaving ``with rule:`` ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from bridge.playground import errors
+from bridge.playground.errors import ApiError
+from bridge.playground.rules import (
+    Act,
+    CutLine,
+    Delay,
+    EndAtOnce,
+    Fail,
+    Forbid,
+    Mislabel,
+    Reply,
+    Rule,
+    Silence,
+)
+from bridge.playground.store import Store
+from bridge.playground.watching import error_line
+
+A = TypeVar("A", bound=Act)
+
+
+class OpenWatch(Protocol):
+    """A watch that some client has open."""
+
+    resource: str
+
+    def hang_up(self) -> None:
+        """End it cleanly."""
+
+    def reset(self) -> None:
+        """Drop its connection."""
+
+    def inject(self, raw: bytes) -> None:
+        """Put these bytes between its lines."""
+
+    def wake(self) -> None:
+        """Something may have changed for it."""
+
+
+class Misbehaviour:
+    """Rules in force, and wrongs done at once. Reached as ``server.misbehave``."""
+
+    def __init__(self, store: Store, collection_of: Callable[[str], str]) -> None:
+        self._store = store
+        self._collection_of = collection_of
+        self._rules: list[Rule] = []
+        self._watches: set[OpenWatch] = set()
+
+    # ── Answers ──────────────────────────────────────────────────────────────
+
+    def too_many_requests(
+        self,
+        resource: str | None = None,
+        *,
+        retry_after: int = 1,
+        plain: bool = False,
+        verbs: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """429 with Retry-After in seconds: a Status, as from a watch cache that is not ready, or in ``plain`` text, as
+        from API Priority and Fairness."""
+        if plain:
+            text, headers = b"Too many requests, please try again later.\n", (("Retry-After", str(retry_after)),)
+            return self._add(Reply(429, "text/plain; charset=utf-8", text, headers), resource, verbs, times)
+        return self._add(Fail(errors.too_many_requests(retry_after)), resource, verbs, times)
+
+    def internal_error(
+        self, resource: str | None = None, *, verbs: Collection[str] | None = None, times: int | None = None
+    ) -> Rule:
+        """500."""
+        return self._add(Fail(errors.internal_error("the playground was asked to fail")), resource, verbs, times)
+
+    def gone(
+        self, resource: str | None = None, *, verbs: Collection[str] | None = None, times: int | None = None
+    ) -> Rule:
+        """410 as the HTTP status, also to a watch."""
+        return self._add(Fail(errors.expired("too old resource version")), resource, verbs, times)
+
+    def fail(
+        self,
+        error: ApiError,
+        resource: str | None = None,
+        *,
+        verbs: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """Any Status."""
+        return self._add(Fail(error), resource, verbs, times)
+
+    def forbid(
+        self,
+        resource: str | None = None,
+        *,
+        verbs: Collection[str] | None = None,
+        namespace: str | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """403. With ``namespace``, there alone."""
+        return self._add(Forbid(namespace), resource, verbs, times)
+
+    def html(
+        self,
+        resource: str | None = None,
+        *,
+        status: int = 502,
+        verbs: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """The error page of a proxy."""
+        page = b"<html>\r\n<head><title>%d</title></head>\r\n<body><h1>proxy error</h1></body>\r\n</html>\r\n" % status
+        return self._add(Reply(status, "text/html", page), resource, verbs, times)
+
+    def reply(
+        self,
+        body: bytes,
+        resource: str | None = None,
+        *,
+        status: int = 200,
+        content_type: str = "application/json",
+        verbs: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """Any bytes, also to a watch: they are its whole stream."""
+        return self._add(Reply(status, content_type, body), resource, verbs, times)
+
+    def wrong_content_type(
+        self,
+        resource: str | None = None,
+        *,
+        content_type: str = "text/plain",
+        verbs: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """The right body under a wrong name."""
+        return self._add(Mislabel(content_type), resource, verbs, times)
+
+    def slow(
+        self,
+        resource: str | None = None,
+        *,
+        seconds: float,
+        verbs: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> Rule:
+        """Answers come so much later."""
+        return self._add(Delay(seconds), resource, verbs, times)
+
+    # ── Watches ──────────────────────────────────────────────────────────────
+
+    def end_watches_at_once(self, resource: str | None = None, *, times: int | None = None) -> Rule:
+        """New watches are accepted and end without a line."""
+        return self._add(EndAtOnce(), resource, ("watch",), times)
+
+    def cut_line(self, resource: str | None = None, *, times: int | None = 1) -> Rule:
+        """The next line of an open or new watch breaks off in its middle, with its connection."""
+        return self._add(CutLine(), resource, ("watch",), times)
+
+    def go_silent(self, resource: str | None = None) -> Rule:
+        """Watches stay open, and nothing more comes: no events, no bookmarks, no end. For as long as it lasts."""
+        return self._add(Silence(), resource, ("watch",), None)
+
+    def hang_up(self, resource: str | None = None) -> int:
+        """End all open watches cleanly. Returns how many there were."""
+        return self._each(resource, lambda watch: watch.hang_up())
+
+    def reset(self, resource: str | None = None) -> int:
+        """Drop the connections of all open watches. Returns how many there were."""
+        return self._each(resource, lambda watch: watch.reset())
+
+    def inject(self, raw: bytes, resource: str | None = None) -> int:
+        """Put bytes between the lines of all open watches. Returns how many there were."""
+        return self._each(resource, lambda watch: watch.inject(raw))
+
+    def break_watches(self, error: ApiError, resource: str | None = None) -> int:
+        """Send an ERROR event on all open watches and end them. Returns how many there were."""
+
+        def broken(watch: OpenWatch) -> None:
+            watch.inject(error_line(error))
+            watch.hang_up()
+
+        return self._each(resource, broken)
+
+    # ── The store ────────────────────────────────────────────────────────────
+
+    def lose_event(self, resource: str, *, times: int = 1) -> None:
+        """The next change of the resource is made and never announced."""
+        self._store.collection(self._collection_of(resource)).to_lose += times
+
+    def expire_history(self) -> None:
+        """Forget all changes until now: older versions and continue tokens get 410."""
+        self._store.compact()
+
+    # ── For the server ───────────────────────────────────────────────────────
+
+    def take(self, act: type[A], resource: str, verb: str) -> A | None:
+        """The first rule of that kind for such a request, spent by one. None where it behaves."""
+        for rule in self._in_force(act, resource, verb):
+            rule.spend()
+            found: A = rule.act  # type: ignore[assignment]
+            return found
+        return None
+
+    def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
+        for rule in self._in_force(Forbid, resource, verb):
+            if isinstance(rule.act, Forbid) and rule.act.namespace in (None, namespace):
+                if spend:
+                    rule.spend()
+                return True
+        return False
+
+    @contextmanager
+    def reaching(self, watch: OpenWatch) -> Iterator[None]:
+        """While the block lasts, the watch is open and may be wronged."""
+        self._watches.add(watch)
+        try:
+            yield
+        finally:
+            self._watches.discard(watch)
+
+    def open_watches(self, resource: str | None = None) -> int:
+        """How many clients watch it now (None: anything)."""
+        return sum(resource in (None, watch.resource) for watch in self._watches)
+
+    def silences(self, resource: str) -> bool:
+        return any(self._in_force(Silence, resource, "watch"))
+
+    def _in_force(self, act: type[A], resource: str, verb: str) -> Iterator[Rule]:
+        return (rule for rule in self._rules if isinstance(rule.act, act) and rule.concerns(resource, verb))
+
+    def _add(self, act: Act, resource: str | None, verbs: Collection[str] | None, times: int | None) -> Rule:
+        rule = Rule(act, resource, verbs, times, _changed=self._wake)
+        self._rules = [*(each for each in self._rules if each.in_force), rule]
+        self._wake()
+        return rule
+
+    def _wake(self) -> None:
+        for watch in tuple(self._watches):
+            watch.wake()
+
+    def _each(self, resource: str | None, act: Callable[[OpenWatch], None]) -> int:
+        concerned = [watch for watch in self._watches if resource in (None, watch.resource)]
+        for watch in concerned:
+            act(watch)
+        return len(concerned)

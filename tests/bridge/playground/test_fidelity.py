@@ -1,0 +1,596 @@
+"""The playground answers as kube-apiserver does: the same requests to both, byte by byte where that is possible.
+
+Wanted differences, which no test here insists on:
+
+- Objects are stored as they come: no defaults, no validation against a schema, no conversion of a CRD's versions.
+- A namespace, and a definition with its objects, go as soon as they are deleted; the real server marks them before.
+- Who may not do something is told so only about resources that there are.
+- Of the subresources, only ``status`` is served. Patches are merge patches. Field selectors know name and namespace.
+- Messages about bodies that cannot be read are worded by another JSON parser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bridge.playground import manifests
+from tests.bridge.playground.pair import Pair, Side, Told, insist, pair_with
+from tests.cluster.fixtures import DefineCustomResource, StartKubeApiServer
+from tests.cluster.servers import Etcd, KubeApiServer
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+async def pair(kube_apiserver: KubeApiServer, namespace: str) -> AsyncIterator[Pair]:
+    async with pair_with(kube_apiserver, namespace) as both:
+        yield both
+
+
+@pytest.fixture
+def maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+# ── Discovery ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_discovery_documents_are_the_same(pair: Pair) -> None:
+    await pair.same("GET", "/api")
+    await pair.same("GET", "/api/v1")
+    groups = json.loads((await pair.same("GET", "/apis")).text)["groups"]
+    for group in groups:
+        await pair.same("GET", f"/apis/{group['name']}")
+        for version in group["versions"]:
+            await pair.same("GET", f"/apis/{version['groupVersion']}")
+    assert len(groups) >= 20
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_aggregated_discovery_is_the_same(pair: Pair, path: str) -> None:
+    await pair.same("GET", path, Accept=AGGREGATED)
+    await pair.same("GET", path, Accept=f"{AGGREGATED},{AGGREGATED.replace('v=v2', 'v=v2beta1')},application/json")
+    await pair.same("GET", path, Accept=f"application/json,{AGGREGATED}")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_aggregated_discovery_that_has_not_changed_is_304(pair: Pair, path: str) -> None:
+    for side in (pair.real, pair.playground):
+        await side.ask("GET", path, Accept=AGGREGATED)
+        assert side.last is not None
+        tag = side.last.headers["ETag"]
+        assert len(tag.strip('"')) == 128
+        again = await side.ask("GET", path, Accept=AGGREGATED, If_None_Match=tag)
+        assert (again.status, again.text) == (304, "")
+        assert side.last.headers["ETag"] == tag
+
+
+async def test_a_custom_resource_is_discovered_the_same_way(pair: Pair, custom_resource: DefineCustomResource) -> None:
+    widgets = await custom_resource()
+    pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
+    await pair.same("GET", f"/apis/{widgets.group}")
+    await pair.same("GET", f"/apis/{widgets.group}/v1")
+    for side in (pair.real, pair.playground):
+        await side.ask("GET", "/apis", Accept=AGGREGATED)
+    ours, real = (
+        [group for group in side.json()["items"] if group["metadata"]["name"] == widgets.group]
+        for side in (pair.playground, pair.real)
+    )
+    assert ours == real
+
+
+def _definition(group: str, **spec: Any) -> dict[str, Any]:
+    """As the fixture defines it on the real server."""
+    made = manifests.definition("widgets", group, "Widget")
+    for version in made["spec"]["versions"]:
+        version.pop("subresources")
+    return made
+
+
+# ── Errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nope",
+        "/api/v9",
+        "/api/v1/nope",
+        "/api/v1/namespaces/default/nope/x",
+        "/apis/nope.example",
+        "/apis/nope.example/v1",
+        "/apis/nope.example/v1/things",
+        "/apis/apps/v9",
+        "/apis/apps/v9/deployments",
+        "/apis/apps/v1/nope",
+        "/api/v1/pods/x",
+        "/api/v1/namespaces/default/nodes",
+        "/api/v1/namespaces/default/pods/nope",
+        "/api/v1/namespaces/default/pods/nope/status",
+        "/api/v1/nodes/nope",
+        "/apis/apps/v1/namespaces/default/deployments/nope",
+        "/api/v1/namespaces/nope",
+        "/healthz",
+        "/readyz",
+        "/livez",
+    ],
+)
+async def test_what_is_not_there_is_missed_the_same_way(pair: Pair, path: str) -> None:
+    await pair.same("GET", path)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/namespaces/default/configmaps/x"),
+        ("PUT", "/api/v1/namespaces/default/configmaps"),
+        ("PATCH", "/api/v1/namespaces/default/configmaps"),
+        ("POST", "/api/v1/configmaps"),
+        ("DELETE", "/api/v1/configmaps"),
+        ("DELETE", "/api/v1/namespaces"),
+        ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ("DELETE", "/api/v1/namespaces/default/pods/x/status"),
+    ],
+)
+async def test_a_method_that_is_not_allowed_is_405(pair: Pair, method: str, path: str) -> None:
+    await pair.same(method, path, {} if method in ("POST", "PUT", "PATCH") else None)
+
+
+async def test_a_query_that_makes_no_sense_is_refused_the_same_way(pair: Pair, maps: str) -> None:
+    queries = (
+        "resourceVersion=abc",
+        "resourceVersion=-1",
+        "limit=abc",
+        "resourceVersionMatch=Exact",
+        "resourceVersionMatch=Sometimes&resourceVersion=1",
+        "resourceVersionMatch=Exact&resourceVersion=0",
+        "resourceVersionMatch=NotOlderThan&resourceVersion=1&continue=abc",
+        "sendInitialEvents=true",
+        "sendInitialEvents=true&resourceVersionMatch=Exact",
+        "fieldSelector=nonsense",
+        "resourceVersion=99999999",
+        "resourceVersion=99999999&resourceVersionMatch=Exact",
+        "resourceVersion=99999999&resourceVersionMatch=NotOlderThan",
+        "watch=1&resourceVersion=abc",
+        "watch=1&sendInitialEvents=true",
+        "watch=1&sendInitialEvents=false",
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=Exact",
+        "watch=1&resourceVersionMatch=NotOlderThan",
+        "watch=1&resourceVersionMatch=Exact",
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=abc",
+        "watch=1&limit=abc",
+        "watch=1&timeoutSeconds=abc",
+    )
+    for told in await asyncio.gather(*(pair.same("GET", f"{maps}?{query}") for query in queries)):
+        assert told.status >= 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "labelSelector=a%20b%20c",
+        "labelSelector=a%20in%20b",
+        "labelSelector=a,,b",
+        "labelSelector==b",
+        "fieldSelector=spec.nodeName=a",
+        "continue=abc",
+        "continue=e30",
+    ],
+)
+async def test_a_query_that_cannot_be_read_is_refused_alike(pair: Pair, maps: str, query: str) -> None:
+    assert (await pair.alike("GET", f"{maps}?{query}"))["code"] == 400
+
+
+async def test_an_unacceptable_media_type_is_406(pair: Pair, maps: str) -> None:
+    for path in (maps, "/api", "/apis/apps/v1"):
+        assert (await pair.alike("GET", path, Accept="text/html"))["code"] == 406
+    assert (await pair.alike("GET", "/api", Accept=AGGREGATED.replace("v=v2", "v=v3")))["code"] == 406
+
+
+async def test_a_wrong_token_is_401(pair: Pair, maps: str) -> None:
+    told = await pair.same("GET", maps, Authorization="Bearer nonsense")
+    assert told.status == 401
+    await pair.same("GET", "/api", Authorization="Bearer nonsense")
+    await pair.same("GET", f"{maps}?watch=1", Authorization="Bearer nonsense")
+
+
+async def test_what_is_forbidden_is_403(kube_apiserver: KubeApiServer, namespace: str) -> None:
+    async with pair_with(kube_apiserver, namespace, "restricted") as pair:
+        pair.server.misbehave.forbid()
+        inside = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        for path in ("/api/v1/pods", "/api/v1/pods?watch=1", "/api/v1/nodes/x", inside, f"{inside}/x"):
+            assert (await pair.same("GET", path)).status == 403
+        await pair.same("DELETE", f"{inside}/x")
+        await pair.same("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}})
+
+
+async def test_an_access_review_says_what_is_allowed(kube_apiserver: KubeApiServer, namespace: str) -> None:
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    asked = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
+    async with pair_with(kube_apiserver, namespace) as pair:
+        assert await _review(pair, reviews, asked) == {"allowed": True}
+    async with pair_with(kube_apiserver, namespace, "restricted") as pair:
+        pair.server.misbehave.forbid("pods")
+        assert await _review(pair, reviews, asked) == {"allowed": False}
+
+
+async def _review(pair: Pair, path: str, asked: dict[str, Any]) -> Any:
+    answers = []
+    for side in (pair.real, pair.playground):
+        assert (await side.ask("POST", path, asked)).status == 201
+        answer = side.json()
+        answer["metadata"].pop("managedFields", None)
+        answers.append(answer)
+    assert answers[0] == answers[1]
+    return answers[0]["status"]
+
+
+# ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_config_map_is_written_the_same_way(pair: Pair, maps: str) -> None:
+    await pair.same("POST", maps, {"metadata": {"name": "a", "labels": {"x": "1"}}, "data": {"k": "<v>&\u2028\u0085é"}})
+    await pair.same("GET", f"{maps}/a")
+    await pair.same("POST", maps, {"metadata": {"name": "a"}})
+    await pair.same("PUT", f"{maps}/a", {"metadata": {"name": "a", "labels": {"x": "2"}}, "data": {"k": "2"}})
+    await pair.same("PATCH", f"{maps}/a", {"data": {"j": "1", "k": None}}, Content_Type=MERGE)
+    await pair.same("PATCH", f"{maps}/a", {"metadata": {"resourceVersion": "1"}}, Content_Type=MERGE)
+    await pair.same("PUT", f"{maps}/a", {"metadata": {"name": "a", "resourceVersion": "1"}})
+    await pair.same("PUT", f"{maps}/a", {"metadata": {"name": "b"}})
+    await pair.same("PUT", f"{maps}/b", {"metadata": {"name": "b"}})
+    await pair.same("PATCH", f"{maps}/b", {"data": {}}, Content_Type=MERGE)
+    await pair.same("DELETE", f"{maps}/a", {"preconditions": {"uid": "other"}})
+    await pair.same("DELETE", f"{maps}/a", {"preconditions": {"resourceVersion": "1"}})
+    await pair.same("DELETE", f"{maps}/a")
+    await pair.same("DELETE", f"{maps}/a")
+    await pair.same("POST", maps, {"metadata": {"name": "bare"}})
+
+
+async def test_a_change_that_changes_nothing_makes_no_version(pair: Pair, maps: str) -> None:
+    for side in (pair.real, pair.playground):
+        await side.ask("POST", maps, {"metadata": {"name": "a"}, "data": {"k": "1"}})
+        first = side.json()["metadata"]["resourceVersion"]
+        await side.ask("PATCH", f"{maps}/a", {"data": {"k": "1"}}, Content_Type=MERGE)
+        assert side.json()["metadata"]["resourceVersion"] == first
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"metadata": {}},
+        {"metadata": {"name": "A_b"}},
+        {"metadata": {"name": "x", "namespace": "elsewhere"}},
+    ],
+)
+async def test_an_object_that_is_wrong_is_refused_the_same_way(pair: Pair, maps: str, manifest: Any) -> None:
+    assert (await pair.same("POST", maps, manifest)).status >= 400
+
+
+async def test_an_object_that_cannot_be_read_is_refused_alike(pair: Pair, maps: str) -> None:
+    for body in (
+        b"{nope",
+        b"",
+        b'{"metadata":[]}',
+        b"[]",
+        b"3",
+        {"kind": "Pod", "metadata": {"name": "x"}},
+        {"apiVersion": "v9", "kind": "ConfigMap"},
+    ):
+        assert (await pair.alike("POST", maps, body))["code"] == 400
+    assert (await pair.alike("POST", maps, b"{}", Content_Type="text/plain"))["code"] == 415
+    await pair.both("POST", maps, {"metadata": {"name": "x"}})
+    assert (await pair.alike("PATCH", f"{maps}/x", {}, Content_Type="text/plain"))["code"] == 415
+    await pair.same("POST", maps, b" " * (3 * 1024 * 1024 + 1))
+
+
+async def test_a_namespace_that_is_not_there_takes_no_objects(pair: Pair) -> None:
+    told = await pair.same("POST", "/api/v1/namespaces/nope-nope/configmaps", {"metadata": {"name": "a"}})
+    assert told.status == 404
+
+
+async def test_a_generated_name_has_five_signs(pair: Pair, maps: str) -> None:
+    assert (await pair.same("POST", maps, {"metadata": {"generateName": "made-"}})).status == 201
+
+
+async def test_finalizers_keep_an_object_until_they_are_gone(pair: Pair, maps: str) -> None:
+    await pair.same("POST", maps, {"metadata": {"name": "a", "finalizers": ["example.com/x"]}, "data": {"k": "1"}})
+    await pair.same("DELETE", f"{maps}/a")
+    await pair.same("DELETE", f"{maps}/a")
+    await pair.same("GET", f"{maps}/a")
+    await pair.same("PATCH", f"{maps}/a", {"metadata": {"finalizers": None}}, Content_Type=MERGE)
+    await pair.same("GET", f"{maps}/a")
+    lines = (await pair.same_watch(f"{maps}?watch=1&resourceVersion=1&timeoutSeconds=1")).text.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+async def test_a_lease_is_written_the_same_way(pair: Pair, namespace: str) -> None:
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    await pair.same("POST", leases, {"metadata": {"name": "l"}, "spec": spec})
+    await pair.same("PUT", f"{leases}/l", {"metadata": {"name": "l"}, "spec": spec})
+    for side in (pair.real, pair.playground):
+        await side.ask("GET", f"{leases}/l")
+        held = side.json()
+        held["spec"]["holderIdentity"] = "b"
+        assert (await side.ask("PUT", f"{leases}/l", held)).status == 200
+        assert (await side.ask("PUT", f"{leases}/l", held)).status == 409
+    await pair.same("GET", f"{leases}/l")
+    await pair.same("DELETE", f"{leases}/l")
+
+
+async def test_a_secret_is_written_the_same_way(pair: Pair, namespace: str) -> None:
+    made = {"metadata": {"name": "s"}, "data": {"b": "Yg==", "a": "YQ=="}, "type": "Opaque"}
+    await pair.same("POST", f"/api/v1/namespaces/{namespace}/secrets", made)
+
+
+async def test_a_pod_on_a_node_stays_until_it_is_deleted_without_grace(pair: Pair, namespace: str) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    made = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
+    told = []
+    for side in (pair.real, pair.playground):
+        steps = [await side.ask("POST", pods, {**made, "status": {"phase": "Failed"}})]
+        status = [side.json()["status"]["phase"]]
+        await side.ask("PATCH", f"{pods}/p/status", {"status": {"phase": "Running"}}, Content_Type=MERGE)
+        status.append(side.json()["status"]["phase"])
+        await side.ask("PATCH", f"{pods}/p", {"status": {"phase": "Failed"}}, Content_Type=MERGE)
+        status.append(side.json()["status"]["phase"])
+        steps.append(await side.ask("DELETE", f"{pods}/p"))
+        grace = [side.json()["metadata"].get("deletionGracePeriodSeconds")]
+        steps.append(await side.ask("GET", f"{pods}/p"))
+        steps.append(await side.ask("DELETE", f"{pods}/p?gracePeriodSeconds=0"))
+        steps.append(await side.ask("GET", f"{pods}/p"))
+        told.append((status, grace, [(step.status, step.headers) for step in steps], steps[-1].text))
+    insist(told[1], told[0], "pods")
+
+
+async def test_a_custom_object_is_written_the_same_way(
+    pair: Pair, namespace: str, custom_resource: DefineCustomResource
+) -> None:
+    widgets = await custom_resource()
+    pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
+    path = widgets.path(namespace)
+    made = widgets.manifest("w", spec={"z": 1, "a": [{"q": "<"}], "m": {"n": {"o": True}}}, aaa=1)
+    made["metadata"]["annotations"] = {"b": "2", "a": "1"}
+    await pair.same("POST", path, made)
+    await pair.same("POST", path, made)
+    await pair.same("GET", path)
+    await pair.same("GET", f"{path}/w")
+    await pair.same("GET", f"{path}/nope")
+    await pair.same("PUT", f"{path}/w", made)
+    await pair.same("PATCH", f"{path}/w", {"spec": {"z": 2}}, Content_Type=MERGE)
+    assert (await pair.alike("POST", path, {"metadata": {"name": "untyped"}}))["code"] == 400
+    assert (await pair.alike("PATCH", f"{path}/w", {}, Content_Type="application/strategic-merge-patch+json"))[
+        "code"
+    ] == 415
+    await pair.same_watch(f"{path}?watch=1&allowWatchBookmarks=1&timeoutSeconds=1")
+    await pair.same("DELETE", f"{path}/w")
+
+
+# ── Lists ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_pages_are_the_same(pair: Pair, namespace: str, maps: str) -> None:
+    for name in ("a", "b", "c", "d", "e"):
+        await pair.both("POST", maps, {"metadata": {"name": name, "labels": {"odd": str(name in "ace")}}})
+    for query in (
+        "",
+        "&labelSelector=odd%3DTrue",
+        "&fieldSelector=metadata.name!%3Db",
+        "&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+    ):
+        await pair.same("GET", f"{maps}?limit=2{query}")
+        await _next_page(pair, f"{maps}?limit=2{query.partition('&resourceVersion')[0]}")
+    await pair.same("GET", f"{maps}?limit=5")
+    await pair.same("GET", f"{maps}?limit=2&resourceVersion=0")
+    await pair.same("GET", f"{maps}?limit=2&resourceVersion=0&resourceVersionMatch=NotOlderThan")
+    await pair.same("GET", f"{maps}?limit=-1")
+
+
+async def _next_page(pair: Pair, path: str) -> None:
+    """Ask both with the token that each gave."""
+    tokens = [side.json()["metadata"]["continue"] for side in (pair.real, pair.playground)]
+    for query in ("", "&resourceVersion=1", "&resourceVersion=0"):
+        real = await pair.real.ask("GET", f"{path}&continue={tokens[0]}{query}")
+        insist(await pair.playground.ask("GET", f"{path}&continue={tokens[1]}{query}"), real, path + query)
+
+
+async def test_pages_show_one_version_whatever_changes_meanwhile(pair: Pair, maps: str) -> None:
+    for name in ("a", "b", "c"):
+        await pair.both("POST", maps, {"metadata": {"name": name}})
+    await pair.same("GET", f"{maps}?limit=1")
+    tokens = [side.json()["metadata"]["continue"] for side in (pair.real, pair.playground)]
+    await pair.both("DELETE", f"{maps}/b")
+    await pair.both("POST", maps, {"metadata": {"name": "bb"}})
+    told = [
+        await side.ask("GET", f"{maps}?continue={token}")
+        for side, token in zip((pair.real, pair.playground), tokens, strict=True)
+    ]
+    insist(told[1], told[0], "the second page")
+    assert [each["metadata"]["name"] for each in pair.real.json()["items"]] == ["b", "c"]
+
+
+async def test_an_exact_list_shows_what_was(pair: Pair, maps: str) -> None:
+    versions = []
+    for side in (pair.real, pair.playground):
+        await side.ask("POST", maps, {"metadata": {"name": "a"}})
+        versions.append(side.json()["metadata"]["resourceVersion"])
+        await side.ask("POST", maps, {"metadata": {"name": "b"}})
+        await side.ask("DELETE", f"{maps}/a")
+    for query in ("resourceVersionMatch=Exact", "limit=10", "resourceVersionMatch=NotOlderThan", "x=y"):
+        told = [
+            await side.ask("GET", f"{maps}?{query}&resourceVersion={version}")
+            for side, version in zip((pair.real, pair.playground), versions, strict=True)
+        ]
+        insist(told[1], told[0], query)
+
+
+async def test_selectors_choose_the_same_objects(pair: Pair, maps: str) -> None:
+    for name, labels in (("a", {"x": "1", "y": "2"}), ("b", {"x": "2"}), ("c", {}), ("d", {"x": "", "z": "9"})):
+        await pair.both("POST", maps, {"metadata": {"name": name, "labels": labels}})
+    selectors = ("x=1", "x==2", "x!=1", "x", "!x", "x in (1,2)", "x notin (1, 2),y", "x=", "x=1,y=2", "z>8", "z<9", "")
+    for selector in selectors:
+        answer = await pair.same("GET", f"{maps}?labelSelector={selector.replace('=', '%3D').replace(' ', '%20')}")
+        assert answer.status == 200
+    for selector in (
+        "metadata.name=a",
+        "metadata.name!=a",
+        "metadata.namespace=nope",
+        "metadata.name==a,metadata.name=b",
+    ):
+        await pair.same("GET", f"{maps}?fieldSelector={selector.replace('=', '%3D')}")
+
+
+# ── Watches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+WATCH_LIST = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+
+async def test_a_watch_begins_the_same_way(pair: Pair, maps: str) -> None:
+    for name in ("b", "a"):
+        await pair.both("POST", maps, {"metadata": {"name": name, "labels": {"x": name}}, "data": {"k": "1"}})
+    await pair.both("PATCH", f"{maps}/a", {"data": {"k": "2"}, "metadata": {"labels": {"x": None}}}, Content_Type=MERGE)
+    await pair.both("DELETE", f"{maps}/b")
+    queries = (
+        "watch=1",
+        "watch=true&resourceVersion=0",
+        "watch=1&resourceVersion=1",
+        "watch=1&allowWatchBookmarks=true",
+        "watch=1&allowWatchBookmarks=true&resourceVersion=0",
+        "watch=1&allowWatchBookmarks=true&resourceVersion=1",
+        "watch=1&resourceVersion=99999999&allowWatchBookmarks=true",
+        WATCH_LIST,
+        f"{WATCH_LIST}&resourceVersion=0",
+        f"{WATCH_LIST}&resourceVersion=1",
+        f"{WATCH_LIST}&resourceVersion=99999999",
+        f"{WATCH_LIST}&labelSelector=x",
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+        "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+        "watch=1&fieldSelector=metadata.name%3Db",
+        "watch=1&limit=1",
+        "watch=0",
+        "watch",
+        "watch=False",
+    )
+    await asyncio.gather(*(pair.same_watch(f"{maps}?{query}&timeoutSeconds=1") for query in queries))
+
+
+async def test_leaving_a_selector_is_told_as_deleted_and_entering_as_added(pair: Pair, maps: str) -> None:
+    await pair.both("POST", maps, {"metadata": {"name": "a", "labels": {"x": "1"}}})
+    for label in ("2", "1", "1"):
+        patch = {"metadata": {"labels": {"x": label}}, "data": {"at": label}}
+        await pair.both("PATCH", f"{maps}/a", patch, Content_Type=MERGE)
+    await pair.both("PATCH", f"{maps}/a", {"data": {"more": "1"}}, Content_Type=MERGE)
+    await pair.both("DELETE", f"{maps}/a")
+    told = await pair.same_watch(f"{maps}?watch=1&resourceVersion=1&labelSelector=x%3D1&timeoutSeconds=1")
+    events = [json.loads(line) for line in told.text.splitlines()]
+    assert [event["type"] for event in events] == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    assert events[1]["object"]["metadata"]["labels"] == {"x": "1"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/pods",
+        "/apis/apps/v1/deployments",
+        "/apis/batch/v1/cronjobs",
+        "/apis/autoscaling/v1/horizontalpodautoscalers",
+    ],
+)
+async def test_bookmarks_have_the_members_that_go_never_leaves_out(pair: Pair, path: str, namespace: str) -> None:
+    inside = path.replace("v1/", f"v1/namespaces/{namespace}/")
+    told = await pair.same_watch(f"{inside}?{WATCH_LIST}&timeoutSeconds=1")
+    assert '"type":"BOOKMARK"' in told.text
+
+
+async def test_a_watch_from_before_a_definition_is_410_in_the_stream(
+    pair: Pair, custom_resource: DefineCustomResource
+) -> None:
+    widgets = await custom_resource()
+    pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
+    for query in ("", "&allowWatchBookmarks=true"):
+        told = await pair.same_watch(f"{widgets.path()}?watch=1&resourceVersion=1&timeoutSeconds=5{query}")
+        assert told.status == 200
+        assert json.loads(told.text)["object"]["code"] == 410
+
+
+async def test_deleting_a_definition_tells_its_objects_deleted_and_ends_their_watches(
+    pair: Pair, namespace: str, custom_resource: DefineCustomResource
+) -> None:
+    widgets = await custom_resource()
+    pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
+    path = widgets.path(namespace)
+    for name in ("a", "b"):
+        await pair.both("POST", path, widgets.manifest(name))
+    definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}"
+    told = [await _deleted_while_watched(side, path, definition) for side in (pair.real, pair.playground)]
+    assert told[1] == told[0]
+    assert told[0] == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a"), ("DELETED", "b")]
+    # The real server takes a moment more.
+    await pair.real.until(path, 404)
+    await pair.same("GET", path)
+    await pair.same("GET", f"/apis/{widgets.group}")
+
+
+async def _deleted_while_watched(side: Side, path: str, definition: str) -> list[tuple[str, str]]:
+    """What a watch of the collection is told until it ends. It ends soon, whatever its timeout says."""
+    begun = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(side.watch(f"{path}?watch=1&timeoutSeconds=60", 1000, 30, begun))
+        await begun.wait()
+        assert (await side.ask("DELETE", definition)).status == 200
+    events = [json.loads(line) for line in watching.result().text.splitlines()]
+    return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+
+async def test_what_is_forgotten_is_410(
+    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
+) -> None:
+    """Without its watch cache the real server forgets as soon as etcd does; a watch is told so in other words then."""
+    server = start_kube_apiserver(start_etcd(), "--watch-cache=false", "--etcd-compaction-interval=1s")
+    maps = "/api/v1/namespaces/default/configmaps"
+    async with pair_with(server, "default") as pair:
+        for name in ("a", "b", "c"):
+            await pair.both("POST", maps, {"metadata": {"name": name}})
+        await pair.both("GET", f"{maps}?limit=1")
+        listed = [side.json()["metadata"] for side in (pair.real, pair.playground)]
+        await pair.both("DELETE", f"{maps}/b")
+        await pair.real.until(f"{maps}?resourceVersionMatch=Exact&resourceVersion={listed[0]['resourceVersion']}", 410)
+        await pair.both("POST", maps, {"metadata": {"name": "bb"}})
+        pair.server.misbehave.expire_history()
+        for query in ("resourceVersionMatch=Exact", "limit=2", "watch=1&timeoutSeconds=2"):
+            told = [
+                await side.ask("GET", f"{maps}?{query}&resourceVersion={of['resourceVersion']}")
+                for side, of in zip((pair.real, pair.playground), listed, strict=True)
+            ]
+            if "watch" in query:
+                told = [_without_message(each) for each in told]
+            insist(told[1], told[0], query)
+            assert '"code":410' in told[0].text
+        told = [
+            await side.ask("GET", f"{maps}?limit=1&continue={of['continue']}")
+            for side, of in zip((pair.real, pair.playground), listed, strict=True)
+        ]
+        insist(told[1], told[0], "the second page")
+        assert told[0].status == 410
+        rest = [await side.ask("GET", f"{maps}?continue={_next(side)}") for side in (pair.real, pair.playground)]
+        insist(rest[1], rest[0], "the inconsistent rest")
+        assert [each["metadata"]["name"] for each in pair.real.json()["items"]] == ["bb", "c"]
+
+
+def _next(side: Side) -> str:
+    token: str = side.json()["metadata"]["continue"]
+    return token
+
+
+def _without_message(told: Told) -> Told:
+    return replace(told, text=re.sub(r'"message":"[^"]*"', '"message":""', told.text))

@@ -1,0 +1,326 @@
+"""Every wrong that the playground can be asked for is done: to whom it is meant for, and for as long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from bridge.playground import ApiError, Misbehaviour, Playground, Rule, manifests
+from bridge.playground.manifests import config_map
+from tests.bridge.playground.conftest import client_of, watching
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/pods"
+
+
+# ── Answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+ANSWERS: list[tuple[int, str, Callable[[Misbehaviour], Rule]]] = [
+    (429, "TooManyRequests", lambda wrong: wrong.too_many_requests("pods", retry_after=7)),
+    (500, "InternalError", lambda wrong: wrong.internal_error("pods")),
+    (403, "Forbidden", lambda wrong: wrong.forbid("pods")),
+    (410, "Expired", lambda wrong: wrong.gone("pods")),
+    (503, "ServiceUnavailable", lambda wrong: wrong.fail(ApiError(503, "ServiceUnavailable", "later"), "pods")),
+]
+
+
+@pytest.mark.parametrize(("code", "reason", "ask"), ANSWERS)
+@pytest.mark.parametrize("path", [PODS, f"{PODS}?watch=1"])
+async def test_a_resource_answers_with_an_error_until_that_is_stopped(
+    server: Playground, http: httpx.AsyncClient, code: int, reason: str, ask: Callable[[Misbehaviour], Rule], path: str
+) -> None:
+    with ask(server.misbehave) as rule:
+        for _ in range(2):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.json()["reason"], answer.json()["code"]) == (code, reason, code)
+        assert (await http.get(MAPS)).status_code == 200
+        assert rule.acted == 2
+    assert (await http.get(PODS)).status_code == 200
+
+
+async def test_429_says_when_to_come_again(server: Playground, http: httpx.AsyncClient) -> None:
+    server.misbehave.too_many_requests("pods", retry_after=7)
+    answer = await http.get(PODS)
+    assert answer.headers["Retry-After"] == "7"
+    assert answer.json()["details"] == {"retryAfterSeconds": 7}
+    server.misbehave.too_many_requests("nodes", retry_after=8, plain=True)
+    answer = await http.get("/api/v1/nodes")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "8")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+
+
+async def test_a_misbehaviour_may_be_for_one_request(server: Playground, http: httpx.AsyncClient) -> None:
+    server.misbehave.internal_error("pods", times=1)
+    assert [(await http.get(PODS)).status_code for _ in range(2)] == [500, 200]
+
+
+async def test_a_misbehaviour_may_be_for_some_verbs(server: Playground, http: httpx.AsyncClient) -> None:
+    server.misbehave.internal_error("configmaps", verbs=("create", "watch"))
+    assert (await http.get(MAPS)).status_code == 200
+    assert (await http.get(f"{MAPS}?watch=1")).status_code == 500
+    assert (await http.post(MAPS, json=config_map("a"))).status_code == 500
+
+
+async def test_a_misbehaviour_without_a_resource_is_for_all_and_for_discovery(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
+    server.misbehave.internal_error()
+    assert [(await http.get(path)).status_code for path in (PODS, MAPS, "/apis", "/api")] == [500] * 4
+
+
+async def test_403_may_be_for_one_namespace(server: Playground, http: httpx.AsyncClient) -> None:
+    server.misbehave.forbid("configmaps", namespace="secret")
+    assert (await http.get("/api/v1/namespaces/secret/configmaps")).status_code == 403
+    assert (await http.get(MAPS)).status_code == 200
+
+
+async def test_what_is_forbidden_is_denied_in_access_reviews(server: Playground, http: httpx.AsyncClient) -> None:
+    async def allowed(**attributes: str) -> bool:
+        answer = await http.post(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            json={"spec": {"resourceAttributes": attributes}},
+        )
+        assert answer.status_code == 201
+        verdict: bool = answer.json()["status"]["allowed"]
+        return verdict
+
+    server.misbehave.forbid("deployments.apps", verbs=("watch",))
+    assert not await allowed(verb="watch", group="apps", resource="deployments")
+    assert await allowed(verb="list", group="apps", resource="deployments")
+    assert await allowed(verb="watch", group="", resource="pods")
+
+
+async def test_a_proxy_may_answer_with_its_error_page(server: Playground, http: httpx.AsyncClient) -> None:
+    server.misbehave.html("pods", status=502, times=1)
+    page = await http.get(PODS)
+    assert (page.status_code, page.headers["Content-Type"]) == (502, "text/html")
+    assert page.text.startswith("<html>")
+    server.misbehave.html("pods", status=200, times=1)
+    assert (await http.get(f"{PODS}?watch=1")).text.startswith("<html>")
+
+
+async def test_any_bytes_may_be_the_answer(server: Playground, http: httpx.AsyncClient) -> None:
+    table = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}'
+    server.misbehave.reply(table, "pods", verbs=("list",), times=1)
+    assert (await http.get(PODS)).content == table
+
+
+@pytest.mark.parametrize("path", [PODS, f"{PODS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true"])
+async def test_the_content_type_may_be_wrong_and_the_body_right(
+    server: Playground, http: httpx.AsyncClient, path: str
+) -> None:
+    right = await http.get(path)
+    server.misbehave.wrong_content_type("pods", times=1)
+    wrong = await http.get(path)
+    assert wrong.headers["Content-Type"] == "text/plain"
+    assert wrong.content == right.content
+    assert (await http.get(path)).headers["Content-Type"] == "application/json"
+
+
+async def test_an_answer_may_be_slow(server: Playground, http: httpx.AsyncClient) -> None:
+    server.misbehave.slow("pods", seconds=0.2, times=1)
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        slow = group.create_task(http.get(PODS))
+        assert (await http.get(MAPS)).status_code == 200
+        assert not slow.done()
+    assert time.monotonic() - began >= 0.2
+
+
+# ── Watches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_line_may_break_off_in_its_middle(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        server.create("configmaps", config_map("a"))
+        assert await watch.told() == ("ADDED", "a")
+        whole = len(watch.heard)
+        server.misbehave.cut_line("configmaps")
+        server.create("configmaps", config_map("b"))
+        with pytest.raises(httpx.RemoteProtocolError):
+            await watch.line()
+    half = watch.heard[whole:]
+    assert half.startswith(b'{"type":"ADDED"')
+    assert b"\n" not in half
+    async with watching(http, MAPS, resourceVersion=0) as watch:
+        assert [await watch.told(), await watch.told()] == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_the_first_line_of_the_next_watch_may_break_off(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", config_map("a"))
+    server.misbehave.cut_line("configmaps")
+    async with watching(http, MAPS, resourceVersion=0) as watch:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await watch.line()
+    assert watch.heard
+
+
+async def test_watches_may_go_silent_and_stay_open() -> None:
+    async with (
+        Playground(bookmark_interval=0.02) as server,
+        client_of(server) as http,
+        watching(http, MAPS, resourceVersion=1, allowWatchBookmarks="true", timeoutSeconds=1) as watch,
+    ):
+        assert (await watch.event())[0] == "BOOKMARK"
+        silence = server.misbehave.go_silent("configmaps")
+        server.create("configmaps", config_map("a"))
+        # Longer than its timeout: not even its end is told.
+        with pytest.raises(TimeoutError):
+            await watch.line(timeout=1.3)
+        assert server.open_watches("configmaps") == 1
+        silence.stop()
+
+
+async def test_what_was_held_back_in_silence_is_told_after_it(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        await server.until_watched("configmaps")
+        with server.misbehave.go_silent("configmaps"):
+            server.create("configmaps", config_map("a"))
+            assert (await http.get(f"{MAPS}/a")).status_code == 200
+        assert await watch.told() == ("ADDED", "a")
+
+
+async def test_a_new_watch_is_silent_too(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", config_map("a"))
+    silence = server.misbehave.go_silent()
+    async with watching(http, MAPS, resourceVersion=0) as watch:
+        assert watch.response.status_code == 200
+        await server.until_watched("configmaps")
+        silence.stop()
+        assert await watch.told() == ("ADDED", "a")
+
+
+async def test_a_new_watch_may_end_at_once(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", config_map("a"))
+    server.misbehave.end_watches_at_once("configmaps", times=1)
+    async with watching(http, MAPS, resourceVersion=0) as watch:
+        assert watch.response.status_code == 200
+        assert await watch.rest() == []
+    async with watching(http, MAPS, resourceVersion=0) as watch:
+        assert await watch.told() == ("ADDED", "a")
+
+
+async def test_open_watches_may_be_hung_up(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as one, watching(http, PODS) as other:
+        await server.until_watched("pods")
+        server.create("configmaps", config_map("a"))
+        assert server.misbehave.hang_up("configmaps") == 1
+        assert len(await one.rest()) == 1
+        assert server.open_watches() == 1
+        assert server.misbehave.hang_up() == 1
+        assert await other.rest() == []
+
+
+async def test_open_watches_may_lose_their_connection(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        await server.until_watched("configmaps")
+        assert server.misbehave.reset("configmaps") == 1
+        with pytest.raises(httpx.TransportError):
+            await watch.line()
+
+
+async def test_any_bytes_may_be_put_into_a_watch(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        await server.until_watched("configmaps")
+        server.create("configmaps", config_map("a"))
+        assert server.misbehave.inject(b'{"type":\n\xff\n', "configmaps") == 1
+        assert await watch.told() == ("ADDED", "a")
+        assert [await watch.line(), await watch.line()] == [b'{"type":', b"\xff"]
+        server.create("configmaps", config_map("b"))
+        assert await watch.told() == ("ADDED", "b")
+
+
+async def test_a_watch_may_end_with_an_error_event(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        await server.until_watched("configmaps")
+        assert server.misbehave.break_watches(ApiError(500, "InternalError", "etcdserver: no leader")) == 1
+        kind, status = await watch.event()
+        assert (kind, status["code"]) == ("ERROR", 500)
+        assert await watch.rest() == []
+
+
+# ── The store ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_event_may_be_lost(server: Playground, http: httpx.AsyncClient) -> None:
+    version = server.version
+    async with watching(http, MAPS, resourceVersion=version) as watch:
+        server.misbehave.lose_event("configmaps")
+        server.create("configmaps", config_map("a"))
+        server.create("configmaps", config_map("b"))
+        assert await watch.told() == ("ADDED", "b")
+    async with watching(http, MAPS, resourceVersion=version) as watch:
+        assert await watch.told() == ("ADDED", "b")
+    assert [each["metadata"]["name"] for each in (await http.get(MAPS)).json()["items"]] == ["a", "b"]
+
+
+async def test_history_may_expire_while_watches_go_on(server: Playground, http: httpx.AsyncClient) -> None:
+    version = server.version
+    async with watching(http, MAPS, resourceVersion=version) as watch:
+        server.create("configmaps", config_map("a"))
+        assert await watch.told() == ("ADDED", "a")
+        server.misbehave.expire_history()
+        server.create("configmaps", config_map("b"))
+        assert await watch.told() == ("ADDED", "b")
+    async with watching(http, MAPS, resourceVersion=version) as watch:
+        kind, status = await watch.event()
+        assert (kind, status["code"]) == ("ERROR", 410)
+        assert await watch.rest() == []
+
+
+async def test_versions_run_backwards_when_a_snapshot_is_restored(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", config_map("kept", {"k": "1"}))
+    snapshot = server.snapshot()
+    server.patch("configmaps", "kept", {"data": {"k": "2"}})
+    server.create("configmaps", config_map("lost"))
+    before = int(server.version)
+    async with watching(http, MAPS, resourceVersion=before) as watch:
+        await server.until_watched("configmaps")
+        server.restore(snapshot)
+        with pytest.raises(httpx.TransportError):
+            await watch.line()
+    listed = (await http.get(MAPS)).json()
+    assert [each["data"] for each in listed["items"]] == [{"k": "1"}]
+    assert int(listed["metadata"]["resourceVersion"]) == before - 2
+    too_large = await http.get(f"{MAPS}?resourceVersion={before}&resourceVersionMatch=NotOlderThan")
+    assert too_large.json()["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    server.create("configmaps", config_map("new"))
+    assert int(server.get("configmaps", "new")["metadata"]["resourceVersion"]) == before - 1
+
+
+async def test_a_restore_takes_back_later_definitions_and_brings_back_earlier_ones(server: Playground) -> None:
+    crds = "customresourcedefinitions.apiextensions.k8s.io"
+    server.create(crds, manifests.definition("olds", kind="Old"))
+    server.create("olds.example.com", manifests.custom("o", kind="Old"))
+    snapshot = server.snapshot()
+    server.delete(crds, "olds.example.com")
+    server.create(crds, manifests.definition("news", kind="New"))
+    server.restore(snapshot)
+    assert [each["metadata"]["name"] for each in server.list("olds.example.com")] == ["o"]
+    with pytest.raises(LookupError):
+        server.list("news.example.com")
+
+
+# ── The server ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_connections_are_refused_and_come_back_on_the_same_port(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
+    server.create("configmaps", config_map("a"))
+    url = server.url
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        await server.until_watched("configmaps")
+        async with server.refusing_connections():
+            with pytest.raises(httpx.TransportError):
+                await watch.line()
+            with pytest.raises(httpx.ConnectError):
+                await http.get(MAPS)
+            server.create("configmaps", config_map("b"))
+    assert server.url == url
+    assert len((await http.get(MAPS)).json()["items"]) == 2

@@ -1,0 +1,113 @@
+"""The store remembers: every version within its history can be listed, and watched from."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.playground.store import Collection, Event, Forgotten, Range, Store, Stored
+
+Step = tuple[str, bool]
+STEPS = st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b/x", "b-c/x", "b"]), st.booleans()), max_size=60)
+
+
+def _stored(key: str, version: int) -> Stored:
+    return Stored(key, uid=key, version=version, labels={}, opening=b"", middle=b"", closing=b"")
+
+
+def _live(store: Store, steps: list[Step]) -> dict[int, dict[str, Stored]]:
+    """Write or delete as the steps say; what there was at every version."""
+    collection = store.collection("things")
+    seen = {store.version: dict(collection.objects)}
+    for key, writes in steps:
+        before = collection.objects.get(key)
+        if writes or before:
+            store.commit("things", key, before, _stored(key, store.version + 1) if writes else None)
+            seen[store.version] = dict(collection.objects)
+    return seen
+
+
+@given(STEPS, st.integers(0, 70))
+def test_every_remembered_version_can_be_listed_as_it_was(steps: list[Step], history: int) -> None:
+    store = Store(history)
+    seen = _live(store, steps)
+    collection = store.collection("things")
+    for version, objects in seen.items():
+        if version < collection.floor:
+            with pytest.raises(Forgotten):
+                collection.at(version)
+        else:
+            then = collection.at(version)
+            assert dict(then.objects) == objects
+            assert then.keys == sorted(objects)
+
+
+@given(STEPS, st.integers(0, 70))
+def test_a_state_and_the_changes_since_are_the_state_now(steps: list[Step], history: int) -> None:
+    store = Store(history)
+    seen = _live(store, steps)
+    collection = store.collection("things")
+    for version, objects in seen.items():
+        if version >= collection.floor:
+            assert _after(objects, collection.since(collection.position_after(version))) == collection.objects
+
+
+def _after(objects: dict[str, Stored], events: list[Event]) -> dict[str, Stored]:
+    now = dict(objects)
+    for event in events:
+        assert now.get(event.key) == event.before
+        if event.after is None:
+            del now[event.key]
+        else:
+            now[event.key] = event.after
+    return now
+
+
+@given(STEPS, st.integers(1, 20))
+def test_exactly_so_many_changes_are_remembered(steps: list[Step], history: int) -> None:
+    store = Store(history)
+    versions = list(_live(store, steps))
+    collection = store.collection("things")
+    remembered = [version for version in versions if version >= collection.floor]
+    assert len(remembered) == min(len(versions), history + 1)
+
+
+@given(STEPS)
+def test_a_range_is_that_of_its_namespace_alone(steps: list[Step]) -> None:
+    store = Store(100)
+    _live(store, steps)
+    collection = store.collection("things")
+    now = Range(collection.keys, collection.objects)
+    for namespace in ("a", "b", "b-c", "c"):
+        inside = [key for key in sorted(collection.objects) if key.startswith(f"{namespace}/")]
+        assert [each.key for each in now.under(namespace)] == inside
+        for key in inside:
+            assert [each.key for each in now.under(namespace, key)] == [other for other in inside if other > key]
+    assert [each.key for each in now.under("")] == sorted(collection.objects)
+
+
+@given(STEPS, STEPS)
+def test_a_restored_snapshot_is_what_was_and_remembers_nothing(before: list[Step], after: list[Step]) -> None:
+    store = Store(100)
+    _live(store, before)
+    snapshot, version = store.snapshot(), store.version
+    objects = dict(store.collection("things").objects)
+    _live(store, after)
+    store.restore(snapshot)
+    collection = store.collection("things")
+    assert (store.version, collection.objects) == (version, objects)
+    with pytest.raises(Forgotten):
+        collection.at(version - 1)
+    assert collection.since(collection.position_after(version)) == []
+
+
+def test_a_change_that_is_lost_is_made_and_not_told() -> None:
+    told = []
+    collection = Collection(history=10, floor=0, to_lose=1)
+    collection.listeners.add(lambda: told.append(1))
+    for number, key in enumerate(("a", "b"), start=1):
+        collection.apply(Event(number, key, None, _stored(key, number)))
+    assert collection.keys == ["a", "b"]
+    assert [event.key for event in collection.since(0)] == ["b"]
+    assert told == [1]

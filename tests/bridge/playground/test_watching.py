@@ -1,0 +1,251 @@
+"""Watches, where no real server is at hand to compare with: also how soon they tell what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from bridge.playground import Playground, manifests
+from tests.bridge.playground.conftest import client_of, watching
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+LISTED = {"resourceVersionMatch": "NotOlderThan", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
+
+
+async def test_a_watch_from_a_version_tells_what_came_after_it(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", manifests.config_map("a"))
+    version = server.version
+    server.patch("configmaps", "a", {"data": {"k": "2"}})
+    async with watching(http, MAPS, resourceVersion=version) as watch:
+        assert await watch.told() == ("MODIFIED", "a")
+        server.create("configmaps", manifests.config_map("b"))
+        assert await watch.told() == ("ADDED", "b")
+        server.delete("configmaps", "a")
+        kind, gone = await watch.event()
+    assert (kind, gone["data"], gone["metadata"]["resourceVersion"]) == (
+        "DELETED",
+        {"key": "value", "k": "2"},
+        server.version,
+    )
+
+
+async def test_every_event_is_one_line_of_compact_json(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        server.create("configmaps", manifests.config_map("a", {"k": "<&>\u2028\u0085\n"}))
+        line = await watch.line()
+        assert watch.response.headers["Content-Type"] == "application/json"
+        assert watch.response.headers["Transfer-Encoding"] == "chunked"
+    assert line is not None
+    assert line.startswith(b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",')
+    assert b'"k":"\\u003c\\u0026\\u003e\\u2028\xc2\x85\\n"' in line
+
+
+async def test_a_watch_of_one_namespace_hears_nothing_of_others(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version) as watch:
+        server.create("configmaps", manifests.config_map("other", namespace="shop"))
+        server.create("configmaps", manifests.config_map("mine"))
+        assert await watch.told() == ("ADDED", "mine")
+
+
+async def test_entering_a_selector_is_added_and_leaving_it_deleted(server: Playground, http: httpx.AsyncClient) -> None:
+    server.create("configmaps", manifests.config_map("a", labels={"tier": "web"}))
+    async with watching(http, MAPS, resourceVersion=server.version, labelSelector="tier in (web)") as watch:
+        server.patch("configmaps", "a", {"metadata": {"labels": {"tier": "db"}}})
+        kind, left = await watch.event()
+        assert (kind, left["metadata"]["labels"], left["metadata"]["resourceVersion"]) == (
+            "DELETED",
+            {"tier": "web"},
+            server.version,
+        )
+        server.patch("configmaps", "a", {"metadata": {"labels": {"tier": "web"}}})
+        assert await watch.told() == ("ADDED", "a")
+        server.patch("configmaps", "a", {"data": {"k": "2"}})
+        assert await watch.told() == ("MODIFIED", "a")
+
+
+async def test_a_field_selector_picks_one_object(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version, fieldSelector="metadata.name=b") as watch:
+        for name in "abc":
+            server.create("configmaps", manifests.config_map(name))
+        server.delete("configmaps", "b")
+        assert [await watch.told(), await watch.told()] == [("ADDED", "b"), ("DELETED", "b")]
+
+
+async def test_history_is_bounded_and_410_is_beyond_it() -> None:
+    async with Playground(history=3) as server, client_of(server) as http:
+        versions = [
+            server.create("configmaps", manifests.config_map(f"m{n}"))["metadata"]["resourceVersion"] for n in range(6)
+        ]
+        async with watching(http, MAPS, resourceVersion=versions[2]) as watch:
+            assert [await watch.told() for _ in range(3)] == [("ADDED", f"m{n}") for n in (3, 4, 5)]
+        async with watching(http, MAPS, resourceVersion=versions[1]) as watch:
+            assert watch.response.status_code == 200
+            kind, status = await watch.event()
+            assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+            assert await watch.rest() == []
+
+
+async def test_a_watch_from_the_future_is_silent_until_then(server: Playground, http: httpx.AsyncClient) -> None:
+    """Also of bookmarks: a client that is ahead of a restored store hears nothing of it."""
+    async with Playground(bookmark_interval=0.01) as server, client_of(server) as http:
+        soon = int(server.version) + 1
+        async with watching(http, MAPS, resourceVersion=soon, allowWatchBookmarks="true") as watch:
+            await server.until_watched("configmaps")
+            server.create("configmaps", manifests.config_map("a"))
+            with pytest.raises(TimeoutError):
+                await watch.line(timeout=0.1)
+            # The watch is broken by the timeout; another from the same version hears what comes next.
+        async with watching(http, MAPS, resourceVersion=soon, allowWatchBookmarks="true") as watch:
+            server.create("configmaps", manifests.config_map("b"))
+            assert await watch.told() == ("ADDED", "b")
+
+
+async def test_bookmarks_tell_how_far_the_store_has_come() -> None:
+    async with (
+        Playground(bookmark_interval=0.02) as server,
+        client_of(server) as http,
+        watching(http, MAPS, resourceVersion=server.version, allowWatchBookmarks="1") as watch,
+    ):
+        await server.until_watched("configmaps")
+        server.create("nodes", {"metadata": {"name": "n"}})
+        kind, mark = await watch.event()
+        assert (kind, mark["kind"], mark["apiVersion"]) == ("BOOKMARK", "ConfigMap", "v1")
+        assert mark["metadata"] == {"resourceVersion": server.version}
+        assert (await watch.event())[0] == "BOOKMARK"
+
+
+async def test_no_bookmarks_come_unasked() -> None:
+    async with (
+        Playground(bookmark_interval=0.01) as server,
+        client_of(server) as http,
+        watching(http, MAPS, resourceVersion=server.version, timeoutSeconds=1) as watch,
+    ):
+        server.create("nodes", {"metadata": {"name": "n"}})
+        assert await watch.rest() == []
+
+
+async def test_a_watch_gets_a_bookmark_before_its_time_is_over(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=1, allowWatchBookmarks="true", timeoutSeconds=3) as watch:
+        lines = await watch.rest()
+    assert len(lines) == 1
+    assert b'"type":"BOOKMARK"' in lines[0]
+
+
+async def test_a_watch_ends_cleanly_when_its_time_is_over(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version, timeoutSeconds=1) as watch:
+        assert await watch.rest() == []
+
+
+async def test_a_watch_list_tells_the_state_and_then_a_bookmark(server: Playground, http: httpx.AsyncClient) -> None:
+    for name in "ba":
+        server.create("configmaps", manifests.config_map(name))
+    async with watching(http, MAPS, **LISTED) as watch:
+        assert [await watch.told(), await watch.told()] == [("ADDED", "a"), ("ADDED", "b")]
+        kind, mark = await watch.event()
+        assert kind == "BOOKMARK"
+        assert mark["metadata"] == {
+            "resourceVersion": server.version,
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        }
+        server.delete("configmaps", "a")
+        assert await watch.told() == ("DELETED", "a")
+
+
+async def test_a_watch_list_from_the_future_is_an_error_in_the_stream(
+    server: Playground, http: httpx.AsyncClient
+) -> None:
+    async with watching(http, MAPS, **LISTED, resourceVersion=1000) as watch:
+        kind, status = await watch.event()
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
+
+
+async def test_a_server_without_watch_lists_says_422() -> None:
+    async with Playground(watch_list=False) as server, client_of(server) as http:
+        answer = await http.get(MAPS, params={"watch": "1", **LISTED})
+    assert answer.status_code == 422
+    assert "WatchList feature gate" in answer.json()["message"]
+
+
+async def test_a_watch_list_may_be_compressed_in_one_member_for_each_flush() -> None:
+    """As Kubernetes 1.37 does it: a decoder that stops at the first member loses what comes later."""
+    async with Playground(compress_watch_lists=True) as server, client_of(server) as http:
+        async with watching(http, MAPS, **LISTED) as watch:
+            assert watch.response.headers["Content-Encoding"] == "gzip"
+            await server.until_watched("configmaps")
+            server.create("configmaps", manifests.config_map("a"))
+            members = b""
+            chunks = watch.response.aiter_raw()
+            while members.count(b"\x1f\x8b\x08") < 2:
+                members += await anext(chunks)
+        async with http.stream(
+            "GET", MAPS, params={"watch": "1", **LISTED}, headers={"Accept-Encoding": "identity"}
+        ) as plain:
+            assert "Content-Encoding" not in plain.headers
+
+
+async def test_thousands_of_events_reach_many_watchers(server: Playground, http: httpx.AsyncClient) -> None:
+    async def follow() -> list[int]:
+        async with watching(http, "/api/v1/pods", resourceVersion=version) as watch:
+            return [int((await watch.event())[1]["metadata"]["resourceVersion"]) for _ in range(2000)]
+
+    version = server.version
+    async with asyncio.TaskGroup() as group:
+        watchers = [group.create_task(follow()) for _ in range(5)]
+        await server.until_watched("pods", count=5)
+        for number in range(2000):
+            server.create("pods", manifests.pod(f"p{number}"))
+    expected = [int(version) + number for number in range(1, 2001)]
+    # The namespace was there, so that nothing else took a version.
+    assert all(watcher.result() == expected for watcher in watchers)
+
+
+async def test_a_watch_that_does_not_keep_up_is_ended_without_a_word() -> None:
+    async with (
+        Playground(history=3) as server,
+        client_of(server) as http,
+        watching(http, MAPS, resourceVersion=server.version) as watch,
+    ):
+        await server.until_watched("configmaps")
+        with server.misbehave.go_silent("configmaps"):
+            for number in range(6):
+                server.create("configmaps", manifests.config_map(f"m{number}"))
+        assert await watch.rest() == []
+
+
+async def test_no_bookmark_says_what_the_events_said_already() -> None:
+    async with Playground(bookmark_interval=0.01) as server, client_of(server) as http:
+        version = server.version
+        server.create("configmaps", manifests.config_map("a"))
+        async with watching(http, MAPS, resourceVersion=version, allowWatchBookmarks="true") as watch:
+            assert await watch.told() == ("ADDED", "a")
+            with pytest.raises(TimeoutError):
+                await watch.line(timeout=0.1)
+        async with watching(http, MAPS, resourceVersion=version, allowWatchBookmarks="true") as watch:
+            assert await watch.told() == ("ADDED", "a")
+            server.create("nodes", {"metadata": {"name": "n"}})
+            assert (await watch.event())[0] == "BOOKMARK"
+
+
+async def test_a_bookmark_never_runs_ahead_of_the_events() -> None:
+    """A client that does not read holds up the sending, and changes come meanwhile."""
+    async with (
+        Playground(bookmark_interval=0.001) as server,
+        client_of(server) as http,
+        watching(http, MAPS, resourceVersion=server.version, allowWatchBookmarks="true") as watch,
+    ):
+        await server.until_watched("configmaps")
+        for first, last in ((0, 300), (300, 320)):
+            for number in range(first, last):
+                server.create("configmaps", manifests.config_map(f"m{number}", {"k": "x" * 50_000}))
+            # Until the answer is there, the watch has sent what the connection takes.
+            assert (await http.get("/readyz")).text == "ok"
+        told, marked = int(server.version) - 320, 0
+        while told < int(server.version) or not marked:
+            kind, thing = await watch.event()
+            version = int(thing["metadata"]["resourceVersion"])
+            if kind == "BOOKMARK":
+                assert version == told, "a bookmark is ahead of what was told"
+                marked += 1
+            told = version
