@@ -1,0 +1,168 @@
+"""The promise every sink keeps. A sink only sends: waiting, retrying, counting and logging are the bridge's work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from bridge.model.cloudevent import CloudEvents
+from bridge.model.envelope import Envelopes
+from bridge.model.record import Record
+
+
+class SinkOptions(BaseModel):
+    """What an operator may set for one sink. Each sink has its own subclass; unknown fields are errors.
+
+    Every field says in its description what it is, in which unit, and why its default is what it is: the reference
+    and the JSON Schema are made of them.
+    """
+
+    # What was written by mistake may be a secret, and errors are logged.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Format(StrEnum):
+    """In which form an object's change leaves."""
+
+    CLOUDEVENTS = "cloudevents"
+    ENVELOPE = "envelope"
+
+
+class EventOptions(SinkOptions):
+    """For sinks that send the events of the bridge as they are: which form they have."""
+
+    format: Format = Field(
+        default=Format.CLOUDEVENTS,
+        description="cloudevents: the object after the change as the data of a CloudEvent. envelope: the form of change"
+        ' data capture, {"op","before","after","source","ts_ms"}, in the words of Debezium.',
+    )
+    before: bool = Field(
+        default=False,
+        description="With format envelope: also send what an object was before the change, where that is known. Off"
+        " because it doubles what is sent.",
+    )
+    patch: bool = Field(
+        default=False,
+        description="With format envelope: add a JSON merge patch (RFC 7386) from before to after. Off because both"
+        " states must be decoded for it.",
+    )
+
+    @model_validator(mode="after")
+    def _only_envelopes_look_back(self) -> Self:
+        if (self.before or self.patch) and self.format is not Format.ENVELOPE:
+            raise ValueError("before and patch are members of the envelope: set format: envelope, or leave them out")
+        return self
+
+    def events(self, cluster: str) -> CloudEvents:
+        """The encoder that these options ask for."""
+        if self.format is Format.CLOUDEVENTS:
+            return CloudEvents(cluster)
+        return CloudEvents(cluster, Envelopes(cluster, before=self.before, patch=self.patch))
+
+
+class SinkUnavailable(Exception):
+    """The destination cannot be reached or cannot take anything now; it may later. The message tells the operator
+    what to look at, without any secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Why records of a batch are still to be delivered."""
+
+    reason: str
+    after: float | None = None
+    """Seconds, where the destination said how long (Retry-After)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a batch. A record that is in neither list is stored by the destination, durably by its own
+    standard (Kafka: acks=all; JetStream: PubAck; HTTP: 2xx; file: flushed to the operating system)."""
+
+    pending: Sequence[int] = ()
+    """Places in the batch, ascending, of records that are not known to be stored. Of the records with one ordering
+    key these are always the last ones: a later one never overtakes."""
+    trouble: RetryLater | None = None
+    """Set exactly when ``pending`` is not empty."""
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    """Place in the batch → reason, for records that the destination will never take."""
+
+
+ALL_STORED = Receipt()
+
+
+class Sink(Protocol):
+    """One destination.
+
+    ``open`` once, then ``deliver`` one batch at a time, in order; ``close`` once, also after a failed ``open``. All
+    three run in the bridge's event loop and never block it. ``deliver`` raises only for bugs: what a destination or
+    a network can do is in the Receipt. When ``deliver`` is cancelled, any part of the batch may have been stored.
+    """
+
+    def __init__(self, name: str, options: Any, *, cluster: str) -> None: ...
+
+    async def open(self) -> None:
+        """Get ready to deliver. Raises SinkUnavailable; the bridge tries again, later, on a new sink."""
+        ...
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        """Send a batch (never empty, at most ``max_batch`` records) and wait for the destination's word on it."""
+        ...
+
+    async def check(self) -> str:
+        """For ``kubedelta check``, on a sink that is not open: reach the destination and say in a few words what was
+        found there. Sends no record. Raises SinkUnavailable."""
+        ...
+
+    async def close(self) -> None:
+        """Release what ``open`` took, within a few seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SinkType:
+    """How the registry knows a sink; further packages offer theirs as entry points in ``kubedelta.sinks``."""
+
+    name: str
+    options: type[SinkOptions]
+    load: Callable[[], type[Sink]]
+    """Imports and returns the class. A client library is paid for by those who use it, not by ``kubedelta --help``:
+    import it where this function does, and keep ``options`` free of it."""
+    max_batch: int
+    """Most records in one ``deliver``."""
+    summary: str
+    """One line for ``kubedelta sinks``."""
+
+
+def read_secret(path: Path) -> str:
+    """The content of a ``*_file`` option without the newline at its end. Raises SinkUnavailable that names the path."""
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SinkUnavailable(f"cannot read the secret file {path}: {type(error).__name__}") from error
+
+
+class SecretFile:
+    """A secret that may be renewed while the bridge runs, as Kubernetes does with mounted Secrets."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._content = ""
+
+    def read(self) -> str:
+        """What the file holds now. It is read again only when it was replaced or changed. Raises SinkUnavailable."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise SinkUnavailable(f"cannot read the secret file {self._path}: {type(error).__name__}") from error
+        seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if seen != self._seen:
+            self._content = read_secret(self._path)
+            self._seen = seen
+        return self._content

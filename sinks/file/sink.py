@@ -1,0 +1,69 @@
+"""Appends each batch of records as lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from bridge.model.record import Record
+from sinks.base import Receipt, RetryLater
+from sinks.file.destination import AppendFailed, Destination, describe, open_destination
+from sinks.file.encode import LineEncoder
+from sinks.file.options import FileOptions
+
+
+class FileSink:
+    """A record is stored when its whole line is on the disk (``fsync: batch``) or with the operating system.
+
+    A batch that cannot be written, on a full disk for instance, is taken back: a file holds whole lines only, and the
+    same lines come again later. What a cancelled ``deliver`` had begun is finished in the background, before anything
+    else is written; its lines may be there twice then, with equal ids.
+    """
+
+    def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
+        self._options = options
+        self._lines = LineEncoder(options.events(cluster), options.format)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sink-{name}")
+        self._destination: Destination | None = None
+
+    async def open(self) -> None:
+        opening = asyncio.get_running_loop().run_in_executor(self._thread, open_destination, self._options)
+        self._destination = await opening
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if self._destination is None:
+            raise RuntimeError("deliver() before open()")
+        places, lines, rejected = self._encode(batch)
+        if not lines:
+            return Receipt(rejected=rejected)
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self._destination.append, lines)
+        except AppendFailed as error:
+            return Receipt(pending=places[error.kept :], trouble=RetryLater(str(error)), rejected=rejected)
+        except asyncio.CancelledError:
+            self._destination.interrupt()
+            raise
+        return Receipt(rejected=rejected)
+
+    async def check(self) -> str:
+        return await asyncio.to_thread(describe, self._options)
+
+    async def close(self) -> None:
+        destination, self._destination = self._destination, None
+        if destination is not None:
+            destination.interrupt()
+            await asyncio.get_running_loop().run_in_executor(self._thread, destination.close)
+        self._thread.shutdown(wait=False)
+
+    def _encode(self, batch: Sequence[Record]) -> tuple[list[int], list[bytes], dict[int, str]]:
+        """Places and lines of what can be written, and the reasons for what cannot."""
+        places, lines, rejected = [], [], {}
+        for place, record in enumerate(batch):
+            try:
+                lines.append(self._lines.line(record))
+                places.append(place)
+            except ValueError as error:
+                rejected[place] = str(error)
+        return places, lines, rejected

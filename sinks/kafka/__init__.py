@@ -1,0 +1,19 @@
+"""Deltas as records of Kafka topics."""
+
+from sinks.base import Sink, SinkType
+from sinks.kafka.options import KafkaOptions
+
+
+def _load() -> type[Sink]:
+    from sinks.kafka.sink import KafkaSink
+
+    return KafkaSink
+
+
+TYPE = SinkType(
+    name="kafka",
+    options=KafkaOptions,
+    load=_load,
+    max_batch=1000,
+    summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
+)

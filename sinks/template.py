@@ -1,0 +1,81 @@
+"""Names of topics and subjects, made of what a record is about: ``k8s.{cluster}.{resource}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from string import Formatter
+
+from bridge.model.record import Gap, Record
+from bridge.model.resource import Resource
+
+PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace", "name")
+"""``group`` is ``core`` for the core group, ``resource`` is the plural (``deployments``)."""
+
+CORE = "core"
+NOTHING = "_"
+"""Stands for the namespace of a cluster-scoped object, and for all but ``resource`` in the name of a gap's topic."""
+GAP = "gap"
+"""Stands for ``resource`` where a record tells of a gap, which may have held records of any resource."""
+
+
+def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
+    """The text, if it is a template of these placeholders. Raises ValueError that says what is allowed."""
+    offer = f"allowed are {', '.join(f'{{{name}}}' for name in allowed)}"
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a template ({error}); {offer}") from error
+    if not text:
+        raise ValueError("a name cannot be empty")
+    for literal, name, spec, conversion in parts:
+        if "{" in literal or "}" in literal:
+            raise ValueError(f"{text!r} has a brace that belongs to no placeholder; {offer}")
+        if name is not None and (name not in allowed or spec or conversion):
+            found = f"{{{name}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
+            raise ValueError(f"{text!r} has the unknown placeholder {found}; {offer}")
+    return text
+
+
+class Template:
+    """Renders names for the records of one cluster. What a resource decides is rendered once per resource.
+
+    ``escape`` makes of any value what the destination takes as a part of a name; it never returns a brace.
+    """
+
+    def __init__(self, text: str, cluster: str, escape: Callable[[str], str]) -> None:
+        self._text = text
+        self._cluster = cluster
+        self._escape = escape
+        self._per_object = "{namespace}" in text or "{name}" in text
+        self._of_resource: dict[Resource, str] = {}
+        self._gap = self._fill(group=NOTHING, version=NOTHING, resource=GAP, kind=NOTHING).format(
+            namespace=NOTHING, name=NOTHING
+        )
+
+    def render(self, record: Record) -> str:
+        if isinstance(record, Gap):
+            return self._gap
+        text = self._of_resource.get(record.resource)
+        if text is None:
+            text = self._of_resource[record.resource] = self._for_resource(record.resource)
+        if not self._per_object:
+            return text
+        namespace, _, name = record.key.rpartition("/")
+        return text.format(namespace=self._escape(namespace) if namespace else NOTHING, name=self._escape(name))
+
+    def wildcard(self, anything: str) -> str:
+        """The name with ``anything`` in place of every placeholder but the cluster."""
+        free = dict.fromkeys(("group", "version", "resource", "kind", "namespace", "name"), anything)
+        return self._text.format(cluster=self._escape(self._cluster), **free)
+
+    def _for_resource(self, resource: Resource) -> str:
+        return self._fill(
+            group=self._escape(resource.group) if resource.group else CORE,
+            version=self._escape(resource.version),
+            resource=self._escape(resource.plural),
+            kind=self._escape(resource.kind),
+        )
+
+    def _fill(self, **values: str) -> str:
+        later = {"namespace": "{namespace}", "name": "{name}"}
+        return self._text.format(cluster=self._escape(self._cluster), **values, **later)

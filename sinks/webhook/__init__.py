@@ -1,0 +1,19 @@
+"""Deltas as HTTP requests to an endpoint of the operator's."""
+
+from sinks.base import Sink, SinkType
+from sinks.webhook.options import WebhookOptions
+
+
+def _load() -> type[Sink]:
+    from sinks.webhook.sink import WebhookSink
+
+    return WebhookSink
+
+
+TYPE = SinkType(
+    name="webhook",
+    options=WebhookOptions,
+    load=_load,
+    max_batch=200,
+    summary="CloudEvents over HTTP, signed as Standard Webhooks has it",
+)

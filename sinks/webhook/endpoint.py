@@ -1,0 +1,171 @@
+"""One endpoint, asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from sinks.base import RetryLater, SecretFile, SinkUnavailable
+from sinks.tls import tls_context
+from sinks.webhook.answers import Closed, Failed, Verdict, verdict
+from sinks.webhook.encode import Message
+from sinks.webhook.options import HEADER_VALUE, WebhookOptions
+from sinks.webhook.signature import keys_in, signature
+
+_ANSWER_LIMIT = 64 * 1024
+"""Bytes of an answer that are read so that its connection can be used again. Nobody looks at them: an endpoint may
+repeat what it was sent, and that belongs into no log."""
+_ONE_PIECE = 1024 * 1024
+"""Bytes of a body that are written at once. aiohttp warns of more, because the loop would do nothing else meanwhile."""
+_NO_ADDRESS = (httpx.InvalidURL, UnicodeError)
+"""A name that no rule of ours forbids, and that the client does not take nevertheless."""
+_TROUBLES = (httpx.HTTPError, aiohttp.ClientError, OSError, *_NO_ADDRESS)
+"""What the transport does not translate comes as it is."""
+
+
+class Endpoint:
+    """``open`` before ``post``. What the operator named by file is read anew when it changes, certificates when a
+    connection could not be made."""
+
+    def __init__(self, options: WebhookOptions) -> None:
+        self._options = options
+        parts = urlsplit(options.url)
+        self._name = f"{parts.scheme}://{parts.netloc}"
+        """For messages: a path or a query may be a secret."""
+        self._secret_headers = {name: SecretFile(path) for name, path in options.header_files.items()}
+        self._secret = SecretFile(options.secret_file) if options.secret_file else None
+        self._client: httpx.AsyncClient | None = None
+        self._stale = False
+        """A connection could not be made: certificates may have been renewed."""
+        self._headers: dict[str, str] = {}
+        self._keys: tuple[bytes, ...] = ()
+
+    async def open(self) -> None:
+        """Have everything that a request needs; sends none. Raises SinkUnavailable."""
+        self._read_secrets()
+        if self._stale:
+            await self.close()
+        if self._client is None:
+            self._client = await self._new_client()
+
+    async def post(self, message: Message) -> Verdict:
+        if self._client is None:
+            raise RuntimeError("post() before open()")
+        headers = self._headers | message.headers
+        if self._keys:
+            now = int(time.time())
+            headers["webhook-id"] = message.id
+            headers["webhook-timestamp"] = str(now)
+            headers["webhook-signature"] = signature(self._keys, message.id, now, message.body)
+        try:
+            async with asyncio.timeout(self._options.timeout):
+                status, retry_after = await self._send(self._client, "POST", headers, message.body)
+        except TimeoutError:
+            return Failed(RetryLater(f"{self._name} did not answer within {self._options.timeout:g} s"))
+        except _TROUBLES as error:
+            trouble = RetryLater(f"{self._name} {_what_happened(error)}")
+            if not _is_unreachable(error):
+                return Failed(trouble)
+            self._stale = True
+            return Closed(trouble)
+        return self._named_verdict(verdict(status, retry_after, datetime.now(UTC)))
+
+    async def ask(self) -> str:
+        """Say what answers there, by an OPTIONS request. Raises SinkUnavailable."""
+        await self.open()
+        if self._client is None:
+            raise RuntimeError("open() made no client")
+        try:
+            async with asyncio.timeout(self._options.timeout):
+                status, _ = await self._send(self._client, "OPTIONS", self._headers, b"")
+        except TimeoutError:
+            raise SinkUnavailable(f"{self._name} did not answer within {self._options.timeout:g} s") from None
+        except _TROUBLES as error:
+            raise SinkUnavailable(f"{self._name} {_what_happened(error)}") from error
+        return f"{self._name} answers ({status} to OPTIONS)"
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        self._stale = False
+        if client is not None:
+            await client.aclose()
+
+    def _read_secrets(self) -> None:
+        secrets = {name: self._secret_value(name, file) for name, file in self._secret_headers.items()}
+        chosen = {name.lower(): value for name, value in (self._options.headers | secrets).items()}
+        self._headers = {"user-agent": "kubedelta"} | chosen
+        if self._secret is not None and self._options.secret_file is not None:
+            self._keys = keys_in(self._secret.read(), self._options.secret_file)
+
+    def _secret_value(self, name: str, file: SecretFile) -> str:
+        value = file.read()
+        if not HEADER_VALUE.fullmatch(value):
+            path = self._options.header_files[name]
+            raise SinkUnavailable(f"{path} is no value for the header {name}: it is not one line of printable ASCII")
+        return value
+
+    async def _new_client(self) -> httpx.AsyncClient:
+        options = self._options
+        tls: ssl.SSLContext | bool = False
+        if options.url.startswith("https:"):
+            tls = await asyncio.to_thread(tls_context, options.ca_file, options.cert_file, options.key_file)
+
+        def session() -> aiohttp.ClientSession:
+            connector = aiohttp.TCPConnector(ssl=tls, limit=options.concurrency)
+            return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+        transport = AiohttpTransport(verify=tls, trust_env=False, client=session)
+        return httpx.AsyncClient(transport=transport, timeout=options.timeout, trust_env=False)
+
+    async def _send(
+        self, client: httpx.AsyncClient, method: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, str | None]:
+        content: bytes | AsyncIterator[bytes] = body
+        if len(body) > _ONE_PIECE:
+            headers, content = headers | {"content-length": str(len(body))}, _in_pieces(body)
+        async with client.stream(method, self._options.url, headers=headers, content=content) as answer:
+            read = 0
+            async for chunk in answer.aiter_raw():
+                read += len(chunk)
+                if read > _ANSWER_LIMIT:
+                    break
+            return answer.status_code, answer.headers.get("retry-after")
+
+    def _named_verdict(self, found: Verdict) -> Verdict:
+        match found:
+            case Failed(trouble) | Closed(trouble):
+                return type(found)(RetryLater(f"{self._name} {trouble.reason}", trouble.after))
+        return found
+
+
+async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), _ONE_PIECE):
+        yield body[start : start + _ONE_PIECE]
+
+
+# The transport calls most troubles of aiohttp a ConnectTimeout; what they were is their cause. Their texts are not for
+# the operator: some of them hold the whole URL.
+
+
+def _is_unreachable(error: Exception) -> bool:
+    return isinstance(error.__cause__ or error, aiohttp.ClientConnectorError)
+
+
+def _what_happened(error: Exception) -> str:
+    if isinstance(error, _NO_ADDRESS):
+        return "is no address that can be asked; see url"
+    match error.__cause__ or error:
+        case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
+            return f"cannot be reached: {reason}"
+        case aiohttp.ClientConnectorError(os_error=reason):
+            return f"cannot be reached: {reason.strerror or type(reason).__name__}"
+        case cause:
+            return f"did not answer: {type(cause).__name__}"

@@ -1,0 +1,368 @@
+"""The places where sinks store records, each with a way to look into it that is not the sink's, and ways to hurt it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import nats
+from nats.js.api import StreamConfig
+
+from sinks import registry
+from sinks.base import Sink, SinkType, SinkUnavailable
+from tests.cluster.servers import Kafka, Nats
+from tests.cluster.servers.process import free_port
+from tests.kit.tcp_line import Line
+from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
+
+CLUSTER = "prod-eu1"
+PATIENCE = 1.0
+"""Seconds that a sink under examination waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One record as it lies there."""
+
+    id: str
+    key: str
+    """The key of a Kafka record; elsewhere the partition key."""
+    body: bytes
+    attributes: Mapping[str, str]
+    """Of the CloudEvent, all of them as text."""
+    where: str
+    """The partition of the topic, the object's own subject in the stream; empty elsewhere."""
+
+
+class Destination(ABC):
+    """A clean place of its own, on a server that tests share and may break one after another."""
+
+    kind: ClassVar[str]
+    stores_once: ClassVar[bool]
+    """What one sink sends again, because it never heard that it had arrived, is stored once."""
+    knows_ids: ClassVar[bool] = False
+    """The same of what another sink sends again."""
+
+    uncompressed: ClassVar[Mapping[str, Any]] = {}
+    """Options with which a record is as large on the way as it is."""
+    envelopes: ClassVar[Mapping[str, Any]] = {"format": "envelope", "before": True}
+    """Options for change data capture. A record whose earlier state is damaged has no such form."""
+
+    def __init__(self) -> None:
+        self.name = f"contract-{secrets.token_hex(4)}"
+        self.way = self.kind
+        """How the sink is told to write here, for those who read the figures."""
+        self.line: Line | None = None
+        """What the sink must go through to come here; None for the straight way."""
+
+    @abstractmethod
+    async def prepare(self, limit: int | None) -> None:
+        """Make it. ``limit``: refuse larger records, in bytes as this destination counts them."""
+
+    @abstractmethod
+    async def remove(self) -> None: ...
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """As an operator writes them, with short patience."""
+
+    def nowhere(self) -> dict[str, Any]:
+        """What to change in the options so that they lead to nothing."""
+        return self.at(free_port())
+
+    @abstractmethod
+    def at(self, port: int) -> dict[str, Any]:
+        """What to change in the options so that they lead to whatever listens there."""
+
+    @abstractmethod
+    async def stored(self) -> list[Stored]:
+        """Everything that is there now; of each key, in its order."""
+
+    @abstractmethod
+    async def fall(self) -> None:
+        """Be gone at once, without a goodbye."""
+
+    @abstractmethod
+    async def rise(self) -> None:
+        """Be back, with all that was stored. Nothing to do where it did not fall."""
+
+    def new_line(self) -> Line:
+        """One that leads here. Only for what is reached over a network."""
+        raise NotImplementedError
+
+    def sink(self, **options: Any) -> Sink:
+        """One that is not open."""
+        chosen = self._type.options.model_validate(self.options() | options)
+        return registry.create("mine", self.kind, chosen, cluster=CLUSTER)
+
+    @asynccontextmanager
+    async def opened(self, **options: Any) -> AsyncIterator[Sink]:
+        sink = self.sink(**options)
+        try:
+            await sink.open()
+            yield sink
+        finally:
+            await sink.close()
+
+    @asynccontextmanager
+    async def reopened(self) -> AsyncIterator[Sink]:
+        """Opened as the bridge does it after trouble: a new sink for each try. Raises TimeoutError."""
+        async with asyncio.timeout(30):
+            while True:
+                sink = self.sink()
+                try:
+                    await sink.open()
+                except SinkUnavailable:
+                    await sink.close()
+                    await asyncio.sleep(0.05)  # The bridge's own wait is longer.
+                else:
+                    break
+        try:
+            yield sink
+        finally:
+            await sink.close()
+
+    @property
+    def max_batch(self) -> int:
+        return self._type.max_batch
+
+    @property
+    def _type(self) -> SinkType:
+        return registry.types()[self.kind]
+
+
+class ATopic(Destination):
+    kind = "kafka"
+    stores_once = True
+    uncompressed: ClassVar[Mapping[str, Any]] = {"compression": "none"}
+
+    def __init__(self, server: KafkaBehindALine) -> None:
+        super().__init__()
+        self._server = server
+
+    async def prepare(self, limit: int | None) -> None:
+        settings = {} if limit is None else {"max_message_bytes": str(limit)}
+        await asyncio.to_thread(self._server.create_topic, self.name, 3, **settings)
+
+    async def remove(self) -> None:
+        await asyncio.to_thread(self._server.delete_topic, self.name)
+
+    def options(self) -> dict[str, Any]:
+        port = self._server.line_port if self.line else self._server.bootstrap.rpartition(":")[2]
+        server = {"bootstrap_servers": f"127.0.0.1:{port}", "topic": self.name}
+        # A broker that comes back is found at once, where by default it would be after up to ten seconds.
+        soon = {"reconnect.backoff.max.ms": 200}
+        return {**server, "ack_timeout": PATIENCE, "connect_timeout": PATIENCE, "properties": soon}
+
+    def at(self, port: int) -> dict[str, Any]:
+        return {"bootstrap_servers": f"127.0.0.1:{port}"}
+
+    async def stored(self) -> list[Stored]:
+        return [
+            Stored(
+                id=attributes["id"],
+                key=(record.key or b"").decode(),
+                body=record.value or b"",
+                attributes=attributes,
+                where=str(record.partition),
+            )
+            for record in await asyncio.to_thread(self._server.read_all, self.name)
+            if (attributes := _attributes({name: (value or b"").decode() for name, value in record.headers}, "ce_"))
+        ]
+
+    async def fall(self) -> None:
+        await asyncio.to_thread(self._server.kill9)
+
+    async def rise(self) -> None:
+        if not self._server.running:
+            await asyncio.to_thread(self._server.start)
+
+    def new_line(self) -> Line:
+        return Line(self._server.behind_the_line, self._server.line_port)
+
+
+class KafkaBehindALine(Kafka):
+    """Has a second address, for those who come by a line: a client goes to where the broker says, wherever it began."""
+
+    def __init__(self, folder: Path, build: Path) -> None:
+        self.line_port = free_port()
+        self.behind_the_line = free_port()
+        super().__init__(folder, build)
+
+    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
+        settings = super()._defaults(properties)
+        settings["listeners"] += f",LINE://127.0.0.1:{self.behind_the_line}"
+        settings["advertised.listeners"] += f",LINE://127.0.0.1:{self.line_port}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,LINE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        settings["inter.broker.listener.name"] = "PLAINTEXT"
+        return settings
+
+
+class AStream(Destination):
+    kind = "nats"
+    stores_once = True
+    knows_ids = True
+
+    def __init__(self, server: Nats, *, shared: bool = False) -> None:
+        """``shared``: the sink is told that it is not the only writer, and keeps the order in another way."""
+        super().__init__()
+        self._server = server
+        self._sole_writer = not shared
+        self.way = "nats-shared" if shared else "nats"
+
+    async def prepare(self, limit: int | None) -> None:
+        async with await nats.connect(self._server.url) as connection:
+            config = StreamConfig(name=self.name, subjects=[f"{self.name}.>"], max_msg_size=limit or -1)
+            await connection.jetstream().add_stream(config)
+
+    async def remove(self) -> None:
+        async with await nats.connect(self._server.url) as connection:
+            await connection.jetstream().delete_stream(self.name)
+
+    def options(self) -> dict[str, Any]:
+        url = f"nats://127.0.0.1:{self.line.port}" if self.line else self._server.url
+        subject = f"{self.name}.{{group}}.{{resource}}.{{namespace}}.{{name}}"
+        stream = {"servers": [url], "stream": self.name, "subject": subject, "sole_writer": self._sole_writer}
+        return {**stream, "ack_timeout": PATIENCE, "connect_timeout": PATIENCE}
+
+    def at(self, port: int) -> dict[str, Any]:
+        return {"servers": [f"nats://127.0.0.1:{port}"]}
+
+    async def stored(self) -> list[Stored]:
+        found = []
+        for record in await self._server.read_all(self.name):
+            attributes = _attributes({name: unquote(value) for name, value in record.headers.items()}, "ce-")
+            where = record.subject.removeprefix(self.name)
+            found.append(Stored(attributes["id"], attributes["partitionkey"], record.data, attributes, where))
+        return found
+
+    async def fall(self) -> None:
+        await asyncio.to_thread(self._server.kill9)
+
+    async def rise(self) -> None:
+        if not self._server.running:
+            await asyncio.to_thread(self._server.start)
+
+    def new_line(self) -> Line:
+        return Line(self._server.port)
+
+
+class AnEndpoint(Destination):
+    kind = "webhook"
+    stores_once = False
+    envelopes: ClassVar[Mapping[str, Any]] = {**Destination.envelopes, "batch": 1}
+
+    def __init__(self, *, batch: int = 1) -> None:
+        """``batch``: most events in one request."""
+        super().__init__()
+        self.receiver = WebhookReceiver()
+        self._batch = batch
+        self.way = f"webhook, {batch} in a request"
+        self._fell = False
+
+    async def prepare(self, limit: int | None) -> None:
+        def answer(posted: Posted) -> Answer:
+            return ACCEPTED if limit is None or len(posted.body) <= limit else Answer(413)
+
+        self.receiver.answer = answer
+        await self.receiver.start()
+
+    async def remove(self) -> None:
+        await self.receiver.stop()
+
+    def options(self) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self.line.port}/hook" if self.line else self.receiver.url
+        return {"url": url, "timeout": PATIENCE, "batch": self._batch}
+
+    def at(self, port: int) -> dict[str, Any]:
+        return {"url": f"http://127.0.0.1:{port}/hook"}
+
+    async def stored(self) -> list[Stored]:
+        return [event for posted in self.receiver.accepted for event in _posted(posted)]
+
+    async def fall(self) -> None:
+        self._fell = True
+        await self.receiver.stop()
+
+    async def rise(self) -> None:
+        if self._fell:
+            self._fell = False
+            await self.receiver.start()
+
+    def new_line(self) -> Line:
+        port = urlsplit(self.receiver.url).port
+        assert port is not None
+        return Line(port)
+
+
+class AFile(Destination):
+    """Its folder is a mount that goes and comes back."""
+
+    kind = "file"
+    stores_once = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._mount = folder / "mount"
+        self._away = folder / "away"
+        self.path = self._mount / "deltas.ndjson"
+
+    async def prepare(self, limit: int | None) -> None:
+        self._mount.mkdir()
+
+    async def remove(self) -> None:
+        """The folder is the test's."""
+
+    def options(self) -> dict[str, Any]:
+        return {"path": str(self.path)}
+
+    def nowhere(self) -> dict[str, Any]:
+        return {"path": str(self._mount / "missing" / "deltas.ndjson")}
+
+    def at(self, port: int) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def stored(self) -> list[Stored]:
+        text = self.path.read_bytes() if self.path.exists() else b""
+        *lines, rest = text.split(b"\n")
+        assert not rest, f"the file ends in the middle of a line of {len(rest)} bytes"
+        return [_structured(line) for line in lines]
+
+    async def fall(self) -> None:
+        self._mount.rename(self._away)
+
+    async def rise(self) -> None:
+        with suppress(FileNotFoundError):
+            self._away.rename(self._mount)
+
+
+def _attributes(headers: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Those of the binary form."""
+    attributes = {name.removeprefix(prefix): value for name, value in headers.items() if name.startswith(prefix)}
+    attributes.setdefault("datacontenttype", headers["content-type"])
+    return attributes
+
+
+def _posted(request: Posted) -> list[Stored]:
+    match request.headers["content-type"]:
+        case "application/cloudevents+json":
+            return [_structured(request.body)]
+        case "application/cloudevents-batch+json":
+            return [_structured(bytes(event)) for event in msgspec.json.decode(request.body, type=list[msgspec.Raw])]
+    attributes = _attributes({name: unquote(value) for name, value in request.headers.items()}, "ce-")
+    return [Stored(attributes["id"], attributes["partitionkey"], request.body, attributes, "")]
+
+
+def _structured(text: bytes) -> Stored:
+    members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    body = bytes(members.pop("data"))
+    attributes = {name: str(msgspec.json.decode(value)) for name, value in members.items()}
+    return Stored(attributes["id"], attributes["partitionkey"], body, attributes, "")

@@ -1,0 +1,198 @@
+"""What must be true of every receipt, and of everything that is stored. The examination asks this after each step."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.model.record import Delta, Gap, Record
+from sinks.base import Receipt, Sink
+from tests.contracts.destinations import CLUSTER, Stored
+
+TIMELY = 8.0
+"""Seconds that no call of a sink may exceed, whatever its destination does. Its own patience is far shorter."""
+
+CLOSES_IN = 5.0
+"""Seconds: "within a few"."""
+
+STUCK = 0.8
+"""Seconds. Less than the patience of the sinks, and more than a busy machine takes away."""
+
+
+@dataclass
+class Told:
+    """What a sink said of the records that it was given."""
+
+    stored: set[str] = field(default_factory=set)
+    rejected: dict[str, str] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
+    deliveries: int = 0
+
+
+def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
+    """The receipt, if it keeps the promise of ``sinks.base.Receipt``."""
+    pending, rejected = list(receipt.pending), receipt.rejected
+    assert pending == sorted(set(pending)), "places ascend"
+    assert set(pending) | rejected.keys() <= set(range(len(batch))), "places are those of the batch"
+    assert not set(pending) & rejected.keys(), "a record is pending or rejected"
+    assert (receipt.trouble is not None) == bool(pending), f"trouble is told exactly with what is pending: {receipt}"
+    for text in [*rejected.values(), *([receipt.trouble.reason] if receipt.trouble else [])]:
+        assert text.strip(), "a reason says something"
+        assert len(text) < 500, f"a reason is not a record: {len(text)} letters"
+    held_up: set[object] = set()
+    for place, record in enumerate(batch):
+        if place in rejected:
+            continue
+        if place in pending:
+            held_up.add(record.ordering_key)
+        else:
+            assert record.ordering_key not in held_up, f"record {place} overtook an earlier one of its key"
+    return receipt
+
+
+async def deliver(sink: Sink, batch: Sequence[Record], told: Told | None = None) -> list[Record]:
+    """One timely delivery. Returns what is pending."""
+    async with asyncio.timeout(TIMELY):
+        receipt = checked(batch, await sink.deliver(batch))
+    if told is not None:
+        pending = set(receipt.pending)
+        told.deliveries += 1
+        told.rejected |= {batch[place].id: reason for place, reason in receipt.rejected.items()}
+        told.stored |= {
+            record.id for place, record in enumerate(batch) if place not in pending and place not in receipt.rejected
+        }
+        if receipt.trouble is not None:
+            told.troubles.append(receipt.trouble.reason)
+    return [batch[place] for place in receipt.pending]
+
+
+async def deliver_all(sink: Sink, records: Sequence[Record], size: int, told: Told | None = None) -> Told:
+    """As the bridge does it: batches of ``size``, and what is pending again until nothing is. Raises TimeoutError."""
+    told = told or Told()
+    async with asyncio.timeout(60):
+        for start in range(0, len(records), size):
+            left: Sequence[Record] = records[start : start + size]
+            while left := await deliver(sink, left, told):
+                await a_moment()
+    return told
+
+
+@asynccontextmanager
+async def the_loop_is_free() -> AsyncIterator[None]:
+    """Fails if the event loop stood still meanwhile, for as long as a wait that belongs into a thread would take."""
+    clock = asyncio.get_running_loop().time
+    longest = 0.0
+
+    async def beat() -> None:
+        nonlocal longest
+        while True:
+            before = clock()
+            await asyncio.sleep(0.01)
+            longest = max(longest, clock() - before)
+
+    beating = asyncio.get_running_loop().create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.wait({beating})
+    assert longest < STUCK, f"the event loop stood still for {longest:.2f} s"
+
+
+def what_is_left() -> tuple[int, list[str], int]:
+    """Open files, threads and tasks. Those of ``asyncio.to_thread`` are the loop's."""
+    gc.collect()
+    threads = sorted(thread.name for thread in threading.enumerate() if not thread.name.startswith("asyncio_"))
+    return len(list(Path("/proc/self/fd").iterdir())), threads, len(asyncio.all_tasks())
+
+
+async def a_moment() -> None:
+    """Between two tries. The bridge waits longer."""
+    await asyncio.sleep(0.02)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Raises TimeoutError."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 (what a server has done tells nobody)
+            await asyncio.sleep(0.001)
+
+
+def say(way: str, what: str, found: Sequence[Stored], told: Told) -> None:
+    troubles = f"{len(told.troubles)} troubles in {told.deliveries} deliveries"
+    print(f"\n{way}: {what}: {repeats(found)} of {len(found)} stored again, {troubles}", end="")
+
+
+def repeats(found: Iterable[Stored]) -> int:
+    """How many are there again."""
+    return sum(count - 1 for count in Counter(each.id for each in found).values())
+
+
+def assert_holds(found: Sequence[Stored], sent: Sequence[Record], acknowledged: Iterable[str]) -> None:
+    """Everything acknowledged is there; nothing but what was sent is; all of it as it was sent; of each key in the
+    order in which it was sent, with the newest as the last."""
+    records = {record.id: record for record in sent}
+    there = {each.id for each in found}
+    lost = [id_ for id_ in acknowledged if id_ not in there]
+    assert not lost, f"{len(lost)} were acknowledged and are not there, such as {lost[:3]}"
+    assert there <= records.keys(), f"nobody sent {sorted(there - records.keys())[:3]}"
+    for each in found:
+        assert_same(each, records[each.id])
+    assert_in_order(found, sent)
+
+
+def assert_in_order(found: Sequence[Stored], sent: Sequence[Record]) -> None:
+    places = {record.id: place for place, record in enumerate(sent)}
+    by_key: dict[str, list[Stored]] = defaultdict(list)
+    for each in found:
+        by_key[each.key].append(each)
+    for key, stream in by_key.items():
+        assert len({each.where for each in stream}) == 1, f"{key} is in several places, which have no common order"
+        order = [places[id_] for id_ in dict.fromkeys(each.id for each in stream)]
+        assert order == sorted(order), f"{key} came out of order: {order[:50]}"
+        assert places[stream[-1].id] == order[-1], f"{key} ends with a repetition of an older record"
+
+
+def assert_same(found: Stored, record: Record) -> None:
+    """Byte for byte, and with every attribute of the event."""
+    wanted = attributes_of(record)
+    assert dict(found.attributes) == wanted
+    assert found.key == wanted["partitionkey"]
+    if isinstance(record, Delta):
+        assert found.body == record.body
+
+
+def attributes_of(record: Record) -> dict[str, str]:
+    """The CloudEvent's attributes as README and design have them, made without the code that makes them."""
+    common = {
+        "specversion": "1.0",
+        "source": f"/clusters/{CLUSTER}",
+        "time": record.time,
+        "datacontenttype": "application/json",
+        "sequence": str(record.sequence).zfill(20),
+    }
+    if isinstance(record, Gap):
+        name = f"gap/{record.first}/{record.sequence}"
+        return {**common, "id": name, "type": "kubedelta.gap.v1", "partitionkey": CLUSTER}
+    resource = record.resource
+    namespace, _, name = record.key.rpartition("/")
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    inside = f"/namespaces/{namespace}" if resource.namespaced else ""
+    return {
+        **common,
+        "id": f"{record.uid}/{record.resource_version}/{record.op.value}",
+        "type": f"kubedelta.object.{record.op.value}.v1",
+        "subject": f"{root}{inside}/{resource.plural}/{name}",
+        "partitionkey": f"{CLUSTER}/{resource.group}/{resource.plural}/{namespace}/{name}",
+        "uid": record.uid,
+        "resourceversion": record.resource_version,
+        "op": record.op.value,
+        "evidence": record.evidence.value,
+        "epoch": str(record.epoch),
+    }

@@ -1,0 +1,58 @@
+"""The other form in which changes leave. Lines of it in a file have no attributes: see tests/sinks/file."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from bridge.model.change import Known, Op
+from bridge.model.record import Delta, Record
+from tests.contracts.conftest import OVER_A_NETWORK
+from tests.contracts.destinations import Destination
+from tests.contracts.rules import Told, assert_in_order, attributes_of, deliver, deliver_all
+from tests.kit.records import a_delta, a_gap, changes
+
+pytestmark = pytest.mark.parametrize("kind", OVER_A_NETWORK, indirect=True)
+
+
+async def test_what_has_no_form_is_rejected_and_its_neighbours_are_stored(destination: Destination) -> None:
+    sent: list[Delta] = changes(30, keys=3)
+    damaged = {0, 13, 14, 29}
+    for place in damaged:
+        sent[place] = msgspec.structs.replace(sent[place], before=Known("u", "1", b"damaged"))
+    told = Told()
+    async with destination.opened(**destination.envelopes) as sink:
+        left = await deliver(sink, sent, told)
+        only_damaged = await deliver(sink, [sent[13]], told)
+    found = await destination.stored()
+
+    assert (left, only_damaged) == ([], [])
+    assert told.rejected.keys() == {sent[place].id for place in damaged}
+    assert told.stored == {record.id for record in sent} - told.rejected.keys()
+    assert_in_order(found, sent)
+    assert {each.id for each in found} == told.stored
+
+
+async def test_an_envelope_has_what_was_before_and_the_attributes_of_the_event(destination: Destination) -> None:
+    sent: list[Record] = [
+        a_delta(1, op=Op.ADDED, body=b'{"a":1}'),
+        a_delta(2, op=Op.UPDATED, body='{"a":"\u2028"}'.encode(), before=b'{"a":1}'),
+        a_delta(3, op=Op.DELETED, body='{"a":"\u2028"}'.encode()),
+        a_gap(4, 9),
+    ]
+    async with destination.opened(**destination.envelopes) as sink:
+        await deliver_all(sink, sent, 4)
+    found = {each.id: each for each in await destination.stored()}
+
+    for record in sent:
+        wanted = attributes_of(record)
+        assert found[record.id].attributes == wanted | {"type": wanted["type"].replace("object", "envelope")}
+    bodies = [json.loads(found[record.id].body) for record in sent]
+    assert [(body["op"], body["before"], body["after"]) for body in bodies] == [
+        ("c", None, {"a": 1}),
+        ("u", {"a": 1}, {"a": "\u2028"}),
+        ("d", {"a": "\u2028"}, None),
+        ("gap", None, None),
+    ]

@@ -1,0 +1,134 @@
+"""The examination that every sink passes, against the real thing: what is said of a record is so."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import accumulate, cycle, pairwise
+
+import pytest
+
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta, Record
+from bridge.model.resource import Resource
+from tests.contracts.conftest import EVERY
+from tests.contracts.destinations import Destination
+from tests.contracts.rules import Told, assert_holds, assert_same, deliver, deliver_all
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, NODES, PODS, a_delta, a_gap, changes
+
+pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
+
+CERTIFICATES = Resource("cert-manager.io", "v1alpha2", "certificates", "Certificate", True)
+
+ODD_NAMES = [
+    "system:node:a.b", "a.b", "a_b", "a=2Eb", "a-b", "A-B", "_", "=", "*", ">", "a*", "a>b", "...", "-",
+    'say "hi"', "a'b", "back\\slash", "{name}", "{}", "%", "%41", "a b", "tab\there", "line\nbreak", "line\r\nbreak",
+    "\x85", "\u2028", "ä", "日本", "😀", "\x7f", "?a=b&c#d", "x" * 253,
+]  # fmt: skip
+"""What the names of a cluster role may be: anything without a slash, but for . and ..; here even percent signs."""
+
+ODD_BODIES = [
+    b"{}",
+    '{"a":"\x85\u2028\u2029 \\u2028 \\u0000 \\"quoted\\" \\\\ / \\/ 😀 \\ud83d\\ude00"}'.encode(),
+    b'{"big":123456789012345678901234567890,"exact":1.10,"exponent":1E400,"zero":-0.0}',
+    b'{"same":1,"same":2}',
+    b'{"space" : [ 1 ,\t2 ] }',
+    b'{"data":{"data":"data"},"id":"not the id"}',
+    b'{"long":"' + b"x" * 200_000 + b'"}',
+]
+
+
+def a_role(sequence: int, name: str) -> Delta:
+    body = json.dumps({"metadata": {"name": name}}, ensure_ascii=False).encode()
+    return a_delta(sequence, resource=CLUSTER_ROLES, key=name, body=body)
+
+
+def varied() -> list[Record]:
+    """One record of every sort there is."""
+    records: list[Record] = []
+
+    def add(**settings: object) -> None:
+        records.append(a_delta(len(records) + 1, **settings))  # type: ignore[arg-type]
+
+    for op in Op:
+        for evidence in Evidence:
+            add(op=op, evidence=evidence)
+    for resource, key in ((DEPLOYMENTS, "shop/web"), (CERTIFICATES, "shop/a.b"), (NODES, "node-1"), (PODS, "web/shop")):
+        add(resource=resource, key=key)
+    for name in ODD_NAMES:
+        records.append(a_role(len(records) + 1, name))
+    for body in ODD_BODIES:
+        add(body=body)
+    records.append(a_gap(len(records) + 1, len(records) + 10))
+    return records
+
+
+async def test_everything_that_was_acknowledged_is_there_at_once_and_as_it_was_sent(destination: Destination) -> None:
+    sent = varied()
+    async with destination.opened() as sink:
+        told = await deliver_all(sink, sent, destination.max_batch)
+        found = await destination.stored()
+
+    assert told == Told(stored={record.id for record in sent}, deliveries=1)
+    assert_holds(found, sent, told.stored)
+    assert len(found) == len(sent)
+
+
+async def test_no_two_objects_are_taken_for_one(destination: Destination) -> None:
+    sent = [a_role(n, name) for n, name in enumerate(ODD_NAMES, 1)]
+    async with destination.opened() as sink:
+        await deliver_all(sink, sent, len(sent))
+
+    found = await destination.stored()
+    assert len({each.key for each in found}) == len(ODD_NAMES)
+    if destination.kind == "nats":
+        assert len({each.where for each in found}) == len(ODD_NAMES)
+
+
+async def test_a_gap_is_told_in_words_of_its_own(destination: Destination) -> None:
+    async with destination.opened() as sink:
+        await deliver_all(sink, [a_gap(5, 9)], 1)
+        (found,) = await destination.stored()
+
+    assert_same(found, a_gap(5, 9))
+    assert found.attributes["type"] == "kubedelta.gap.v1"
+    assert json.loads(found.body) == {"first": 5, "last": 9, "count": 5, "reason": "the outbox was full"}
+
+
+async def test_order_is_kept_over_many_batches_of_any_size(destination: Destination) -> None:
+    sent = changes(1500, keys=11)
+    sizes = cycle([1, 2, 3, 50, 7, 100, 31, 1])
+    bounds = [0, *(end for end, _ in zip(accumulate(sizes), range(60), strict=False) if end < len(sent)), len(sent)]
+    told = Told()
+    async with destination.opened() as sink:
+        for start, end in pairwise(bounds):
+            assert await deliver(sink, sent[start:end], told) == []
+    found = await destination.stored()
+
+    assert_holds(found, sent, told.stored)
+    assert len(found) == len(sent) == len(told.stored)
+
+
+async def test_close_right_after_the_last_receipt_loses_nothing(destination: Destination) -> None:
+    sent = changes(destination.max_batch)
+    async with destination.opened() as sink:
+        left = await deliver(sink, sent)
+    found = await destination.stored()
+
+    assert not left
+    assert [each.id for each in sorted(found, key=lambda each: each.attributes["sequence"])] == [
+        record.id for record in sent
+    ]
+
+
+async def test_more_than_any_queue_holds_goes_through(destination: Destination) -> None:
+    noise = random.Random(1).randbytes(450_000).hex().encode()
+    sent = [a_delta(n, key=f"shop/web-{n % 5}", body=b'"%s%d"' % (noise, n)) for n in range(1, 43)]
+    told = Told()
+    async with destination.opened() as sink:
+        await deliver_all(sink, sent, len(sent), told)
+    found = await destination.stored()
+
+    assert told.stored == {record.id for record in sent}
+    assert_holds(found, sent, told.stored)
+    assert len(found) == len(sent)

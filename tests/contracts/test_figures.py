@@ -1,0 +1,59 @@
+"""What a record costs at each destination, on this machine and beside whatever else runs on it. Only told: see `-s`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.contracts.conftest import EVERY
+from tests.contracts.destinations import Destination
+from tests.contracts.rules import deliver_all
+from tests.kit.records import a_delta
+
+COUNT = 5_000
+ELSEWHERE = """
+import asyncio
+from tests.kit.webhook_receiver import WebhookReceiver
+
+async def main():
+    async with WebhookReceiver() as receiver:
+        print(receiver.url, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def in_a_process_of_its_own(destination: Destination) -> AsyncIterator[dict[str, Any]]:
+    """Options. The endpoint would otherwise share a process, and a thread, with the sink."""
+    if destination.kind != "webhook":
+        yield {}
+        return
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ELSEWHERE, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield {"url": (await process.stdout.readline()).decode().strip()}
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("kind", EVERY, indirect=True)
+async def test_five_thousand_records(destination: Destination) -> None:
+    body = b'{"metadata":{"name":"web"},"spec":"' + b"0123456789abcdef" * 125 + b'"}'
+    records = [a_delta(n, key=f"shop/web-{n % 50}", body=body) for n in range(1, COUNT + 501)]
+    async with in_a_process_of_its_own(destination) as options, destination.opened(**options) as sink:
+        await deliver_all(sink, records[:500], destination.max_batch)
+        began, cpu = time.perf_counter(), time.process_time()
+        told = await deliver_all(sink, records[500:], destination.max_batch)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+
+    assert len(told.stored) == COUNT
+    print(f"\n{destination.way}: {COUNT / seconds:,.0f} records/s, {cpu / COUNT * 1e6:,.0f} µs of CPU each", end="")

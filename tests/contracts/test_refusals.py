@@ -1,0 +1,94 @@
+"""What a destination will never take is told from what it does not take now, and costs its neighbours nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.model.record import Delta
+from tests.contracts.conftest import OVER_A_NETWORK
+from tests.contracts.destinations import Destination
+from tests.contracts.rules import Told, assert_holds, deliver_all, repeats, say, the_loop_is_free
+from tests.kit.records import a_delta, changes
+from tests.kit.tcp_line import Line
+
+LIMIT = 60_000
+"""Bytes."""
+
+pytestmark = [
+    pytest.mark.parametrize("limit", [LIMIT]),
+    pytest.mark.parametrize("kind", OVER_A_NETWORK, indirect=True),
+]
+
+
+def of_size(sequence: int, size: int, key: str = "shop/web-1") -> Delta:
+    """With a body of so many bytes, which no compression makes much smaller."""
+    text = random.Random(size).randbytes(size // 2).hex().encode()
+    return a_delta(sequence, key=key, body=b'"' + text.ljust(size - 2, b"x")[: size - 2] + b'"')
+
+
+def with_large_ones(count: int, places: set[int], first: int = 1) -> list[Delta]:
+    sent = changes(count, keys=3, first=first)
+    return [of_size(each.sequence, 2 * LIMIT, each.key) if n in places else each for n, each in enumerate(sent)]
+
+
+async def test_what_is_too_large_is_rejected_and_its_neighbours_are_stored_in_order(destination: Destination) -> None:
+    places = {0, 13, 14, 15, 39}
+    sent = with_large_ones(40, places)
+    told = Told()
+    async with destination.opened() as sink, the_loop_is_free():
+        await deliver_all(sink, sent, len(sent), told)
+    found = await destination.stored()
+
+    assert told.rejected.keys() == {sent[place].id for place in places}
+    assert_holds(found, sent, told.stored)
+    assert len(found) == len(told.stored) == 35
+
+
+async def test_nothing_but_what_is_too_large_is_rejected_all(destination: Destination) -> None:
+    sent = with_large_ones(4, {0, 1, 2, 3})
+    told = Told()
+    async with destination.opened() as sink:
+        await deliver_all(sink, sent, 4, told)
+        await deliver_all(sink, changes(3, first=5), 3, told)
+
+    assert len(told.rejected) == 4
+    assert len(await destination.stored()) == 3
+
+
+async def test_between_stored_and_rejected_there_is_one_byte_and_no_third_way(destination: Destination) -> None:
+    fits, too_large, sequence = LIMIT - 1000, LIMIT + 100, 0
+    async with destination.opened(**destination.uncompressed) as sink:
+        while too_large - fits > 1:
+            size = (fits + too_large) // 2
+            sequence += 1
+            told = Told()
+            await deliver_all(sink, [of_size(sequence, size)], 1, told)
+            fits, too_large = (size, too_large) if told.stored else (fits, size)
+        told = Told()
+        edge = [of_size(1000 + n, size) for n, size in enumerate([fits, too_large, fits, too_large, fits])]
+        await deliver_all(sink, edge, len(edge), told)
+
+    print(f"\n{destination.way}: a body of {fits} bytes fits into {LIMIT}", end="")
+    assert told.stored == {edge[place].id for place in (0, 2, 4)}
+    assert fits > LIMIT - 1000
+
+
+async def test_a_line_that_is_cut_does_not_turn_refusals_into_losses(destination: Destination, line: Line) -> None:
+    chance = random.Random(7)
+    sent: list[Delta] = []
+    told = Told()
+    async with destination.opened() as sink:
+        for start in range(1, 81, 20):
+            batch = with_large_ones(20, {chance.randrange(20)}, start)
+            sent += batch
+            line.cut_after(chance.randrange(1, 2 * LIMIT))
+            await deliver_all(sink, batch, 20, told)
+    found = await destination.stored()
+
+    assert len(told.rejected) == 4
+    assert told.stored == {record.id for record in sent} - told.rejected.keys()
+    assert_holds(found, sent, told.stored)
+    say(destination.way, f"refusals and {line.cuts} cuts", found, told)
+    assert not destination.knows_ids or repeats(found) == 0

@@ -1,0 +1,139 @@
+"""Networks that say nothing, or something else, where a destination should be: no call waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sinks.base import Sink, SinkUnavailable
+from tests.contracts.conftest import ONE_WAY_EACH
+from tests.contracts.destinations import Destination
+from tests.contracts.rules import (
+    CLOSES_IN,
+    TIMELY,
+    Told,
+    assert_holds,
+    deliver,
+    deliver_all,
+    repeats,
+    say,
+    the_loop_is_free,
+)
+from tests.kit.records import changes
+from tests.kit.tcp_line import Line
+
+pytestmark = pytest.mark.parametrize("kind", ONE_WAY_EACH, indirect=True)
+
+
+async def test_silence_is_trouble_in_time_and_then_all_goes_on(destination: Destination, line: Line) -> None:
+    sent = changes(120, keys=8)
+    told = Told()
+    async with destination.opened() as sink, the_loop_is_free():
+        assert await deliver(sink, sent[:40], told) == []
+        line.block()
+        first = await deliver(sink, sent[40:80], told)
+        second = await deliver(sink, first, told)
+        line.mend()
+        await deliver_all(sink, second, 40, told)
+        await deliver_all(sink, sent[80:], 40, told)
+    found = await destination.stored()
+
+    assert first == second == sent[40:80]
+    assert len(told.troubles) >= 2
+    assert_holds(found, sent, told.stored)
+    say(destination.way, "silence", found, told)
+    assert not destination.stores_once or repeats(found) == 0
+
+
+async def test_no_call_waits_for_ever_on_a_line_that_is_silent_from_the_beginning(
+    destination: Destination, line: Line
+) -> None:
+    line.block()
+    async with the_loop_is_free():
+        sink = destination.sink()
+        await _opened_or_refused(destination, sink)
+        await asyncio.wait_for(sink.close(), CLOSES_IN)
+        sink = destination.sink()
+        with pytest.raises(SinkUnavailable):
+            await asyncio.wait_for(sink.check(), TIMELY)
+        await asyncio.wait_for(sink.close(), CLOSES_IN)
+
+
+@pytest.mark.parametrize("during", ["open", "deliver", "check"])
+async def test_what_is_cancelled_on_a_silent_line_ends_and_close_still_works(
+    destination: Destination, line: Line, during: str
+) -> None:
+    sink = destination.sink()
+    if during == "deliver":
+        await sink.open()
+    line.block()
+    async with the_loop_is_free():
+        task = asyncio.get_running_loop().create_task(_call(sink, during))
+        await asyncio.wait({task}, timeout=0.2)
+        task.cancel()
+        await asyncio.wait({task}, timeout=CLOSES_IN)
+        assert task.done()
+        await asyncio.wait_for(sink.close(), CLOSES_IN)
+        line.mend()
+
+    async with destination.reopened() as sink:
+        assert await deliver(sink, changes(5)) == []
+
+
+async def test_what_was_pending_when_a_sink_ended_is_delivered_by_the_next(
+    destination: Destination, line: Line
+) -> None:
+    sent = changes(200)
+    told = Told()
+    async with destination.opened() as sink, the_loop_is_free():
+        assert await deliver(sink, sent[:100], told) == []
+        line.refusing = True
+        line.cut()
+        left = await deliver(sink, sent[100:], told)
+        await asyncio.wait_for(sink.close(), CLOSES_IN)
+    assert left == sent[100:]
+    unreachable = destination.sink()
+    with pytest.raises(SinkUnavailable):
+        await asyncio.wait_for(unreachable.check(), TIMELY)
+    await unreachable.close()
+    line.refusing = False
+    async with destination.reopened() as sink:
+        await deliver_all(sink, left, 100, told)
+    found = await destination.stored()
+
+    assert_holds(found, sent, told.stored)
+    assert repeats(found) == 0
+
+
+@pytest.mark.parametrize("words", [b"SSH-2.0-OpenSSH_9.2\r\n", b""])
+async def test_who_speaks_another_language_is_not_the_destination(destination: Destination, words: bytes) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(words)
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with server, the_loop_is_free():
+        elsewhere = destination.at(server.sockets[0].getsockname()[1])
+        sink = destination.sink(**elsewhere)
+        await _opened_or_refused(destination, sink)
+        await asyncio.wait_for(sink.close(), CLOSES_IN)
+
+
+async def _opened_or_refused(destination: Destination, sink: Sink) -> None:
+    if destination.kind == "webhook":  # It knows only when it posts.
+        await sink.open()
+        assert await deliver(sink, changes(5)) == changes(5)
+    else:
+        with pytest.raises(SinkUnavailable):
+            await asyncio.wait_for(sink.open(), TIMELY)
+
+
+async def _call(sink: Sink, what: str) -> None:
+    match what:
+        case "open":
+            await sink.open()
+        case "check":
+            await sink.check()
+        case _:
+            await sink.deliver(changes(40))

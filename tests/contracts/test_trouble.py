@@ -1,0 +1,170 @@
+"""Destinations that are not there, or go and come back: never an exception, never silence, never a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sys
+
+import pytest
+
+from sinks.base import SinkUnavailable
+from tests.contracts import writer
+from tests.contracts.conftest import EVERY
+from tests.contracts.destinations import Destination
+from tests.contracts.rules import (
+    TIMELY,
+    Told,
+    assert_holds,
+    deliver,
+    deliver_all,
+    repeats,
+    say,
+    the_loop_is_free,
+    until,
+    what_is_left,
+)
+from tests.kit.records import changes
+
+pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
+
+
+async def test_a_destination_that_is_not_there_is_told_of_in_time(destination: Destination) -> None:
+    batch = changes(5)
+    sink = destination.sink(**destination.nowhere())
+    async with the_loop_is_free():
+        if destination.kind == "webhook":  # It knows only when it posts.
+            await sink.open()
+            assert await deliver(sink, batch) == batch
+        else:
+            with pytest.raises(SinkUnavailable) as told:
+                await asyncio.wait_for(sink.open(), TIMELY)
+            assert str(told.value).strip()
+        await asyncio.wait_for(sink.close(), TIMELY)
+
+    async with destination.opened() as sink:
+        assert await deliver(sink, batch) == []
+    assert len(await destination.stored()) == len(batch)
+
+
+async def test_sinks_that_came_and_went_leave_nothing_behind(destination: Destination) -> None:
+    async def come_and_go(**options: object) -> None:
+        sink = destination.sink(**options)
+        try:
+            await sink.open()
+            await deliver(sink, changes(20))
+        except SinkUnavailable:
+            assert options
+        finally:
+            await sink.close()
+
+    await come_and_go()
+    await come_and_go(**destination.nowhere())
+    before = what_is_left()
+    await come_and_go()
+    await come_and_go(**destination.nowhere())
+
+    assert what_is_left() == before
+
+
+async def test_check_tells_what_is_there_and_sends_nothing(destination: Destination) -> None:
+    async with the_loop_is_free():
+        good, bad = destination.sink(), destination.sink(**destination.nowhere())
+        async with asyncio.timeout(TIMELY):
+            found = await good.check()
+            with pytest.raises(SinkUnavailable) as refused:
+                await bad.check()
+            await good.close()
+            await bad.close()
+
+    assert found.strip()
+    assert str(refused.value).strip()
+    assert await destination.stored() == []
+
+
+async def test_a_sink_that_was_checked_can_be_opened(destination: Destination) -> None:
+    sink = destination.sink()
+    await sink.check()
+    await sink.open()
+    try:
+        assert await deliver(sink, changes(5)) == []
+    finally:
+        await sink.close()
+
+
+async def test_a_restart_in_the_middle_of_a_stream_loses_nothing_and_keeps_the_order(destination: Destination) -> None:
+    sent = changes(1800, keys=13)
+    told = Told()
+    async with destination.opened() as sink, the_loop_is_free():
+        await deliver_all(sink, sent[:600], 20, told)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(deliver_all(sink, sent[600:], 20, told))
+            await destination.fall()
+            await until(lambda: bool(told.troubles))
+            acknowledged = set(told.stored)
+            await destination.rise()
+            at_once = {each.id for each in await destination.stored()}
+    found = await destination.stored()
+
+    assert acknowledged <= at_once
+    assert told.stored == {record.id for record in sent}
+    assert_holds(found, sent, told.stored)
+    say(destination.way, "a restart in the middle", found, told)
+    assert not destination.stores_once or repeats(found) == 0
+
+
+async def test_a_delivery_that_is_cancelled_at_any_moment_can_be_made_again_by_a_new_sink(
+    destination: Destination,
+) -> None:
+    sent = changes(240, keys=9)
+    chance = random.Random(1)
+    told = Told()
+    for start in range(0, len(sent), 40):
+        batch = sent[start : start + 40]
+        async with destination.opened() as sink:
+            delivering = asyncio.get_running_loop().create_task(sink.deliver(batch))
+            for _ in range(chance.randrange(12)):
+                await asyncio.sleep(0)
+            delivering.cancel()
+            await asyncio.wait({delivering}, timeout=TIMELY)
+            assert delivering.done()
+        async with destination.opened() as sink:
+            await deliver_all(sink, batch, 40, told)
+    found = await destination.stored()
+
+    assert_holds(found, sent, told.stored)
+    say(destination.way, "six cancelled deliveries", found, told)
+    assert not destination.knows_ids or repeats(found) == 0
+
+
+async def test_a_bridge_that_is_killed_loses_nothing_that_was_acknowledged(destination: Destination) -> None:
+    sent = writer.RECORDS
+    options = json.dumps(destination.options())
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", writer.__name__, destination.kind, options), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    acknowledged = 0
+    try:
+        async with asyncio.timeout(30):
+            async for line in process.stdout:
+                acknowledged = int(line)
+                if acknowledged == 5 * writer.BATCH:
+                    # Not at once: it shall be in the middle of a batch.
+                    asyncio.get_running_loop().call_later(random.uniform(0, 0.03), process.kill)
+    except BaseException:
+        process.kill()
+        raise
+    assert await process.wait() == -signal.SIGKILL, "it came to its end before it was killed"
+    at_once = await destination.stored()
+    told = Told(stored={record.id for record in sent[:acknowledged]})
+    async with destination.reopened() as sink:
+        await deliver_all(sink, sent[acknowledged : acknowledged + 1000], 100, told)
+    found = await destination.stored()
+
+    assert {record.id for record in sent[:acknowledged]} <= {each.id for each in at_once}
+    assert_holds(found, sent, told.stored)
+    say(destination.way, f"killed after {acknowledged}", found, told)
+    assert not destination.knows_ids or repeats(found) == 0

@@ -1,0 +1,257 @@
+"""Files that hold whole lines only, and pipes that may have slow readers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sinks.base import SinkUnavailable
+from sinks.file.destination import AppendFailed, LineFile, Stream, describe, open_destination
+from sinks.file.options import FileOptions, Fsync
+
+A, B, C = b'{"n":1}\n', b'{"n":2}\n', b'{"n":3}\n'
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """The kernel takes a part of what is written and refuses the rest, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A file of 100 MB, almost all of it a hole, so that a limit on its size hurts no other file of this process."""
+    path = tmp_path / "large.ndjson"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+    return path
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_lines_are_appended_behind_what_is_there(tmp_path: Path, sync: bool) -> None:
+    path = tmp_path / "deltas.ndjson"
+    for lines in ([A, B], [C]):
+        file = LineFile(path, sync=sync)
+        file.append(lines)
+        file.close()
+
+    assert path.read_bytes() == A + B + C
+
+
+def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
+    LineFile(tmp_path / "deltas.ndjson", sync=True).close()
+
+    assert stat.S_IMODE((tmp_path / "deltas.ndjson").stat().st_mode) & 0o137 == 0
+
+
+@pytest.mark.parametrize("torn", [b'{"n":2', b"{", b"\0\0\0\0", b'{"long":"' + b"x" * 200_000])
+def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "deltas.ndjson"
+    path.write_bytes(A + torn)
+
+    file = LineFile(path, sync=False)
+    file.append([B])
+    file.close()
+
+    assert path.read_bytes() == A + B
+
+
+def test_a_file_that_is_nothing_but_a_torn_line_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    path.write_bytes(b'{"n":')
+
+    file = LineFile(path, sync=False)
+    file.append([A])
+    file.close()
+
+    assert path.read_bytes() == A
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("dear diary")
+
+    with pytest.raises(SinkUnavailable, match=r"notes\.txt: it ends with a line that is not JSON"):
+        LineFile(path, sync=False)
+
+    assert path.read_text() == "dear diary"
+
+
+def test_a_batch_that_does_not_fit_leaves_no_trace_and_fits_later(large: Path) -> None:
+    file = LineFile(large, sync=True)
+    size = large.stat().st_size
+
+    with files_no_larger_than(size + len(A) + 3), pytest.raises(AppendFailed, match="File too large") as failed:
+        file.append([A, B])
+
+    assert failed.value.kept == 0
+    assert large.stat().st_size == size
+    file.append([A, B])
+    file.close()
+    with large.open("rb") as readback:
+        readback.seek(size)
+        assert readback.read() == A + B
+
+
+def test_two_sinks_do_not_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    first = LineFile(path, sync=False)
+
+    with pytest.raises(SinkUnavailable, match="another kubedelta sink appends to it"):
+        LineFile(path, sync=False)
+
+    first.close()
+    LineFile(path, sync=False).close()
+
+
+def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    path, rotated = tmp_path / "deltas.ndjson", tmp_path / "deltas.ndjson.1"
+    file = LineFile(path, sync=True)
+    file.append([A])
+
+    path.rename(rotated)
+    file.append([B])
+    path.unlink()
+    file.append([C])
+    file.close()
+
+    assert (rotated.read_bytes(), path.read_bytes()) == (A, C)
+
+
+def test_a_folder_that_went_is_trouble_until_it_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    file = LineFile(folder / "deltas.ndjson", sync=True)
+    folder.rename(tmp_path / "elsewhere")
+
+    for _ in range(2):
+        with pytest.raises(AppendFailed, match="No such file or directory"):
+            file.append([A])
+
+    folder.mkdir()
+    file.append([B])
+    file.close()
+    assert (folder / "deltas.ndjson").read_bytes() == B
+
+
+def a_pipe() -> tuple[int, Stream]:
+    reading, writing = os.pipe()
+    stream = Stream(writing, "the pipe")
+    stream.patience = 0.3
+    return reading, stream
+
+
+def reader_of(reading: int) -> tuple[threading.Thread, list[bytes]]:
+    """A thread that reads lines until the pipe is closed, and the lines."""
+    read: list[bytes] = []
+
+    def run() -> None:
+        with os.fdopen(reading, "rb") as pipe:
+            read.extend(pipe)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, read
+
+
+def test_a_pipe_takes_more_than_it_holds_while_somebody_reads() -> None:
+    reading, stream = a_pipe()
+    lines = [b'{"n":%d,"pad":"%s"}\n' % (n, b"x" * 10_000) for n in range(50)]
+    reader, read = reader_of(reading)
+
+    stream.append(lines)
+    stream.close()
+    reader.join(10)
+
+    assert read == lines
+
+
+def test_a_pipe_that_nobody_reads_is_trouble_and_a_torn_line_is_completed_first() -> None:
+    reading, stream = a_pipe()
+    line = b'{"pad":"%s"}\n' % (b"x" * 50_000)
+
+    with pytest.raises(AppendFailed, match="the pipe: nobody reads it") as failed:
+        stream.append([line, line, line])
+    assert failed.value.kept == 1
+
+    reader, read = reader_of(reading)
+    stream.append([line, line])
+    stream.close()
+    reader.join(10)
+    assert read == [line] * 4
+
+
+def test_a_pipe_whose_reader_is_gone_is_trouble() -> None:
+    reading, stream = a_pipe()
+    os.close(reading)
+
+    with pytest.raises(AppendFailed, match="its reader is gone"):
+        stream.append([A])
+    stream.close()
+
+
+def test_waiting_for_a_reader_can_be_interrupted() -> None:
+    reading, stream = a_pipe()
+    stream.patience = 60
+    ended = threading.Event()
+
+    def append() -> None:
+        with pytest.raises(AppendFailed):
+            stream.append([b"x" * 1_000_000])
+        ended.set()
+
+    threading.Thread(target=append).start()
+    while not ended.wait(0.05):
+        stream.interrupt()
+    stream.close()
+    os.close(reading)
+
+
+def test_a_full_device_is_trouble() -> None:
+    stream = open_destination(FileOptions(path=Path("/dev/full")))
+
+    with pytest.raises(AppendFailed, match="/dev/full: No space left on device"):
+        stream.append([A])
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("missing/deltas.ndjson", "the folder .*missing does not exist"), (".", "it is a folder")],
+)
+def test_a_path_that_cannot_be_written_is_told_before_anything_is_sent(tmp_path: Path, path: str, reason: str) -> None:
+    options = FileOptions(path=tmp_path / path)
+
+    with pytest.raises(SinkUnavailable, match=reason):
+        describe(options)
+    with pytest.raises(SinkUnavailable, match="cannot write to"):
+        open_destination(options)
+
+
+def test_a_named_pipe_without_a_reader_is_unavailable_and_with_one_is_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    options = FileOptions(path=path, fsync=Fsync.BATCH)
+    with pytest.raises(SinkUnavailable, match="cannot write to"):
+        open_destination(options)
+
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    stream = open_destination(options)
+    stream.append([A])
+    assert os.read(reading, 100) == A
+    stream.close()
+    os.close(reading)

@@ -1,0 +1,187 @@
+"""The file sink as the bridge uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from cloudevents.core.formats.json import JSONFormat
+
+from bridge.model.change import Known
+from sinks.base import ALL_STORED, Format, SinkUnavailable
+from sinks.file.options import FileOptions
+from sinks.file.sink import FileSink
+from tests.kit.records import a_delta, a_gap, changes
+
+
+async def opened(path: Path, **options: object) -> FileSink:
+    sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **options}), cluster="prod")
+    await sink.open()
+    return sink
+
+
+async def test_every_line_is_a_cloudevent(tmp_path: Path) -> None:
+    sink = await opened(tmp_path / "deltas.ndjson")
+
+    assert await sink.deliver([*changes(3), a_gap()]) == ALL_STORED
+    await sink.close()
+
+    events = [JSONFormat().read(None, line) for line in (tmp_path / "deltas.ndjson").read_bytes().splitlines()]
+    assert [event.get_id() for event in events] == [*(record.id for record in changes(3)), "gap/5/9"]
+
+
+async def test_an_object_that_came_on_several_lines_is_written_on_one(tmp_path: Path) -> None:
+    sink = await opened(tmp_path / "deltas.ndjson")
+
+    await sink.deliver([a_delta(1, body=b'{\r\n  "a": "\xe2\x80\xa8\\n",\n  "b": 1\n}'), a_delta(2)])
+    await sink.close()
+
+    text = (tmp_path / "deltas.ndjson").read_bytes()
+    assert text.count(b"\n") == 2
+    assert json.loads(text.partition(b"\n")[0])["data"] == {"a": "\u2028\n", "b": 1}
+
+
+async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
+    sink = await opened(tmp_path / "deltas.ndjson", format=Format.ENVELOPE, before=True)
+
+    await sink.deliver([a_delta(body=b'{"a":2}', before=b'{"a":1}')])
+    await sink.close()
+
+    line = json.loads((tmp_path / "deltas.ndjson").read_bytes())
+    assert (line["op"], line["before"], line["after"]) == ("u", {"a": 1}, {"a": 2})
+
+
+async def test_a_record_that_has_no_form_is_rejected_and_the_others_are_stored(tmp_path: Path) -> None:
+    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", before=True)
+    damaged = msgspec.structs.replace(a_delta(2), before=Known("u", "1", b"damaged"))
+
+    receipt = await sink.deliver([a_delta(1), damaged, a_delta(3)])
+    only_damaged = await sink.deliver([damaged])
+    await sink.close()
+
+    assert (list(receipt.rejected), list(only_damaged.rejected)) == ([1], [0])
+    assert not receipt.pending
+    assert len((tmp_path / "deltas.ndjson").read_bytes().splitlines()) == 2
+
+
+async def test_a_folder_that_went_makes_the_batch_pending(tmp_path: Path) -> None:
+    (tmp_path / "mount").mkdir()
+    sink = await opened(tmp_path / "mount" / "deltas.ndjson")
+    (tmp_path / "mount").rename(tmp_path / "elsewhere")
+
+    receipt = await sink.deliver(changes(3))
+    await sink.close()
+
+    assert list(receipt.pending) == [0, 1, 2]
+    assert receipt.trouble is not None
+    assert "No such file or directory" in receipt.trouble.reason
+
+
+async def test_a_cancelled_deliver_leaves_whole_lines_and_the_sink_usable(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    sink = await opened(path)
+    batch = changes(1000)
+
+    for _ in range(20):
+        delivering = asyncio.get_running_loop().create_task(sink.deliver(batch))
+        await asyncio.sleep(0)
+        delivering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await delivering
+    assert await sink.deliver(batch) == ALL_STORED
+    await sink.close()
+
+    ids = [json.loads(line)["id"] for line in path.read_bytes().splitlines()]
+    expected = [record.id for record in batch]
+    assert ids[-1000:] == expected
+    assert len(ids) % 1000 == 0
+
+
+async def test_check_opens_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    sink = FileSink("copy", FileOptions(path=path), cluster="prod")
+
+    assert await sink.check() == f"{path}, to be created"
+    assert not path.exists()
+    await sink.close()
+
+
+async def test_close_after_a_failed_open_is_harmless(tmp_path: Path) -> None:
+    sink = FileSink("copy", FileOptions(path=tmp_path / "missing" / "deltas.ndjson"), cluster="prod")
+
+    with pytest.raises(SinkUnavailable):
+        await sink.open()
+    await sink.close()
+
+
+STANDARD_OUTPUT = """
+import asyncio
+from pathlib import Path
+from sinks.file.options import FileOptions
+from sinks.file.sink import FileSink
+from tests.kit.records import changes
+
+async def main():
+    sink = FileSink("copy", FileOptions(path=Path("-")), cluster="prod")
+    await sink.open()
+    print(await sink.deliver(changes(100)), flush=True, file=__import__("sys").stderr)
+    await sink.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_dash_is_standard_output() -> None:
+    ran = subprocess.run([sys.executable, "-c", STANDARD_OUTPUT], capture_output=True, timeout=60, check=True)
+
+    assert [json.loads(line)["id"] for line in ran.stdout.splitlines()] == [record.id for record in changes(100)]
+
+
+WRITE_UNTIL_KILLED = """
+import asyncio, sys
+from pathlib import Path
+from sinks.base import ALL_STORED
+from sinks.file.options import FileOptions
+from sinks.file.sink import FileSink
+from tests.kit.records import a_delta
+
+async def main(path):
+    sink = FileSink("copy", FileOptions(path=path), cluster="prod")
+    await sink.open()
+    for n in range(1, 1_000_000, 50):
+        batch = [a_delta(each, body=b'"' + b"x" * 20_000 + b'"') for each in range(n, n + 50)]
+        assert await sink.deliver(batch) == ALL_STORED
+        print(n + 49, flush=True)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_a_writer_that_is_killed_leaves_everything_acknowledged_and_no_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    acknowledged = 0
+    for _ in range(4):
+        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            for _ in range(3):
+                acknowledged = int(writer.stdout.readline())
+            writer.kill()
+            told_meanwhile = writer.stdout.read().split()
+        acknowledged = int(told_meanwhile[-1]) if told_meanwhile else acknowledged
+
+        asyncio.run(open_and_close(path))
+        lines = path.read_bytes().splitlines(keepends=True)
+        assert lines[-1].endswith(b"\n")
+        stored = [json.loads(line)["sequence"] for line in lines]
+        assert stored[:acknowledged] == [f"{n:020d}" for n in range(1, acknowledged + 1)]
+        path.unlink()
+
+
+async def open_and_close(path: Path) -> None:
+    await (await opened(path)).close()

@@ -1,0 +1,62 @@
+"""Topics, keys, headers."""
+
+from __future__ import annotations
+
+import pytest
+from cloudevents.core.bindings import kafka
+from cloudevents.core.formats.json import JSONFormat
+
+from bridge.model.change import Op
+from bridge.model.cloudevent import CloudEvents
+from bridge.model.record import Record
+from bridge.model.resource import Resource
+from sinks.kafka.encode import Parcel, ParcelEncoder
+from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap
+
+
+def encoded(record: Record, topic: str = "k8s.{resource}", *, tombstones: bool = False) -> Parcel:
+    return ParcelEncoder(CloudEvents("eu:1"), topic, "eu:1", tombstones=tombstones).parcel(record)
+
+
+@pytest.mark.parametrize(
+    ("template", "record", "topic"),
+    [
+        ("k8s.{resource}", a_delta(resource=PODS), "k8s.pods"),
+        ("k8s.{resource}", a_gap(), "k8s.gap"),
+        ("{cluster}.{group}.{version}.{kind}", a_delta(resource=DEPLOYMENTS), "eu_1.apps.v1.Deployment"),
+        ("{group}.{namespace}", a_delta(resource=PODS), "core.shop"),
+        ("{group}.{namespace}", a_delta(resource=NODES, key="node-1"), "core._"),
+        ("all", a_delta(), "all"),
+    ],
+)
+def test_the_topic_is_made_of_what_the_record_is_about(template: str, record: Record, topic: str) -> None:
+    assert encoded(record, template).topic == topic
+
+
+def test_key_value_and_headers_are_those_of_the_binary_form() -> None:
+    delta = a_delta(7, key="shop/ä")
+    parcel = encoded(delta)
+    headers = {name: value.encode() if isinstance(value, str) else b"" for name, value in parcel.headers}
+
+    event = kafka.from_binary(kafka.KafkaMessage(headers, parcel.key, parcel.values[0]), JSONFormat())
+
+    assert event.get_id() == delta.id
+    assert parcel.key == event.get_extension("partitionkey") == "eu:1//pods/shop/ä"
+    assert parcel.values == (delta.body,)
+    assert parcel.values[0] is delta.body
+
+
+def test_a_tombstone_follows_a_delete_when_asked_for() -> None:
+    deleted = a_delta(op=Op.DELETED)
+
+    assert encoded(deleted, tombstones=True).values == (deleted.body, None)
+    assert encoded(deleted).values == (deleted.body,)
+    assert len(encoded(a_delta(), tombstones=True).values) == 1
+    assert len(encoded(a_gap(), tombstones=True).values) == 1
+
+
+def test_a_topic_that_would_be_too_long_is_no_topic() -> None:
+    long = Resource("g" * 220 + ".test", "v1", "widgets", "Widget", True)
+
+    with pytest.raises(ValueError, match=r"its topic would have 2\d\d letters; 249 are the most"):
+        encoded(a_delta(resource=long), "{group}.{resource}.{namespace}.and-a-long-tail-behind-all-of-it")

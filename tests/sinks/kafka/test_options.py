@@ -1,0 +1,96 @@
+"""What may be set for Kafka, and what it becomes in librdkafka's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from sinks.base import SinkUnavailable
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.settings import producer_settings
+
+
+def options(**more: object) -> KafkaOptions:
+    return KafkaOptions.model_validate({"bootstrap_servers": "127.0.0.1:9092", **more})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"bootstrap_servers": ""}, "at least 1 character"),
+        ({"bootstrap_servers": "a:1, b:2"}, "should match pattern"),
+        ({"topic": "k8s.{name}"}, r"unknown placeholder \{name\}; allowed are \{cluster\}"),
+        ({"topic": "k8s.{resource!r}"}, r"unknown placeholder \{resource!r\}"),
+        ({"topic": "k8s {resource}"}, "is no topic"),
+        ({"topic": "k8s.}"}, "is not a template"),
+        ({"topic": "k8s.{{x}}"}, "a brace that belongs to no placeholder"),
+        ({"properties": {"acks": 1}}, "acks cannot be set as a property: a record counts as stored when all"),
+        ({"properties": {"message.timeout.ms": 1}}, "a record that timed out would be skipped"),
+        ({"property_files": {"client.id": "/x"}}, "client.id cannot be set as a property: set client_id"),
+        ({"properties": {"sasl.password": "hush"}}, "sasl.password is a secret: put it into property_files"),
+        ({"properties": {"ssl.key.pem": "hush"}}, "ssl.key.pem is a secret"),
+        ({"properties": {"error_cb": "f"}}, "error_cb cannot be set as a property: it is a function"),
+        ({"properties": {"partitioner": "random"}}, "'random' does not keep a key in one partition"),
+        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism and security_protocol"),
+        ({"security_protocol": "sasl_ssl"}, "sasl_mechanism and security_protocol"),
+        ({"username": "me"}, "username and password_file belong together"),
+        ({"username": "me", "password_file": "/x"}, "username is of no use without sasl_mechanism"),
+        ({"ca_file": "/x"}, "of no use without security_protocol ssl"),
+        ({"security_protocol": "ssl", "cert_file": "/x"}, "cert_file and key_file belong together"),
+        ({"create_topics": {}}, "partitions"),
+        ({"before": True}, "set format: envelope"),
+    ],
+)
+def test_a_mistake_is_told(wrong: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as error:
+        options(**wrong)
+    assert "hush" not in str(error.value)
+
+
+def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:
+    settings = producer_settings(options(), gapless=True)
+
+    assert settings["enable.idempotence"] is True
+    assert settings["enable.gapless.guarantee"] is True
+    assert settings["message.timeout.ms"] == 0
+    assert settings["partitioner"] == "murmur2_random"
+    assert settings["queue.buffering.max.kbytes"] == 32 * 1024
+    Producer(settings | {"log_level": 0})
+
+
+def test_properties_win_over_defaults_that_promise_nothing() -> None:
+    settings = producer_settings(
+        options(properties={"linger.ms": 20, "partitioner": "consistent_random"}), gapless=True
+    )
+
+    assert (settings["linger.ms"], settings["partitioner"]) == (20, "consistent_random")
+
+
+def test_secrets_are_read_from_their_files(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hush\n")
+    given = options(
+        security_protocol="sasl_ssl",
+        sasl_mechanism="SCRAM-SHA-512",
+        username="me",
+        password_file=tmp_path / "password",
+        ca_file="/ca.crt",
+        property_files={"ssl.key.password": tmp_path / "password"},
+    )
+
+    settings = producer_settings(given, gapless=True)
+
+    assert settings["sasl.password"] == settings["ssl.key.password"] == "hush"
+    assert settings["ssl.ca.location"] == "/ca.crt"
+    assert settings["security.protocol"] == "sasl_ssl"
+    (tmp_path / "password").unlink()
+    with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
+        producer_settings(given, gapless=True)
+
+
+def test_the_queue_has_room_for_a_few_of_the_largest_records() -> None:
+    settings = producer_settings(options(max_message_bytes=20_000_000), gapless=True)
+
+    assert settings["queue.buffering.max.kbytes"] == 78_125
+    Producer(settings | {"log_level": 0})

@@ -1,0 +1,358 @@
+"""The Kafka sink against a real broker. What every sink must do is examined in tests/contracts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.model.change import Op
+from bridge.model.record import Record
+from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.sink import KafkaSink
+from tests.cluster.fixtures import MakeTopic, OwnServers, fresh_name
+from tests.cluster.servers import Kafka, KafkaRecord
+from tests.cluster.servers.process import free_port
+from tests.kit.certificates import Authority, Certificate
+from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes
+
+StartKafka = Callable[[Mapping[str, str]], Kafka]
+
+
+def the_sink(server: Kafka, topic: str, **options: Any) -> KafkaSink:
+    settings = {"bootstrap_servers": server.bootstrap, "topic": topic, **options}
+    return KafkaSink("audit", KafkaOptions.model_validate(settings), cluster="prod")
+
+
+@asynccontextmanager
+async def opened(server: Kafka, topic: str, **options: Any) -> AsyncIterator[KafkaSink]:
+    sink = the_sink(server, topic, **options)
+    await sink.open()
+    try:
+        yield sink
+    finally:
+        await sink.close()
+
+
+async def read(server: Kafka, topic: str) -> list[KafkaRecord]:
+    return await asyncio.to_thread(server.read_all, topic)
+
+
+def ids(records: Sequence[KafkaRecord]) -> list[str]:
+    return [dict(record.headers)["ce_id"].decode() for record in records]  # type: ignore[union-attr]
+
+
+def ids_of(records: Sequence[Record]) -> list[str]:
+    return [record.id for record in records]
+
+
+def incompressible(size: int) -> bytes:
+    return b'"' + os.urandom(size // 2).hex().encode() + b'"'
+
+
+def trouble_of(receipt: Receipt) -> str:
+    assert receipt.trouble is not None
+    return receipt.trouble.reason
+
+
+async def test_keys_keep_to_a_partition_and_their_order(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(partitions=4)
+    batch = changes(2000, keys=37)
+    async with opened(kafka, topic) as sink:
+        for start in range(0, 2000, 400):
+            assert await sink.deliver(batch[start : start + 400]) == ALL_STORED
+
+    records = await read(kafka, topic)
+    assert len(records) == 2000
+    for key in {record.key for record in batch}:
+        of_key = [each for each in records if each.key == f"prod//pods/{key}".encode()]
+        assert len({each.partition for each in of_key}) == 1
+        assert ids(of_key) == ids_of([record for record in batch if record.key == key])
+
+
+async def test_a_record_larger_than_the_sink_sends_is_rejected_and_the_others_are_stored(
+    kafka: Kafka, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic()
+    batch = [a_delta(1), a_delta(2, body=incompressible(20_000)), a_delta(3)]
+    async with opened(kafka, topic, max_message_bytes=10_000) as sink:
+        receipt = await sink.deliver(batch)
+
+    assert list(receipt.rejected) == [1]
+    assert "see max_message_bytes" in receipt.rejected[1]
+    assert not receipt.pending
+    assert ids(await read(kafka, topic)) == ids_of([batch[0], batch[2]])
+
+
+@pytest.mark.parametrize("large", [{60}, {0, 17, 18, 99}])
+async def test_a_record_larger_than_the_topic_takes_does_not_take_its_batch_with_it(
+    kafka: Kafka, kafka_topic: MakeTopic, large: set[int]
+) -> None:
+    topic = kafka_topic(max_message_bytes="20000")
+    batch = [a_delta(n, key=f"shop/web-{n % 3}", body=incompressible(800)) for n in range(1, 101)]
+    for place in large:
+        batch[place] = a_delta(place + 1, key=batch[place].key, body=incompressible(30_000))
+
+    async with opened(kafka, topic) as sink:
+        receipt = await sink.deliver(batch)
+        assert await sink.deliver(changes(10, first=101)) == ALL_STORED
+
+    assert set(receipt.rejected) == large
+    assert all("too large" in reason for reason in receipt.rejected.values())
+    assert not receipt.pending
+    stored = [record for place, record in enumerate(batch) if place not in large]
+    assert ids(await read(kafka, topic)) == ids_of([*stored, *changes(10, first=101)])
+
+
+async def test_a_batch_that_is_too_large_only_as_a_whole_is_stored(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(max_message_bytes="20000")
+    batch = [a_delta(n, body=incompressible(800)) for n in range(1, 101)]
+    async with opened(kafka, topic) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert ids(await read(kafka, topic)) == ids_of(batch)
+
+
+async def test_a_missing_topic_holds_up_only_its_own_records(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    prefix = fresh_name("own")
+    kafka_topic(name=f"{prefix}.pods")
+    batch = [a_delta(n, resource=DEPLOYMENTS if n % 2 else PODS) for n in range(1, 9)]
+    async with opened(kafka, f"{prefix}.{{resource}}") as sink:
+        receipt = await sink.deliver(batch)
+        assert list(receipt.pending) == [0, 2, 4, 6]
+        assert trouble_of(receipt) == f"topic {prefix}.deployments does not exist; make it, or set create_topics"
+
+        kafka_topic(name=f"{prefix}.deployments")
+        assert await sink.deliver([batch[place] for place in receipt.pending]) == ALL_STORED
+
+    assert ids(await read(kafka, f"{prefix}.pods")) == ids_of(batch[1::2])
+    assert ids(await read(kafka, f"{prefix}.deployments")) == ids_of(batch[0::2])
+
+
+async def test_topics_are_made_when_asked_for(kafka: Kafka) -> None:
+    prefix = fresh_name("made")
+    batch = [a_delta(1, resource=PODS), a_delta(2, resource=DEPLOYMENTS)]
+    async with opened(kafka, f"{prefix}.{{resource}}", create_topics={"partitions": 3}) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+
+    for topic, record in zip((f"{prefix}.pods", f"{prefix}.deployments"), batch, strict=True):
+        assert ids(await read(kafka, topic)) == [record.id]
+        await asyncio.to_thread(kafka.delete_topic, topic)
+
+
+async def test_a_compacted_topic_gets_a_tombstone_behind_the_last_state(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    deleted = a_delta(2, op=Op.DELETED)
+    async with opened(kafka, topic, tombstones=True) as sink:
+        assert await sink.deliver([a_delta(1), deleted, a_delta(3, op=Op.ADDED)]) == ALL_STORED
+
+    records = await read(kafka, topic)
+    assert [record.value for record in records] == [a_delta(1).body, deleted.body, None, a_delta(3).body]
+    assert records[1].key == records[2].key
+    assert ids(records)[1] == ids(records)[2] == deleted.id
+
+
+async def test_while_a_broker_is_away_records_stay_with_the_producer_and_come_once(start_kafka: StartKafka) -> None:
+    server = start_kafka({})
+    server.create_topic("k8s.pods", partitions=2)
+    batch = changes(500)
+    async with opened(server, "k8s.pods", ack_timeout=0.5) as sink:
+        await until_stored(sink, batch[:100])
+        await asyncio.to_thread(server.kill9)
+
+        receipt = await sink.deliver(batch[100:300])
+        assert list(receipt.pending) == list(range(200))
+        assert trouble_of(receipt).startswith("no acknowledgement within 0.5 s")
+        # Another batch size, as a worker may choose it after its back-off.
+        assert list((await sink.deliver(batch[100:200])).pending) == list(range(100))
+
+        await asyncio.to_thread(server.start)
+        await until_stored(sink, batch[100:])
+
+    found = await read(server, "k8s.pods")
+    assert len(found) == 500
+    for key in {record.key for record in batch}:
+        of_key = [each for each in found if each.key == f"prod//pods/{key}".encode()]
+        assert ids(of_key) == ids_of([record for record in batch if record.key == key])
+
+
+async def until_stored(sink: KafkaSink, records: Sequence[Record], timeout: float = 60) -> None:
+    async with asyncio.timeout(timeout):
+        left = list(records)
+        while left:
+            receipt = await sink.deliver(left)
+            assert not receipt.rejected
+            left = [left[place] for place in receipt.pending]
+
+
+async def test_a_frozen_broker_with_a_full_queue_is_trouble_and_nothing_is_doubled(start_kafka: StartKafka) -> None:
+    server = start_kafka({})
+    server.create_topic("k8s.pods")
+    batch = [a_delta(n, key=f"shop/web-{n % 5}", body=incompressible(400_000)) for n in range(1, 31)]
+    properties = {"queue.buffering.max.kbytes": 4096}
+    async with opened(server, "k8s.pods", ack_timeout=0.5, properties=properties) as sink:
+        await until_stored(sink, batch[:1])
+        server.pause()
+        receipt = await sink.deliver(batch[1:])
+        server.resume()
+        assert list(receipt.pending) == list(range(29))
+        await until_stored(sink, batch[1:])
+
+    assert ids(await read(server, "k8s.pods")) == ids_of(batch)
+
+
+async def test_a_cancelled_deliver_leaves_nothing_doubled_and_the_sink_usable(
+    kafka: Kafka, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic()
+    batch = changes(1000)
+    async with opened(kafka, topic, properties={"linger.ms": 100}) as sink:
+        for pause in (0.0, 0.001, 0.003, 0.01, 0.03):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await sink.deliver(batch)
+        assert await sink.deliver(batch) == ALL_STORED
+        assert not len(sink._aloft)
+
+    assert ids(await read(kafka, topic)) == ids_of(batch)
+
+
+async def test_a_topic_that_is_deleted_under_way_is_trouble_until_it_is_back(
+    kafka: Kafka, kafka_topic: MakeTopic
+) -> None:
+    topic = fresh_name("gone")
+    await asyncio.to_thread(kafka.create_topic, topic)
+    properties = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
+    async with opened(kafka, topic, ack_timeout=5, properties=properties) as sink:
+        assert await sink.deliver(changes(5)) == ALL_STORED
+        await asyncio.to_thread(kafka.delete_topic, topic)
+
+        receipt = await sink.deliver(changes(5, first=6))
+        assert list(receipt.pending) == [0, 1, 2, 3, 4]
+
+        kafka_topic(name=topic)
+        await until_stored(sink, changes(5, first=6))
+
+    assert ids(await read(kafka, topic)) == ids_of(changes(5, first=6))
+
+
+async def test_close_brings_home_what_a_cancelled_deliver_left(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
+    batch = changes(500)
+    sink = the_sink(kafka, topic, properties={"linger.ms": 500})
+    await sink.open()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await sink.deliver(batch)
+    await sink.close()
+
+    assert ids(await read(kafka, topic)) == ids_of(batch)
+
+
+async def test_close_does_not_wait_for_a_broker_that_is_away(start_kafka: StartKafka) -> None:
+    server = start_kafka({})
+    server.create_topic("k8s.pods")
+    sink = the_sink(server, "k8s.pods", ack_timeout=0.3)
+    await sink.open()
+    await sink.deliver(changes(3))
+    await asyncio.to_thread(server.kill9)
+    await sink.deliver(changes(50, first=4))
+
+    async with asyncio.timeout(8):
+        await sink.close()
+
+
+async def test_nobody_listening_is_told() -> None:
+    options = KafkaOptions(bootstrap_servers=f"127.0.0.1:{free_port()}", connect_timeout=1)
+    sink = KafkaSink("audit", options, cluster="prod")
+
+    with pytest.raises(SinkUnavailable, match=r"cannot reach 127\.0\.0\.1:\d+: .*Connection refused"):
+        await sink.open()
+    await sink.close()
+
+
+async def test_settings_that_librdkafka_does_not_take_are_told(tmp_path: Path) -> None:
+    options = KafkaOptions(bootstrap_servers="127.0.0.1:1", properties={"lingerms": 5})
+
+    with pytest.raises(SinkUnavailable, match='No such configuration property: "lingerms"'):
+        await KafkaSink("audit", options, cluster="prod").open()
+
+
+async def test_check_says_who_answers(kafka: Kafka) -> None:
+    found = await the_sink(kafka, "k8s.pods").check()
+
+    assert found.startswith(f"{kafka.bootstrap}, cluster ")
+    assert found.endswith(" of 1 brokers")
+
+
+class SecuredKafka(Kafka):
+    """Has a second listener that wants TLS and a password."""
+
+    def __init__(self, folder: Path, build: Path, certificate: Certificate) -> None:
+        self.secured = f"127.0.0.1:{free_port()}"
+        folder.mkdir(parents=True)
+        self._keystore = folder / "keystore.pem"
+        convert = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(certificate.key)]
+        key = subprocess.run(convert, check=True, capture_output=True).stdout
+        self._keystore.write_bytes(key + certificate.certificate.read_bytes())
+        super().__init__(folder, build)
+
+    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
+        settings = super()._defaults(properties)
+        settings["listeners"] += f",SECURED://{self.secured}"
+        settings["advertised.listeners"] += f",SECURED://{self.secured}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT"
+        settings["inter.broker.listener.name"] = "PLAINTEXT"
+        settings["ssl.keystore.type"] = "PEM"
+        settings["ssl.keystore.location"] = str(self._keystore)
+        settings["listener.name.secured.sasl.enabled.mechanisms"] = "PLAIN"
+        settings["listener.name.secured.plain.sasl.jaas.config"] = (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_kubedelta="hush";'
+        )
+        return settings
+
+
+async def test_tls_is_verified_and_a_password_comes_from_its_file(
+    own_servers: OwnServers, kafka_build: Path, tmp_path: Path
+) -> None:
+    authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "another authority")
+    certificate = authority.issue("server")
+    server = own_servers.start(lambda folder: SecuredKafka(folder, kafka_build, certificate))
+    server.create_topic("k8s.pods")
+    password = tmp_path / "password"
+    password.write_text("wrong-password\n")
+    secured = {
+        "bootstrap_servers": server.secured,
+        "security_protocol": "sasl_ssl",
+        "sasl_mechanism": "PLAIN",
+        "username": "kubedelta",
+        "password_file": password,
+        "ca_file": authority.certificate,
+        "connect_timeout": 3,
+    }
+
+    with pytest.raises(SinkUnavailable, match="Authentication failed") as refused:
+        await opened_once(the_sink(server, "k8s.pods", **secured))
+    assert "wrong-password" not in str(refused.value)
+    with pytest.raises(SinkUnavailable, match="certificate verify failed"):
+        await opened_once(the_sink(server, "k8s.pods", **secured | {"ca_file": other.certificate}))
+
+    password.write_text("hush\n")
+    async with opened(server, "k8s.pods", **secured) as sink:
+        await until_stored(sink, changes(5))
+    assert ids(await read(server, "k8s.pods")) == ids_of(changes(5))
+
+
+async def opened_once(sink: KafkaSink) -> None:
+    try:
+        await sink.open()
+    finally:
+        await sink.close()

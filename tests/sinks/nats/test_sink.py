@@ -1,0 +1,417 @@
+"""The NATS sink against a real server. What every sink must do is examined in tests/contracts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import nkeys  # type: ignore[import-untyped]
+import pytest
+from nats.js.api import DiscardPolicy
+
+from bridge.model.record import Delta, Record
+from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.nats.options import NatsOptions
+from sinks.nats.sink import NatsSink
+from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
+from tests.cluster.servers import Nats
+from tests.cluster.servers.process import free_port
+from tests.kit.certificates import Authority
+from tests.kit.records import a_delta, changes
+
+
+def the_sink(server: Nats, stream: str, prefix: str, **options: Any) -> NatsSink:
+    subject = f"{prefix}.{{resource}}.{{namespace}}.{{name}}"
+    settings = {"servers": [server.url], "stream": stream, "subject": subject, **options}
+    return NatsSink("live", NatsOptions.model_validate(settings), cluster="prod")
+
+
+@asynccontextmanager
+async def opened(server: Nats, stream: NatsStream, **options: Any) -> AsyncIterator[NatsSink]:
+    sink = the_sink(server, stream.name, stream.prefix, **options)
+    await sink.open()
+    try:
+        yield sink
+    finally:
+        await sink.close()
+
+
+async def ids_in(server: Nats, stream: NatsStream) -> list[str]:
+    return [record.headers["Nats-Msg-Id"] for record in await server.read_all(stream.name)]
+
+
+def ids_of(records: Sequence[Record]) -> list[str]:
+    return [record.id for record in records]
+
+
+def trouble_of(receipt: Receipt) -> str:
+    assert receipt.trouble is not None
+    return receipt.trouble.reason
+
+
+async def test_what_is_delivered_twice_is_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    batch = changes(200)
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert await ids_in(nats_server, stream) == ids_of(batch)
+
+
+@pytest.mark.parametrize("sole_writer", [True, False])
+async def test_known_records_between_new_ones_do_no_harm(
+    nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
+) -> None:
+    stream = await nats_stream()
+    batch = changes(60)
+    async with opened(nats_server, stream, sole_writer=sole_writer) as sink:
+        assert await sink.deliver(batch[::3]) == ALL_STORED
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert sorted(await ids_in(nats_server, stream)) == sorted(ids_of(batch))
+
+
+async def test_a_message_of_just_the_size_that_the_server_takes_is_stored_and_one_byte_more_is_rejected(
+    start_nats: StartNats, tmp_path: Path
+) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text("max_payload: 20000\n")
+    server = start_nats("-c", str(config))
+    sink = the_sink(server, "K8S", "k8s", create_stream={})
+    await sink.open()
+    probe = the_sink(server, "K8S", "k8s")._encoder.message(a_delta(5)).size - len(a_delta(5).body)
+    body = b'"' + b"x" * (20_000 - probe - 2) + b'"'
+
+    fits = await sink.deliver([a_delta(5, body=body)])
+    receipt = await sink.deliver([a_delta(6), a_delta(7, body=body + b" "), a_delta(8)])
+    await sink.close()
+
+    assert fits == ALL_STORED
+    assert list(receipt.rejected) == [1]
+    assert receipt.rejected[1].endswith("bytes with its headers; the server takes 20000")
+    assert not receipt.pending
+    assert len(await server.read_all("K8S")) == 3
+
+
+@pytest.mark.parametrize("sole_writer", [True, False])
+async def test_what_the_stream_refuses_is_rejected_and_the_rest_is_stored_in_order(
+    nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
+) -> None:
+    stream = await nats_stream(max_msg_size=5_000)
+    batch: list[Delta] = changes(40)
+    for place in (0, 13, 14, 39):
+        batch[place] = a_delta(batch[place].sequence, key=batch[place].key, body=b'"' + b"x" * 5_000 + b'"')
+
+    async with opened(nats_server, stream, sole_writer=sole_writer) as sink:
+        receipt = await sink.deliver(batch)
+
+    assert sorted(receipt.rejected) == [0, 13, 14, 39]
+    assert not receipt.pending
+    stored = [record.id for place, record in enumerate(batch) if place not in receipt.rejected]
+    found = await ids_in(nats_server, stream)
+    assert found == stored if sole_writer else sorted(found) == sorted(stored)
+
+
+async def test_a_full_stream_is_trouble_and_nothing_overtakes(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream(max_msgs=10, discard=DiscardPolicy.NEW)
+    batch = changes(30)
+    async with opened(nats_server, stream) as sink:
+        receipt = await sink.deliver(batch)
+
+    assert list(receipt.pending) == list(range(10, 30))
+    assert trouble_of(receipt).endswith("(the stream is full)")
+    assert await ids_in(nats_server, stream) == ids_of(batch[:10])
+
+
+async def test_a_missing_stream_is_told_or_made(nats_server: Nats) -> None:
+    name = "made-by-the-sink"
+    with pytest.raises(
+        SinkUnavailable, match=rf"no stream {name}; make one for made\.\*\.\*\.\*, or set create_stream"
+    ):
+        await the_sink(nats_server, name, "made").open()
+
+    sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
+    await sink.open()
+    try:
+        assert await sink.deliver(changes(5)) == ALL_STORED
+        async with await nats.connect(nats_server.url) as connection:
+            config = (await connection.jetstream().stream_info(name)).config
+            assert (config.subjects, config.max_age, config.duplicate_window) == (["made.*.*.*"], 3600, 120)
+            await connection.jetstream().delete_stream(name)
+        receipt = await sink.deliver(changes(5, first=6))
+        assert list(receipt.pending) == [0, 1, 2, 3, 4]
+        assert "no stream takes this subject" in trouble_of(receipt)
+    finally:
+        await sink.close()
+
+
+async def test_a_subject_that_belongs_to_another_stream_is_trouble(nats_server: Nats, nats_stream: MakeStream) -> None:
+    ours, theirs = await nats_stream(), await nats_stream()
+    async with opened(nats_server, NatsStream(ours.name, theirs.prefix)) as sink:
+        receipt = await sink.deliver(changes(3))
+
+    assert list(receipt.pending) == [0, 1, 2]
+    assert "another stream takes this subject" in trouble_of(receipt)
+
+
+async def test_two_sinks_share_a_stream_when_they_are_told_so(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    mine, theirs = changes(300, keys=20), changes(300, keys=20, first=1001)
+    async with (
+        opened(nats_server, stream, sole_writer=False) as one,
+        opened(nats_server, stream, sole_writer=False) as other,
+    ):
+        assert list(await asyncio.gather(one.deliver(mine), other.deliver(theirs))) == [ALL_STORED] * 2
+
+    found = await ids_in(nats_server, stream)
+    for batch in (mine, theirs):
+        for key in {record.key for record in batch}:
+            expected = [record.id for record in batch if record.key == key]
+            assert [each for each in found if each in set(expected)] == expected
+
+
+async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    batch = changes(500)
+    told = set()
+    async with opened(nats_server, stream) as sink, await nats.connect(nats_server.url) as intruder:
+        left: list[Delta] = batch
+        for _ in range(100):
+            for _ in range(50):
+                await intruder.publish(f"{stream.prefix}.intruder", b"")
+            _, receipt = await asyncio.gather(intruder.flush(), sink.deliver(left))
+            left = [left[place] for place in receipt.pending]
+            if not left:
+                break
+            told.add(trouble_of(receipt))
+
+    assert not left
+    assert all("another publisher writes into the stream" in reason for reason in told)
+    ours = [each.headers["Nats-Msg-Id"] for each in await nats_server.read_all(stream.name) if each.headers]
+    assert ours == ids_of(batch)
+
+
+async def test_a_frozen_server_is_trouble_and_afterwards_nothing_is_lost_or_doubled(start_nats: StartNats) -> None:
+    server = start_nats()
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=1.0, connect_timeout=1.0)
+    await sink.open()
+    batch = changes(300)
+    assert await sink.deliver(batch[:100]) == ALL_STORED
+
+    server.pause()
+    frozen = await sink.deliver(batch[100:])
+    again = await sink.deliver(batch[100:])
+    server.resume()
+    left = [batch[100:][place] for place in again.pending]
+    while left:
+        receipt = await sink.deliver(left)
+        left = [left[place] for place in receipt.pending]
+    await sink.close()
+
+    assert list(frozen.pending) == list(range(200))
+    assert "no acknowledgement within 1 s" in trouble_of(frozen)
+    assert "cannot connect to" in trouble_of(again)
+    assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(batch)
+
+
+async def test_more_than_the_sockets_hold_can_be_cancelled_on_a_frozen_server(start_nats: StartNats) -> None:
+    server = start_nats()
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
+    await sink.open()
+    server.pause()
+    large = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 41)]
+
+    delivering = asyncio.get_running_loop().create_task(sink.deliver(large))
+    done, _ = await asyncio.wait({delivering}, timeout=0.5)
+    delivering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(delivering, 5)
+    server.resume()
+
+    assert not done
+    assert await sink.deliver(large) == ALL_STORED
+    await sink.close()
+    assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(large)
+
+
+async def test_a_server_that_is_killed_under_a_large_batch_is_noticed_at_once(start_nats: StartNats) -> None:
+    server = start_nats()
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
+    await sink.open()
+    server.pause()
+    large = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 41)]
+
+    delivering = asyncio.get_running_loop().create_task(sink.deliver(large))
+    await asyncio.wait({delivering}, timeout=0.3)
+    await asyncio.to_thread(server.kill9)
+    receipt = await asyncio.wait_for(delivering, 10)
+    await sink.close()
+
+    assert list(receipt.pending) == list(range(40))
+    assert receipt.trouble is not None
+
+
+async def test_a_server_that_goes_while_nothing_is_under_way_is_noticed_quietly(
+    start_nats: StartNats, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_nats()
+    sink = the_sink(server, "K8S", "k8s", create_stream={})
+    await sink.open()
+    assert await sink.deliver(changes(3)) == ALL_STORED
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    await asyncio.to_thread(server.kill9)
+    async with asyncio.timeout(10):
+        while sink._connection is not None and not sink._connection.closed:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0.01)
+    await asyncio.to_thread(server.start)
+    assert await sink.deliver(changes(3, first=4)) == ALL_STORED
+    await sink.close()
+    gc.collect()
+
+    assert complaints == []
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        (("--user", "me", "--pass", "hush"), {"user": "me", "password_file": "secret"}),
+        (("--auth", "hush"), {"token_file": "secret"}),
+    ],
+)
+async def test_secrets_come_from_files_and_are_never_told(
+    start_nats: StartNats, tmp_path: Path, flags: tuple[str, ...], options: dict[str, str]
+) -> None:
+    server = start_nats(*flags)
+    secret = tmp_path / "secret"
+    located = {name: str(secret) if value == "secret" else value for name, value in options.items()}
+
+    secret.write_text("wrong-secret\n")
+    with pytest.raises(SinkUnavailable, match="Authorization Violation") as refused:
+        await the_sink(server, "K8S", "k8s", create_stream={}, **located).open()
+    assert "wrong-secret" not in str(refused.value)
+
+    secret.write_text("hush\n")
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, **located)
+    await sink.open()
+    assert await sink.deliver(changes(3)) == ALL_STORED
+    await sink.close()
+
+
+async def test_an_nkey_user_signs_with_its_seed(start_nats: StartNats, tmp_path: Path) -> None:
+    seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+    public = nkeys.from_seed(seed).public_key.decode()
+    (tmp_path / "seed").write_bytes(seed + b"\n")
+    (tmp_path / "nats.conf").write_text(f"authorization: {{ users: [ {{ nkey: {public} }} ] }}\n")
+    server = start_nats("-c", str(tmp_path / "nats.conf"))
+
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, nkey_seed_file=tmp_path / "seed")
+    await sink.open()
+    assert await sink.deliver(changes(3)) == ALL_STORED
+    await sink.close()
+
+
+async def test_what_is_not_permitted_is_told_at_once(start_nats: StartNats, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hush")
+    (tmp_path / "nats.conf").write_text(
+        "authorization: { users: [ { user: me, password: hush, permissions: {"
+        ' publish: ["$JS.API.>"], subscribe: ["_INBOX.>"] } } ] }\n'
+    )
+    server = start_nats("-c", str(tmp_path / "nats.conf"))
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, user="me", password_file=tmp_path / "password")
+    await sink.open()
+
+    receipt = await asyncio.wait_for(sink.deliver(changes(3)), 5)
+    await sink.close()
+
+    assert list(receipt.pending) == [0, 1, 2]
+    assert "permissions violation for publish to" in trouble_of(receipt).lower()
+
+
+async def test_tls_is_verified_by_the_authority_that_was_named(start_nats: StartNats, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path / "ca")
+    certificate, client = authority.issue("server"), authority.issue("client")
+    server = start_nats(
+        *("--tls", "--tlscert", str(certificate.certificate), "--tlskey", str(certificate.key)),
+        *("--tlsverify", "--tlscacert", str(authority.certificate)),
+    )
+    own = {"ca_file": authority.certificate, "cert_file": client.certificate, "key_file": client.key}
+
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, **own)
+    await sink.open()
+    assert await sink.deliver(changes(3)) == ALL_STORED
+    await sink.close()
+
+    other = Authority.make(tmp_path / "other", "another authority")
+    with pytest.raises(SinkUnavailable, match="certificate verify failed"):
+        await the_sink(server, "K8S", "k8s", **own | {"ca_file": other.certificate}).open()
+    with pytest.raises(SinkUnavailable, match="cannot use ca_file"):
+        await the_sink(server, "K8S", "k8s", **own | {"ca_file": tmp_path / "missing"}).open()
+
+
+@pytest.mark.parametrize("secret", [{"user": "me", "password_file": "secret"}, {"token_file": "secret"}, {}])
+async def test_where_tls_is_wanted_nothing_is_sent_in_the_clear(tmp_path: Path, secret: dict[str, str]) -> None:
+    heard = bytearray()
+
+    async def server_without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"version":"2.15.2","max_payload":1048576,"auth_required":true,"headers":true}\r\n')
+        while line := await reader.readline():
+            heard.extend(line)
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    (tmp_path / "secret").write_text("hush")
+    located = {name: str(tmp_path / value) if value == "secret" else value for name, value in secret.items()}
+    listening = await asyncio.start_server(server_without_tls, "127.0.0.1", 0)
+    async with listening:
+        url = f"tls://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        options = NatsOptions.model_validate({"servers": [url], "stream": "K8S", "connect_timeout": 1, **located})
+        with pytest.raises(SinkUnavailable, match="secure connection not available"):
+            await NatsSink("live", options, cluster="prod").open()
+
+    assert b"hush" not in heard
+
+
+async def test_nobody_listening_is_told() -> None:
+    with pytest.raises(SinkUnavailable, match=r"cannot connect to nats://127\.0\.0\.1:\d+: .*(refused|failed)"):
+        await NatsSink(
+            "live",
+            NatsOptions(servers=(f"nats://127.0.0.1:{free_port()}",), stream="K8S", connect_timeout=1),
+            cluster="prod",
+        ).open()
+
+
+async def test_check_tells_what_is_there_and_makes_nothing(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    async with opened(nats_server, stream) as sink:
+        await sink.deliver(changes(7))
+
+    found = await the_sink(nats_server, stream.name, stream.prefix).check()
+    assert found == f"127.0.0.1:{nats_server.port}, stream {stream.name} with 7 messages"
+
+    with pytest.raises(SinkUnavailable, match="has no stream nowhere"):
+        await the_sink(nats_server, "nowhere", "nowhere", create_stream={}).check()
+
+
+async def test_a_cancelled_deliver_leaves_the_sink_usable(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    batch = changes(500)
+    async with opened(nats_server, stream) as sink:
+        for pause in (0.0, 0.001, 0.005, 0.02):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await sink.deliver(batch)
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert await ids_in(nats_server, stream) == ids_of(batch)

@@ -1,0 +1,145 @@
+"""What sinks share: secrets, event options, names, TLS."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from bridge.model.change import Op
+from sinks.base import EventOptions, Format, SecretFile, SinkOptions, SinkUnavailable, read_secret
+from sinks.template import PLACEHOLDERS, Template, check_template
+from sinks.tls import tls_context
+from tests.kit.certificates import Authority
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
+
+# ── Secrets ──────────────────────────────────────────────────────────────────
+
+
+def test_a_secret_ends_before_its_newline(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    for content in ("hush", "hush\n", "hush\r\n"):
+        path.write_text(content)
+        assert read_secret(path) == "hush"
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_secret_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(SinkUnavailable, match=f"cannot read the secret file {path}"):
+        SecretFile(path).read()
+
+
+def test_a_secret_that_is_renewed_is_read_again_and_one_that_is_not_is_not(tmp_path: Path) -> None:
+    """As Kubernetes does it: a link is moved to another file."""
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(name)
+    link = tmp_path / "secret"
+    link.symlink_to("old")
+    secret = SecretFile(link)
+    assert secret.read() == "old"
+
+    (tmp_path / "aside").symlink_to("new")
+    (tmp_path / "aside").rename(link)
+    assert secret.read() == "new"
+
+    (tmp_path / "new").chmod(0)
+    if os.geteuid() != 0:
+        assert secret.read() == "new"
+
+
+def test_a_mistake_in_options_does_not_repeat_what_was_written() -> None:
+    class Options(SinkOptions):
+        number: int
+
+    with pytest.raises(ValidationError) as error:
+        Options.model_validate({"number": "hush", "password": "hush"})
+
+    assert "hush" not in str(error.value)
+
+
+# ── Forms ────────────────────────────────────────────────────────────────────
+
+
+def test_event_options_choose_the_encoder() -> None:
+    deleted = a_delta(op=Op.DELETED, body=b"{}")
+
+    assert EventOptions().events("prod").data(deleted) == b"{}"
+    assert b'"op":"d"' in EventOptions(format=Format.ENVELOPE, patch=True).events("prod").data(deleted)
+
+
+# ── Names ────────────────────────────────────────────────────────────────────
+
+
+def test_every_placeholder_is_filled_and_every_value_escaped() -> None:
+    text = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+
+    template = Template(text, "prod", escape=lambda value: f"<{value}>")
+
+    rendered = template.render(a_delta(resource=DEPLOYMENTS, key="shop/web"))
+    assert rendered == "<prod> <apps> <v1> <deployments> <Deployment> <shop> <web>"
+
+
+def test_what_is_not_there_has_a_word_of_its_own() -> None:
+    template = Template("{group}.{namespace}.{name}.{resource}", "prod", escape=str)
+
+    assert template.render(a_delta(resource=CLUSTER_ROLES, key="admin")).split(".")[-3:] == [
+        "_",
+        "admin",
+        "clusterroles",
+    ]
+    assert template.render(a_delta()) == "core.shop.web-1.pods"
+    assert template.render(a_gap()) == "_._._.gap"
+
+
+def test_names_of_one_resource_are_told_apart() -> None:
+    template = Template("{resource}.{name}", "prod", escape=str)
+
+    assert [template.render(a_delta(key=f"shop/{name}")) for name in "ab"] == ["pods.a", "pods.b"]
+
+
+@pytest.mark.parametrize("text", ["{pod}", "{}", "{0}", "{name!r}", "{name:>9}", "{name.upper}", "{name", "}", "{{"])
+def test_anything_but_plain_placeholders_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed are"):
+        check_template(text)
+
+
+# ── TLS ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_context_verifies_and_shows_what_it_was_given(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    client = authority.issue("client")
+
+    context = tls_context(authority.certificate, client.certificate, client.key)
+
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_an_encrypted_key_is_an_error_and_asks_nobody(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    client = authority.issue("client")
+    encrypted = tmp_path / "encrypted.key"
+    command = ["openssl", "ec", "-in", str(client.key), "-aes256", "-passout", "pass:hush", "-out", str(encrypted)]
+    subprocess.run(command, check=True, capture_output=True)
+
+    with pytest.raises(SinkUnavailable, match="the key is encrypted"):
+        tls_context(None, client.certificate, encrypted)
+
+
+def test_files_that_are_no_certificates_are_told_by_name(tmp_path: Path) -> None:
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("nonsense")
+
+    with pytest.raises(SinkUnavailable, match=f"cannot use ca_file {nonsense}"):
+        tls_context(nonsense, None, None)
+    with pytest.raises(SinkUnavailable, match=f"cannot use cert_file {nonsense}"):
+        tls_context(None, nonsense, None)

@@ -1,0 +1,52 @@
+"""What an answer means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sinks.webhook.answers import Closed, Failed, Refused, Stored, seconds_of, verdict
+
+NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "kind"),
+    [
+        ([200, 201, 202, 204, 299], Stored),
+        ([400, 413, 415, 422], Refused),
+        ([408, 425, 500, 502, 504, 507], Failed),
+        ([301, 302, 307, 308, 304], Closed),
+        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], Closed),
+    ],
+)
+def test_a_status_says_whose_move_it_is(statuses: list[int], kind: type) -> None:
+    assert {type(verdict(status, None, NOW)) for status in statuses} == {kind}
+
+
+def test_retry_after_is_heard_with_any_trouble() -> None:
+    for status in (429, 503, 500, 425):
+        found = verdict(status, "7", NOW)
+        assert isinstance(found, Failed | Closed)
+        assert found.trouble.after == 7.0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        (" 120 ", 120.0),
+        ("99999999999999999999", 3600.0),
+        ("Sat, 21 Nov 2026 09:01:30 GMT", 90.0),
+        ("Saturday, 21-Nov-26 09:01:30 GMT", 90.0),
+        ("Sat, 21 Nov 2026 08:00:00 GMT", 0.0),
+        ("Sat, 21 Nov 2099 08:00:00 GMT", 3600.0),
+        ("soon", None),
+        ("-1", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert seconds_of(header, NOW) == seconds

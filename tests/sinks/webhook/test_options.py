@@ -1,0 +1,36 @@
+"""What may be set for a webhook."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from sinks.webhook.options import WebhookOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"url": "ftp://example.test"}, "begins with http:// or https://"),
+        ({"url": "example.test/hook"}, "begins with http:// or https://"),
+        ({"url": "https://me:secret@example.test"}, "no user and password in the URL"),
+        ({"url": "https://example.test/#part"}, "fragment"),
+        ({"url": "https://example.test:port/"}, "the host or the port in the URL is none"),
+        ({"url": "https://example.test:99999/"}, "the host or the port in the URL is none"),
+        ({"url": "https://example..test/"}, "the host or the port in the URL is none"),
+        ({"url": "https://exa mple.test/"}, "no spaces and no control characters"),
+        ({"url": "https://example.test/\n"}, "no spaces and no control characters"),
+        ({"url": "https://example.test", "headers": {"bad name": "x"}}, "'bad name' is no name for a header"),
+        ({"url": "https://example.test", "headers": {"X-A": "a\nb"}}, "value of X-A is not printable ASCII"),
+        ({"url": "https://example.test", "headers": {"Webhook-Id": "x"}}, "the header Webhook-Id is set by the sink"),
+        ({"url": "https://example.test", "header_files": {"ce-id": "/x"}}, "the header ce-id is set by the sink"),
+        ({"url": "https://example.test", "key_file": "/x"}, "key_file is of no use without cert_file"),
+        ({"url": "https://example.test", "format": "envelope", "batch": 2}, "leave batch at 1"),
+        ({"url": "https://example.test", "before": True}, "set format: envelope"),
+        ({"url": "https://example.test", "headers": {"X": "1"}, "header_files": {"x": "/f"}}, "x is in headers and"),
+        ({"url": "https://example.test", "retries": 3}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_mistake_is_told(options: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        WebhookOptions.model_validate(options)

@@ -1,0 +1,358 @@
+"""The webhook sink against a real HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings import http
+from cloudevents.core.formats.json import JSONFormat
+from standardwebhooks import Webhook
+
+from bridge.model.record import Record
+from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.webhook.options import WebhookOptions
+from sinks.webhook.sink import WebhookSink
+from tests.kit.certificates import Authority
+from tests.kit.records import a_delta, a_gap, changes
+from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[WebhookReceiver]:
+    async with WebhookReceiver() as running:
+        yield running
+
+
+async def opened(receiver: WebhookReceiver, **options: Any) -> WebhookSink:
+    sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
+    await sink.open()
+    return sink
+
+
+def trouble_of(receipt: Receipt) -> str:
+    assert receipt.trouble is not None
+    return receipt.trouble.reason
+
+
+async def test_every_request_is_one_structured_cloudevent(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver)
+    batch: list[Record] = [*changes(20), a_gap()]
+
+    assert await sink.deliver(batch) == ALL_STORED
+    await sink.close()
+
+    events = [http.from_http(http.HTTPMessage(each.headers, each.body), JSONFormat()) for each in receiver.accepted]
+    assert {event.get_id() for event in events} == {record.id for record in batch}
+    assert {each.headers["content-type"] for each in receiver.accepted} == {"application/cloudevents+json"}
+    assert "webhook-signature" not in receiver.accepted[0].headers
+
+
+async def test_an_envelope_is_the_data_of_a_binary_cloudevent(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, format="envelope")
+
+    await sink.deliver([a_delta(7, key="shop/ä b")])
+    await sink.close()
+
+    posted = receiver.accepted[0]
+    event = http.from_http(http.HTTPMessage(posted.headers, posted.body), JSONFormat())
+    assert event.get_type() == "kubedelta.envelope.updated.v1"
+    assert event.get_extension("partitionkey") == "prod//pods/shop/ä b"
+    assert json.loads(posted.body)["op"] == "u"
+
+
+async def test_records_of_one_object_follow_one_another_while_others_go_on(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, concurrency=4)
+    batch = changes(120, keys=6)
+    at_once = asyncio.Barrier(4)
+    first_four = {record.id for record in batch[:4]}
+
+    async def together(posted: Posted) -> None:
+        if posted.events[0]["id"] in first_four:
+            await at_once.wait()
+
+    waits: list[asyncio.Event] = []
+
+    def answer(posted: Posted) -> Answer:
+        wait = asyncio.Event()
+        waits.append(wait)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(together(posted))
+        task.add_done_callback(lambda _: wait.set())
+        return Answer(wait=wait)
+
+    receiver.answer = answer
+    assert await sink.deliver(batch) == ALL_STORED
+    await sink.close()
+
+    assert receiver.most_at_once == 4
+    assert receiver.most_at_once_of_one_key == 1
+    for key in {event["partitionkey"] for event in receiver.events}:
+        sequences = [event["sequence"] for event in receiver.events if event["partitionkey"] == key]
+        assert sequences == sorted(sequences)
+        assert len(sequences) == 20
+
+
+async def test_a_failing_object_holds_up_only_its_own_later_records(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, concurrency=1)
+    batch = changes(30, keys=3)
+    broken = batch[4]
+    receiver.answer = lambda posted: Answer(500) if posted.events[0]["id"] == broken.id else ACCEPTED
+
+    receipt = await sink.deliver(batch)
+    await sink.close()
+
+    assert list(receipt.pending) == [place for place in range(4, 30) if place % 3 == 1]
+    assert trouble_of(receipt).endswith("answers 500")
+    assert len(receiver.accepted) == 30 - len(receipt.pending)
+
+
+async def test_an_endpoint_that_fails_for_everything_is_not_asked_for_each_record(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, concurrency=2)
+    receiver.answer = lambda posted: Answer(500)
+
+    receipt = await sink.deliver(changes(100, keys=50))
+    await sink.close()
+
+    assert list(receipt.pending) == list(range(100))
+    assert len(receiver.asked) <= 6
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+async def test_what_the_endpoint_refuses_is_rejected_and_the_rest_is_stored(
+    receiver: WebhookReceiver, status: int
+) -> None:
+    sink = await opened(receiver)
+    batch = changes(9, keys=3)
+    receiver.answer = lambda posted: Answer(status) if posted.events[0]["id"] == batch[4].id else ACCEPTED
+
+    receipt = await sink.deliver(batch)
+    await sink.close()
+
+    assert list(receipt.rejected) == [4]
+    assert str(status) in receipt.rejected[4]
+    assert not receipt.pending
+    assert len(receiver.accepted) == 8
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 410])
+async def test_an_endpoint_that_is_set_up_wrongly_is_trouble_and_nothing_is_lost(
+    receiver: WebhookReceiver, status: int
+) -> None:
+    sink = await opened(receiver)
+    receiver.answer = lambda posted: Answer(status, {"Location": "/elsewhere"})
+
+    receipt = await sink.deliver(changes(50))
+    await sink.close()
+
+    assert list(receipt.pending) == list(range(50))
+    assert trouble_of(receipt).startswith(receiver.url.removesuffix("/hook") + f" answers {status}: ")
+    assert len(receiver.asked) <= 8
+
+
+async def test_a_busy_endpoint_says_how_long_to_wait(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver)
+    receiver.answer = lambda posted: Answer(429, {"Retry-After": "17"})
+
+    receipt = await sink.deliver(changes(3))
+    await sink.close()
+
+    assert receipt.trouble is not None
+    assert receipt.trouble.after == 17.0
+
+
+async def test_an_endpoint_that_does_not_answer_in_time_is_trouble(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, timeout=0.2)
+    never = asyncio.Event()
+    receiver.answer = lambda posted: Answer(wait=never)
+
+    receipt = await sink.deliver([a_delta()])
+    await sink.close()
+
+    assert list(receipt.pending) == [0]
+    assert "did not answer within 0.2 s" in trouble_of(receipt)
+
+
+async def test_an_answer_that_never_ends_is_cut_off(receiver: WebhookReceiver) -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}}")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+        except ConnectionError:
+            writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
+        await sink.open()
+        assert await sink.deliver([a_delta()]) == ALL_STORED
+        await sink.close()
+
+
+async def test_what_is_no_http_is_trouble() -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/?token=hush"), cluster="prod")
+        await sink.open()
+        receipt = await sink.deliver([a_delta()])
+        await sink.close()
+
+    assert list(receipt.pending) == [0]
+    assert "hush" not in trouble_of(receipt)
+
+
+async def test_an_endpoint_that_comes_back_is_reached_again(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver)
+    await receiver.stop()
+
+    receipt = await sink.deliver(changes(10))
+    assert list(receipt.pending) == list(range(10))
+    assert "cannot be reached" in trouble_of(receipt)
+
+    await receiver.start()
+    assert await sink.deliver(changes(10)) == ALL_STORED
+    await sink.close()
+
+
+async def test_a_lost_answer_makes_a_duplicate_with_the_same_ids(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("whsec_" + b64encode(os.urandom(32)).decode())
+    sink = await opened(receiver, secret_file=tmp_path / "secret")
+    receiver.answer = lambda posted: Answer(hang_up=True)
+
+    assert list((await sink.deliver([a_delta()])).pending) == [0]
+    receiver.answer = lambda posted: ACCEPTED
+    assert await sink.deliver([a_delta()]) == ALL_STORED
+    await sink.close()
+
+    first, second = receiver.accepted
+    assert first.headers["webhook-id"] == second.headers["webhook-id"] == a_delta().id
+    assert first.body == second.body
+
+
+async def test_requests_are_signed_and_a_new_secret_is_taken_up(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    old, new = ("whsec_" + b64encode(os.urandom(32)).decode() for _ in range(2))
+    file = tmp_path / "secret"
+    file.write_text(old + "\n")
+    sink = await opened(receiver, secret_file=file)
+
+    await sink.deliver([a_delta(1, uid="uid.with.dots")])
+    file.write_text(f"{new}\n{old}\n")
+    await sink.deliver([a_delta(2)])
+    file.unlink()
+    without = await sink.deliver([a_delta(3)])
+    await sink.close()
+
+    first, second = receiver.accepted
+    Webhook(old).verify(first.body, first.headers)
+    for secret in (old, new):
+        Webhook(secret).verify(second.body, second.headers)
+    assert first.headers["webhook-id"] == "uid%2Ewith%2Edots/1001/updated"
+    assert trouble_of(without) == f"cannot read the secret file {file}: FileNotFoundError"
+
+
+async def test_headers_come_from_the_options_and_from_files(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("Bearer hush\n")
+    sink = await opened(
+        receiver, headers={"X-Team": "shop", "User-Agent": "ours"}, header_files={"Authorization": tmp_path / "token"}
+    )
+
+    await sink.deliver([a_delta()])
+    await sink.close()
+
+    headers = receiver.accepted[0].headers
+    assert (headers["x-team"], headers["user-agent"], headers["authorization"]) == ("shop", "ours", "Bearer hush")
+
+
+async def test_batches_are_sent_when_asked_for(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, batch=10, concurrency=2)
+    batch = changes(60, keys=6)
+
+    assert await sink.deliver(batch) == ALL_STORED
+    await sink.close()
+
+    assert len(receiver.accepted) < 15
+    assert {each.headers["content-type"] for each in receiver.accepted} == {"application/cloudevents-batch+json"}
+    assert max(len(each.events) for each in receiver.accepted) == 10
+    for event in receiver.events:
+        JSONFormat().read(None, json.dumps(event))
+    for key in {event["partitionkey"] for event in receiver.events}:
+        sequences = [event["sequence"] for event in receiver.events if event["partitionkey"] == key]
+        assert sequences == sorted(sequences)
+        assert len(sequences) == 10
+
+
+async def test_one_bad_event_does_not_take_its_batch_with_it(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, batch=10, concurrency=1)
+    batch = changes(25)
+    bad = {batch[3].id, batch[17].id}
+    receiver.answer = lambda posted: Answer(422) if any(each["id"] in bad for each in posted.events) else ACCEPTED
+
+    receipt = await sink.deliver(batch)
+    await sink.close()
+
+    assert list(receipt.rejected) == [3, 17]
+    assert not receipt.pending
+    assert [event["id"] for event in receiver.events] == [record.id for record in batch if record.id not in bad]
+
+
+async def test_check_says_what_answers_and_posts_nothing(receiver: WebhookReceiver) -> None:
+    sink = WebhookSink("hook", WebhookOptions(url=receiver.url), cluster="prod")
+
+    assert await sink.check() == f"{receiver.url.removesuffix('/hook')} answers (405 to OPTIONS)"
+    assert [each.method for each in receiver.asked] == ["OPTIONS"]
+
+    await receiver.stop()
+    with pytest.raises(SinkUnavailable, match="cannot be reached"):
+        await sink.check()
+
+
+async def test_a_missing_secret_is_told_at_open(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    sink = WebhookSink("hook", WebhookOptions(url=receiver.url, secret_file=tmp_path / "none"), cluster="prod")
+
+    with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
+        await sink.open()
+    await sink.close()
+
+
+async def test_tls_is_verified_and_a_renewed_authority_is_taken_up(tmp_path: Path) -> None:
+    authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "another authority")
+    client = authority.issue("client")
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes(other.certificate.read_bytes())
+    tls = authority.issue("server").server_context(clients=authority)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    async with WebhookReceiver(tls) as receiver:
+        own = {"ca_file": ca_file, "cert_file": client.certificate, "key_file": client.key}
+        sink = await opened(receiver, **own)
+
+        refused = await sink.deliver([a_delta()])
+        ca_file.write_bytes(authority.certificate.read_bytes())
+        accepted = await sink.deliver([a_delta()])
+        await sink.close()
+
+    assert list(refused.pending) == [0]
+    assert "certificate verify failed" in trouble_of(refused)
+    assert accepted == ALL_STORED
+
+
+async def test_a_certificate_that_cannot_be_used_is_told_at_open(tmp_path: Path) -> None:
+    options = WebhookOptions(url="https://127.0.0.1:1/", ca_file=tmp_path / "missing.crt")
+
+    with pytest.raises(SinkUnavailable, match="cannot use ca_file"):
+        await WebhookSink("hook", options, cluster="prod").open()
