@@ -1,0 +1,162 @@
+"""Reads one YAML file strictly: a key given twice is an error, and every value remembers its line.
+
+Words and numbers are read as JSON has them, whatever YAML 1.1 would make of them: ``on`` is text (and may be a
+namespace), and so are a date, ``010`` and ``12:30``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+import yaml
+
+from config.errors import ConfigError, Path, Problem
+
+_CORE = "tag:yaml.org,2002:"
+_TAGS = frozenset(_CORE + tag for tag in ("map", "seq", "str", "int", "float", "bool", "null"))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says, and where it says it."""
+
+    name: str
+    """The file as the operator named it."""
+    data: Mapping[str, Any]
+    lines: Mapping[Path, int]
+    problems: tuple[Problem, ...]
+    """Keys given twice and keys that are not text. ``data`` is without them: the first one stands."""
+
+    def line(self, path: Path) -> int:
+        """The line of ``path``, or of what should have held it; 0 for the file as a whole."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 0)
+
+    def source(self, path: Path) -> str:
+        """``kubedelta.yaml:12``"""
+        line = self.line(path)
+        return f"{self.name}:{line}" if line else self.name
+
+
+def read(file: File) -> Document:
+    """Raises ConfigError: the file cannot be read, is empty, is not YAML, or is not a mapping."""
+    name = str(file)
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigError([Problem(name, (), f"cannot be read: {error.strerror or type(error).__name__}")]) from error
+    return parse(text, name)
+
+
+def parse(text: str | bytes, name: str) -> Document:
+    """As ``read``, for text that is at hand."""
+    walk = _Walk(name)
+    data = _load(text, walk)
+    if isinstance(data, dict):
+        return Document(name, data, walk.lines, tuple(walk.left_out))
+    if data is None:
+        message = "is empty; cluster.name, resources and sinks are needed at least"
+    else:
+        message = "found a list or a single value; a mapping of sections is expected"
+    raise ConfigError([Problem(name, (), message)])
+
+
+def plain(text: str, name: str) -> Any:
+    """One YAML value of any kind, for an environment variable that sets a list or a mapping. Raises ConfigError."""
+    walk = _Walk(name)
+    data = _load(text, walk)
+    if walk.left_out:
+        raise ConfigError(walk.left_out)
+    return data
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[Any, Any] = {  # noqa: RUF012 - PyYAML looks for it here
+        first: [(tag, pattern) for tag, pattern in known if tag.endswith((":null", ":merge"))]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
+    ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
+):
+    _Loader.add_implicit_resolver(f"{_CORE}{_tag}", re.compile(f"^(?:{_pattern})$"), [*_first])
+
+
+def _load(text: str | bytes, walk: _Walk) -> Any:
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        walk.under(node, (), frozenset())
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError([_syntax(error, walk.name)]) from None  # its text would quote the line, secrets and all
+    except yaml.reader.ReaderError as error:
+        raise ConfigError([Problem(walk.name, (), f"not text: {error.reason} at position {error.position}")]) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError([Problem(walk.name, (), f"not YAML that can be read: {type(error).__name__}")]) from None
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Notes the line of everything under a node, and takes out what YAML lets pass and we do not."""
+
+    name: str
+    lines: dict[Path, int] = field(default_factory=dict)
+    left_out: list[Problem] = field(default_factory=list)
+
+    def under(self, node: yaml.Node, path: Path, above: frozenset[int]) -> None:
+        """Raises ConfigError for what cannot be left out."""
+        if id(node) in above:
+            raise ConfigError([self._problem(node, path, "an anchor that contains itself")])
+        if node.tag not in _TAGS:
+            raise ConfigError([self._problem(node, path, f"found the tag {node.tag}; tags are not used here")])
+        if isinstance(node, yaml.MappingNode):
+            self._mapping(node, path, above | {id(node)})
+        elif isinstance(node, yaml.SequenceNode):
+            for place, item in enumerate(node.value):
+                self.lines[*path, place] = _line(item)
+                self.under(item, (*path, place), above | {id(node)})
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, above: frozenset[int]) -> None:
+        seen: dict[str, int] = {}
+        kept = []
+        for key, value in node.value:
+            if key.tag == f"{_CORE}merge":
+                self.under(value, path, above)
+            elif key.tag != f"{_CORE}str":
+                found = f"found {key.value}" if isinstance(key, yaml.ScalarNode) else "found a list or a mapping"
+                self.left_out.append(self._problem(key, path, f"{found} as a key; keys are text"))
+                continue
+            elif key.value in seen:
+                message = f"given twice; it is already set in line {seen[key.value]}"
+                self.left_out.append(self._problem(key, (*path, key.value), message))
+                continue
+            else:
+                seen[key.value] = self.lines[*path, key.value] = _line(key)
+                self.under(value, (*path, key.value), above)
+            kept.append((key, value))
+        node.value = kept
+
+    def _problem(self, node: yaml.Node, path: Path, message: str) -> Problem:
+        return Problem(f"{self.name}:{_line(node)}", path, message)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax(error: yaml.MarkedYAMLError, name: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+    what = ", ".join(part for part in (error.context, error.problem) if part)
+    return Problem(where, (), f"not YAML: {what}")

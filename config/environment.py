@@ -1,0 +1,112 @@
+"""``KUBEDELTA__SECTION__FIELD``: values from the environment, as a mapping like the file's.
+
+The part behind the prefix is a path in lower case. Where the option is text, a number or a word, the variable's value
+is taken as it is; where it is a list or a mapping, the value is YAML: ``KUBEDELTA__RESOURCES='[pods, jobs.batch]'``.
+A sink named ``audit-log`` may be spelt ``AUDIT_LOG``, since shells allow no '-'. ``KUBEDELTA_…`` with a single
+underscore is left alone: Kubernetes sets such variables for a Service called kubedelta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from config.document import plain
+from config.errors import ConfigError, Path, Problem, dotted, unknown
+from config.schema import Settings
+from config.shape import UNKNOWN, fields_at, is_composite, type_at
+
+PREFIX = "KUBEDELTA__"
+
+
+@dataclass(slots=True)
+class Overlay:
+    """What the environment sets."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    variables: dict[Path, str] = field(default_factory=dict)
+    """Which variable set the value at a path."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def variable(self, path: Path) -> str | None:
+        """The variable that set the value at ``path`` or what holds it."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.variables:
+                return self.variables[path[:length]]
+        return None
+
+    def variable_below(self, path: Path) -> str | None:
+        """A variable that set something inside the mapping at ``path``."""
+        return next((name for set_at, name in self.variables.items() if set_at[: len(path)] == path), None)
+
+
+def overlay(environ: Mapping[str, str], file: Mapping[str, Any], settings: type[Settings]) -> Overlay:
+    """Reads every ``KUBEDELTA__…`` variable. One that names nothing is a problem that names the variable."""
+    found = Overlay()
+    paths = {name: _path(name, file) for name in environ if name.startswith(PREFIX)}
+    for name, path in sorted(paths.items(), key=_turn):
+        below = merged(file, found.data)
+        kind = type_at(settings, path, below)
+        if kind is None:
+            found.problems.append(Problem(name, path, _unknown(path, settings, below)))
+            continue
+        value: Any = environ[name]
+        if kind is not UNKNOWN and is_composite(kind):
+            try:
+                value = plain(value, name)
+            except ConfigError as error:
+                found.problems += [Problem(name, path, each.message) for each in error.problems]
+                continue
+        _put(found.data, path, value)
+        found.variables[path] = name
+    return found
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``over`` laid on ``under``: mappings are joined, anything else is replaced."""
+    both = dict(under)
+    for name, value in over.items():
+        old = both.get(name)
+        both[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def _path(variable: str, file: Mapping[str, Any]) -> Path:
+    steps = variable.removeprefix(PREFIX).lower().split("__")
+    sinks = file.get("sinks")
+    if steps[0] == "sinks" and len(steps) > 1 and isinstance(sinks, Mapping):
+        steps[1] = _sink(steps[1], sinks)
+    return tuple(steps)
+
+
+def _sink(name: str, known: Iterable[Any]) -> str:
+    alike = [each for each in known if isinstance(each, str) and each.replace("-", "_") == name.replace("-", "_")]
+    return name if name in alike or len(alike) != 1 else alike[0]
+
+
+def _turn(variable: tuple[str, Path]) -> tuple[bool, int, str]:
+    """A sink's type comes first, since it decides on the rest; then a mapping before what stands in it."""
+    name, path = variable
+    return path[-1] != "type", len(path), name
+
+
+def _unknown(path: Path, settings: type[Settings], data: Mapping[str, Any]) -> str:
+    known = 0
+    while type_at(settings, path[: known + 1], data) is not None:
+        known += 1
+    allowed = fields_at(settings, path[:known], data)
+    if allowed:
+        return unknown(str(path[known]), allowed)
+    return f"unknown; {dotted(path[:known])} can be set as a whole only"
+
+
+def _put(data: dict[str, Any], path: Path, value: Any) -> None:
+    *above, last = path
+    for step in above:
+        inner = data.get(str(step))
+        if not isinstance(inner, dict):
+            inner = data[str(step)] = {}
+        data = inner
+    old = data.get(str(last))
+    data[str(last)] = merged(value, old) if isinstance(value, Mapping) and isinstance(old, Mapping) else value

@@ -1,0 +1,126 @@
+"""What can be written, for editors (a JSON Schema) and for people (`config/reference.yaml`)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
+
+from config.resources import ResourceSettings
+from config.schema import Address, DeliverySettings, Settings
+from config.shape import model_of, words_of
+from config.sinks import SinkOptionTypes, settings_type
+
+_WIDTH = 116
+_HEAD = """\
+# Every option of kubedelta, with its default. Made by `make reference`; the text of each option stands beside its type.
+#
+# Options without '#' have no default: a file needs them. To set another one, take away its '#' (the one without a
+# space behind it). Any option can also be set by an environment variable, which wins over the file:
+# KUBEDELTA__TELEMETRY__LOG_LEVEL=debug, KUBEDELTA__SINKS__<NAME>__TOPIC=deltas. Lists and mappings are written there
+# as YAML: KUBEDELTA__RESOURCES='[pods, deployments.apps]'.
+#
+# A relative path is taken from the folder of this file. A secret is never written here: options that end in _file name
+# the file that holds it.
+"""
+
+
+def json_schema(sink_options: SinkOptionTypes) -> dict[str, Any]:
+    """JSON Schema 2020-12 of the file, for these types of sinks."""
+    schema = settings_type(sink_options).model_json_schema()
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kubedelta"}
+    return head | {name: value for name, value in schema.items() if name != "title"}
+
+
+def reference(sink_options: SinkOptionTypes) -> str:
+    """A YAML file that loads as it stands, and in which every option is written: with its text, and its default or an
+    example. One sink of each type is named after it."""
+    lines = [_HEAD]
+    for name, field in Settings.model_fields.items():
+        lines += ["", *_comment(field.description or "")]
+        if name == "resources":
+            lines += [f"{name}:", *_indented(_resources())]
+        elif name == "sinks":
+            lines += [f"{name}:", *_indented(_sinks(sink_options))]
+        elif model := model_of(field.annotation):
+            lines += [f"{name}:", *_indented(_options(model.model_fields))]
+        else:
+            lines += [_line(name, field)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _resources() -> Iterator[str]:
+    yield "- pods"
+    yield "- # Or a mapping, which says more."
+    yield from _indented(_options(ResourceSettings.model_fields))
+
+
+def _sinks(sink_options: SinkOptionTypes) -> Iterator[str]:
+    for name, options in sorted(sink_options.items()):
+        summary = (options.__doc__ or "").strip().partition("\n\n")[0]
+        yield ""
+        yield from _comment(" ".join(summary.split()))
+        yield f"{name}:"
+        yield f"  type: {name}"
+        yield from _indented(_options(options.model_fields))
+    yield ""
+    yield from _comment("Beside its own options, a sink of any type has these:")
+    yield from _indented(_options(DeliverySettings.model_fields))
+
+
+def _options(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    for name, field in fields.items():
+        yield ""
+        yield from _comment(field.description or "")
+        if model := model_of(field.annotation):
+            yield from _block(name, field, model)
+        else:
+            yield _line(name, field)
+
+
+def _block(name: str, field: FieldInfo, model: type[BaseModel]) -> Iterator[str]:
+    """An option that is a mapping: its own options stand in it, ready to be uncommented with it."""
+    off = "" if field.is_required() else "#"
+    examples = {} if not field.examples else to_jsonable_python(field.examples[0])
+    yield f"{off}{name}:"
+    for inner, inner_field in model.model_fields.items():
+        line = _line(inner, inner_field, examples.get(inner))
+        unset = not inner_field.is_required() and inner_field.default is None
+        for text in (*_comment(inner_field.description or ""), line if unset else line.removeprefix("#")):
+            yield f"{off}  {text}"
+
+
+def _line(name: str, field: FieldInfo, example: Any = None) -> str:
+    """``name: example`` where a file needs the option, ``#name: default`` where it may be left out."""
+    example = field.examples[0] if field.examples else example
+    if field.is_required():
+        return f"{name}: {_yaml(example)}"
+    default = field.get_default(call_default_factory=True)
+    default = str(default) if isinstance(default, Address) else to_jsonable_python(default, fallback=str)
+    shown = example if default is None else default
+    notes = []
+    if default is None and example is not None:
+        notes.append("an example; there is no default")
+    elif example not in (None, default):
+        notes.append(f"for example: {_yaml(example)}")
+    if others := [word for word in words_of(field.annotation) if word != shown]:
+        notes.append(f"or: {', '.join(others)}")
+    return f"#{name}: {_yaml(shown)}" + ("  # " + "; ".join(notes) if notes else "")
+
+
+def _yaml(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" if line else "" for line in lines]

@@ -1,0 +1,282 @@
+"""The whole file as frozen types. Each option is documented where it is declared: `config/reference.yaml` and
+``kubedelta schema`` are made from what stands here and in each sink's ``options.py``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializeAsAny,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from config.resources import ResourceEntry
+
+
+def _not_a_boolean(value: Any) -> Any:
+    if isinstance(value, bool):  # Python would take true for 1
+        raise ValueError("a number is expected")
+    return value
+
+
+Count: TypeAlias = Annotated[int, BeforeValidator(_not_a_boolean)]
+Seconds: TypeAlias = Annotated[float, BeforeValidator(_not_a_boolean), Field(allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """One section of the file. Unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ── cluster ──────────────────────────────────────────────────────────────────
+
+
+def _server(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("an address like https://10.0.0.1:6443 or http://127.0.0.1:8001 is expected")
+    if parts.username or parts.password:
+        raise ValueError("credentials do not belong into the address; use token_file")
+    return url.rstrip("/")
+
+
+ClusterName: TypeAlias = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=128)
+]
+
+
+class ClusterSettings(Section):
+    """Which API server, and who the bridge is to it."""
+
+    name: ClusterName = Field(
+        description="What this cluster is called in every event (source: /clusters/<name>). Letters, digits, '-', '_' "
+        "and '.'. Consumers and their order keys rely on it: changing it makes every object a new one to them.",
+        examples=["prod-eu1"],
+    )
+    kubeconfig: Path | None = Field(
+        default=None,
+        description="A kubeconfig file. Without it, and without context and server: the pod's own service account, "
+        "else the files of KUBECONFIG, else ~/.kube/config.",
+        examples=["~/.kube/config"],
+    )
+    context: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The context of the kubeconfig to use. Without it: its current-context.",
+        examples=["prod-admin"],
+    )
+    server: Annotated[str, AfterValidator(_server)] | None = Field(
+        default=None,
+        description="The API server's address. Alone it means access without credentials, which is what "
+        "`kubectl proxy` offers on http://127.0.0.1:8001. Beside kubeconfig or context it counts before theirs.",
+        examples=["http://127.0.0.1:8001"],
+    )
+    token_file: Path | None = Field(
+        default=None,
+        description="A file with the bearer token, in place of any other credentials. It is read again when it "
+        "changes and when the API server answers 401.",
+        examples=["/run/secrets/token"],
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="A file with the certificate authorities (PEM) that may vouch for the API server, in place of any "
+        "other. Without one anywhere: the system's.",
+        examples=["/run/secrets/ca.crt"],
+    )
+
+
+# ── telemetry ────────────────────────────────────────────────────────────────
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _address(value: Any) -> Any:
+    match = isinstance(value, str) and re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([\w.-]*)):([0-9]{1,5})", value, re.ASCII)
+    if not match or int(match[3]) > 65535:
+        raise ValueError("host:port is expected, such as 127.0.0.1:8080, [::1]:8080, or :8080 for every interface")
+    return Address(match[1] or match[2], int(match[3]))
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    """Console on a terminal, JSON elsewhere."""
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class TelemetrySettings(Section):
+    """What the bridge says about itself."""
+
+    listen: Annotated[
+        Address,
+        BeforeValidator(_address),
+        PlainSerializer(str, return_type=str),
+        WithJsonSchema({"type": "string", "pattern": r":[0-9]{1,5}$"}),
+    ] = Field(
+        default=Address("127.0.0.1", 8080),
+        description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is no "
+        "login; in a pod it must be 0.0.0.0:8080 (or [::]:8080) for the kubelet to probe it. Port 0 takes a free one.",
+        examples=["0.0.0.0:8080"],
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO,
+        description="The least important log line that is written. info tells states and troubles; debug adds a line "
+        "for each batch and each watch, never one for each event.",
+    )
+    log_format: LogFormat = Field(
+        default=LogFormat.AUTO,
+        description="json: one object a line. console: for people. auto: console on a terminal, json elsewhere. Logs "
+        "go to standard error.",
+    )
+
+
+# ── watch, state ─────────────────────────────────────────────────────────────
+
+
+class WatchList(StrEnum):
+    AUTO = "auto"
+    NEVER = "never"
+
+
+class WatchSettings(Section):
+    """How resources are listed and watched. The defaults are right for most clusters."""
+
+    silence_seconds: Seconds = Field(
+        default=90,
+        ge=1,
+        description="Seconds without a byte on a watch before it is taken for dead and opened again from where it "
+        "was, without a list. The API server says something every minute (a bookmark), so 90 leaves it half a minute.",
+    )
+    discovery_seconds: Seconds = Field(
+        default=10,
+        ge=0.1,
+        description="Seconds between two looks at what the API server serves, so that custom resources which appear or "
+        "go are noticed. Where nothing changed a look costs it two answers without a body (304).",
+    )
+    page_size: Count = Field(
+        default=500,
+        ge=0,
+        le=100_000,
+        description="Objects asked for in one answer to a list (client-go's own number); 0 for all in one answer.",
+    )
+    watch_list: WatchList = Field(
+        default=WatchList.AUTO,
+        description="auto: stream the first objects in a watch where the API server can (sendInitialEvents), "
+        "which costs it far less memory, and list them elsewhere. never: always list.",
+    )
+
+
+class StateSettings(Section):
+    """What the bridge remembers."""
+
+    directory: Path = Field(
+        default=Path("state"),
+        description="Folder for what must survive a restart. Kept for the durable outbox: this version remembers in "
+        "memory alone and writes nothing there.",
+        examples=["/var/lib/kubedelta"],
+    )
+    memory_max_records: Count = Field(
+        default=100_000,
+        ge=1,
+        description="Most records kept in memory for sinks that are behind. A sink further behind than this gets a "
+        "Gap record in place of what it missed.",
+    )
+    memory_max_bytes: ByteSize = Field(
+        default=ByteSize(256 * 1024 * 1024),
+        ge=1024 * 1024,
+        description="Most bytes of object bodies kept in memory for sinks that are behind; a number, or with a unit "
+        "such as 256MiB. A pod is 5 to 10 kB. Whichever of the two bounds is met first counts.",
+        examples=["256MiB"],
+    )
+
+
+# ── sinks ────────────────────────────────────────────────────────────────────
+
+
+class DeliverySettings(Section):
+    """What may be set for a sink of any type, beside its own options."""
+
+    window: Count = Field(
+        default=1000,
+        ge=1,
+        le=1_000_000,
+        description="Records held ready in memory for this sink. One that is further behind reads on from the outbox, "
+        "so a larger window costs memory and saves little.",
+    )
+    resync_seconds: Seconds = Field(
+        default=0,
+        ge=0,
+        description="Seconds between two tellings of every known object to this sink (op: sync), without asking the "
+        "API server; 0 for never. For consumers that cannot keep state.",
+    )
+
+
+class SinkSettings(DeliverySettings):
+    """One sink: what the bridge does with it, and what it does by itself."""
+
+    type: str
+    options: SerializeAsAny[BaseModel]
+    """An instance of the options type that was given for ``type``."""
+
+
+# ── the file ─────────────────────────────────────────────────────────────────
+
+
+class Settings(BaseSettings):
+    """A whole configuration, valid and complete. ``config.load`` makes it."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    cluster: ClusterSettings = Field(description="Which API server, and who the bridge is to it.")
+    resources: tuple[ResourceEntry, ...] = Field(
+        min_length=1,
+        description="What to watch: names of resources, or mappings that narrow them. Two entries may not mean the "
+        "same object: it would be exported twice, without an order.",
+    )
+    sinks: Mapping[str, SinkSettings] = Field(
+        min_length=1,
+        description="Where deltas go: any number of destinations, each under a name of your own, each with a type. "
+        "The name stands in logs and metrics, and is what a sink's position is remembered by.",
+    )
+    state: StateSettings = Field(default=StateSettings(), description="What the bridge remembers.")
+    watch: WatchSettings = Field(
+        default=WatchSettings(),
+        description="How resources are listed and watched. The defaults are right for most clusters.",
+    )
+    telemetry: TelemetrySettings = Field(default=TelemetrySettings(), description="What the bridge says about itself.")
+    shutdown_grace_seconds: Seconds = Field(
+        default=20,
+        ge=0,
+        description="Seconds that sinks may take to finish after SIGTERM. Keep it below the pod's "
+        "terminationGracePeriodSeconds (30 by default), or the kubelet ends the bridge first.",
+    )

@@ -1,0 +1,56 @@
+"""The settings with the sinks that are at hand: each sink's options are judged by that sink's own type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, Field, create_model
+
+from config.schema import DeliverySettings, Settings, SinkSettings
+
+SinkOptionTypes: TypeAlias = Mapping[str, type[BaseModel]]
+"""A sink's ``type`` → what may be set for it."""
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?")
+
+
+def _sink_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or "__" in name or len(name) > 63:
+        raise ValueError("a sink's name is up to 63 lower-case letters, digits, '-' and '_' (no two of these together)")
+    return name
+
+
+def settings_type(sink_options: SinkOptionTypes) -> type[Settings]:
+    """Settings whose ``sinks`` take exactly these types. Raises TypeError for options that clash with ours."""
+    forms = {name: _form(name, options) for name, options in sink_options.items()}
+
+    def settled(written: dict[str, BaseModel]) -> dict[str, SinkSettings]:
+        return {name: _settled(form, sink_options) for name, form in written.items()}
+
+    one: Any = reduce(or_, forms.values())
+    if len(forms) > 1:
+        one = Annotated[one, Field(discriminator="type")]
+    sinks: Any = Annotated[dict[Annotated[str, AfterValidator(_sink_name)], one], AfterValidator(settled)]
+    field = Field(min_length=1, description=Settings.model_fields["sinks"].description)
+    return create_model("Settings", __base__=Settings, sinks=(sinks, field))
+
+
+def _form(name: str, options: type[BaseModel]) -> type[BaseModel]:
+    """How one sink of this type is written: its own options and the common ones, side by side."""
+    clash = options.model_fields.keys() & {"type", *DeliverySettings.model_fields}
+    if clash:
+        raise TypeError(f"sink type {name}: the bridge has options of these names already: {', '.join(sorted(clash))}")
+    tag: Any = (Literal[name], Field(description="Which kind of sink this is."))
+    return create_model(name, __base__=(options, DeliverySettings), __doc__=options.__doc__, type=tag)
+
+
+def _settled(form: BaseModel, sink_options: SinkOptionTypes) -> SinkSettings:
+    values = {name: getattr(form, name) for name in type(form).model_fields}
+    common = {name: values[name] for name in ("type", *DeliverySettings.model_fields)}
+    options = sink_options[values["type"]]
+    own = {name: values[name] for name in options.model_fields}
+    return SinkSettings(**common, options=options.model_construct(form.model_fields_set & own.keys(), **own))

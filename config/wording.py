@@ -1,0 +1,135 @@
+"""What is wrong with one value, in words: what was found, and what is allowed. What may be secret is not shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import SecretBytes, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from config.errors import Path, nearest, unknown
+from config.schema import Settings
+from config.shape import fields_at, types_at
+
+_SECRET = re.compile(
+    r"pass(?:word|wd|phrase)?|secret|token|credential|private|api_?key|auth|header|signature", re.IGNORECASE
+)
+_ADDRESS = re.compile(r"(?<=://)(?:[^/@\s]*@)?([^/?#\s]*)\S*")
+_LONGEST_SHOWN = 80
+
+_WANTED = {
+    "string_type": "text is expected (in quotes, where it looks like something else)",
+    "path_type": "a path is expected",
+    "int_type": "a whole number is expected",
+    "int_parsing": "a whole number is expected",
+    "int_from_float": "a whole number is expected",
+    "float_type": "a number is expected",
+    "float_parsing": "a number is expected",
+    "finite_number": "a finite number is expected",
+    "bool_type": "true or false is expected",
+    "bool_parsing": "true or false is expected",
+    "tuple_type": "a list is expected",
+    "list_type": "a list is expected",
+    "set_type": "a list is expected",
+    "dict_type": "a mapping is expected",
+    "mapping_type": "a mapping is expected",
+    "model_type": "a mapping is expected",
+    "model_attributes_type": "a mapping is expected",
+    "string_pattern_mismatch": "it must match {pattern}",
+    "string_too_short": "at least {min_length} characters are expected",
+    "string_too_long": "at most {max_length} characters are expected",
+    "too_short": "at least {min_length} is expected",
+    "too_long": "at most {max_length} are expected",
+    "greater_than": "more than {gt:g} is expected",
+    "greater_than_equal": "at least {ge:g} is expected",
+    "less_than": "less than {lt:g} is expected",
+    "less_than_equal": "at most {le} is expected",
+}
+
+
+def explained(path: Path, errors: Sequence[ErrorDetails], settings: type[Settings], data: Mapping[str, Any]) -> str:
+    """One message for all that pydantic says of the value at ``path``: a union is refused once by each member."""
+    fields = fields_at(settings, path[:-1], data)
+    field = fields.get(str(path[-1])) if path else None
+    first = errors[0]
+    match first["type"]:
+        case "extra_forbidden":
+            return unknown(str(path[-1]), fields)
+        case "missing":
+            return _missing(field)
+        case "union_tag_not_found":
+            return f"missing; {_one_of('', types_at(settings, path[:-1], data))}"
+        case "union_tag_invalid":
+            tag = str(first["ctx"]["tag"])
+            return f"found {shown(tag)}; {_one_of(tag, types_at(settings, path[:-1], data))}"
+    value = first["input"]
+    wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
+    if isinstance(value, Mapping) and first["type"] == "value_error":
+        return wanted  # the section as a whole is wrong, and its words name the options
+    if isinstance(value, str) and wanted == _WANTED["model_type"]:
+        return f"found text; {wanted}"  # which may be a secret that belongs into the mapping
+    if not is_secret(path, field):
+        return f"found {shown(value)}; {wanted}"
+    if isinstance(value, str) and value:
+        wanted = wanted.replace(value, "…")
+    return f"what was found is not shown; {wanted}"
+
+
+def is_secret(path: Path, field: FieldInfo | None) -> bool:
+    """True where a value may be a secret, by its type or by the name of anything on its path. A ``*_file`` is not:
+    it says where a secret is."""
+    annotation = str(field.annotation) if field else ""
+    if SecretStr.__name__ in annotation or SecretBytes.__name__ in annotation:
+        return True
+    return any(isinstance(step, str) and not step.endswith("_file") and _SECRET.search(step) for step in path[1:])
+
+
+def shown(value: Any) -> str:
+    """A value as an operator would write it: short, without the inside of lists and mappings, and of an address
+    the host alone, since the rest may hold credentials."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            text = _ADDRESS.sub(r"\1/…", value)
+            return f'"{text[:_LONGEST_SHOWN]}…"' if len(text) > _LONGEST_SHOWN else f'"{text}"'
+        case int() | float():
+            return str(value)
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return f"a list of {len(value)}"
+        case _:
+            return f"a value of type {type(value).__name__}"
+
+
+def _missing(field: FieldInfo | None) -> str:
+    if field is None:
+        return "missing"
+    example = f", such as {field.examples[0]}" if field.examples else ""
+    return f"missing{example}: {field.description or ''}".rstrip(": ")
+
+
+def _wanted(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "value_error" | "assertion_error":
+            return str(context["error"])
+        case "enum" | "literal_error":
+            return _one_of(str(error["input"]), re.findall(r"'([^']*)'", str(context["expected"])))
+        case kind if kind in _WANTED:
+            return _WANTED[kind].format_map(context)
+        case _:
+            return error["msg"]
+
+
+def _one_of(word: str, allowed: Iterable[str]) -> str:
+    names = sorted(allowed)
+    close = nearest(word, names)
+    guess = f'did you mean "{close}"? ' if close and close != word else ""
+    return f"{guess}allowed: {', '.join(names)}"

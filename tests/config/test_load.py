@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from config.errors import ConfigError
+from config.load import load
+from config.schema import Address, Settings, WatchList
+from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions
+
+Load = Callable[..., Settings]
+Refused = Callable[..., list[str]]
+
+
+@pytest.fixture
+def load_text(tmp_path: Path) -> Load:
+    def loaded(text: str, environ: Mapping[str, str] | None = None) -> Settings:
+        (tmp_path / "k.yaml").write_text(text)
+        return load(tmp_path / "k.yaml", environ or {}, TYPES)
+
+    return loaded
+
+
+@pytest.fixture
+def refused(load_text: Load, tmp_path: Path) -> Refused:
+    def problems(text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+        with pytest.raises(ConfigError) as error:
+            load_text(text, environ)
+        lines = [str(problem) for problem in error.value.problems]
+        assert str(error.value).splitlines() == lines
+        return [line.replace(f"{tmp_path}/", "") for line in lines]
+
+    return problems
+
+
+# ── What a right file gives ──────────────────────────────────────────────────
+
+
+def test_the_smallest_file_gives_settings_with_every_default(load_text: Load, tmp_path: Path) -> None:
+    settings = load_text(SMALLEST)
+    assert settings.cluster.name == "test"
+    assert [entry.resource for entry in settings.resources] == ["pods"]
+    assert settings.telemetry.listen == Address("127.0.0.1", 8080)
+    assert (settings.watch.silence_seconds, settings.watch.page_size) == (90, 500)
+    assert settings.watch.watch_list is WatchList.AUTO
+    assert settings.state.directory == tmp_path / "state"
+    assert settings.sinks["copy"].window == 1000
+
+
+def test_each_sinks_options_are_of_the_type_that_was_given_for_it(load_text: Load, tmp_path: Path) -> None:
+    text = SMALLEST + "  audit: {type: queue, servers: [a, b], topic: t, acks: leader, window: 5, resync_seconds: 60}\n"
+    settings = load_text(text)
+    audit = settings.sinks["audit"]
+    assert (audit.type, audit.window, audit.resync_seconds) == ("queue", 5, 60)
+    assert audit.options == QueueOptions(servers=["a", "b"], topic="t", acks=Acks.LEADER)
+    assert type(settings.sinks["copy"].options) is CopyOptions
+    assert settings.sinks["copy"].options == CopyOptions(path=tmp_path / "deltas.ndjson")
+
+
+def test_settings_are_frozen_and_equal_where_they_say_the_same(load_text: Load) -> None:
+    settings = load_text(SMALLEST)
+    assert settings == load_text(SMALLEST)
+    with pytest.raises(ValidationError):
+        settings.cluster.name = "other"
+    with pytest.raises(ValidationError):
+        settings.telemetry = settings.telemetry
+
+
+def test_relative_paths_begin_at_the_files_folder_and_home_is_home(load_text: Load, tmp_path: Path) -> None:
+    text = SMALLEST.replace("name: test", "name: test\n  kubeconfig: ~/.kube/config") + "state: {directory: ../s}\n"
+    settings = load_text(text, {"KUBEDELTA__SINKS__COPY__PATH": "sub/d.ndjson"})
+    assert settings.cluster.kubeconfig == Path.home() / ".kube/config"
+    assert settings.state.directory == tmp_path / "../s"
+    assert settings.sinks["copy"].options == CopyOptions(path=tmp_path / "sub/d.ndjson")
+
+
+def test_absolute_paths_and_standard_output_stay_as_they_are(load_text: Load) -> None:
+    for path in ("/var/d.ndjson", "-"):
+        settings = load_text(SMALLEST.replace("./deltas.ndjson", path))
+        assert settings.sinks["copy"].options == CopyOptions(path=Path(path))
+
+
+def test_a_section_with_every_line_commented_out_is_as_if_it_were_not_there(load_text: Load) -> None:
+    assert load_text(SMALLEST + "telemetry:\n  # log_level: debug\n") == load_text(SMALLEST)
+
+
+def test_plain_http_without_credentials_is_enough(load_text: Load) -> None:
+    settings = load_text(SMALLEST.replace("name: test", "name: test\n  server: http://127.0.0.1:8001/"))
+    assert settings.cluster.server == "http://127.0.0.1:8001"
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+        ("'[::1]:8080'", Address("::1", 8080)),
+        ("':9'", Address("", 9)),
+        ("localhost:0", Address("localhost", 0)),
+    ],
+)
+def test_addresses_to_listen_on(load_text: Load, written: str, address: Address) -> None:
+    assert load_text(f"{SMALLEST}telemetry: {{listen: {written}}}\n").telemetry.listen == address
+
+
+def test_sizes_may_be_written_with_a_unit(load_text: Load) -> None:
+    assert load_text(SMALLEST + "state: {memory_max_bytes: 64MiB}\n").state.memory_max_bytes == 64 * 1024 * 1024
+
+
+# ── What a wrong file gets ───────────────────────────────────────────────────
+
+
+def test_every_mistake_is_told_at_once_each_with_its_line_and_path(refused: Refused) -> None:
+    text = """\
+cluster: {name: test, contxt: prod}
+resources:
+  - pods
+  - pods/log
+  - Pods
+sinks:
+  audit: {type: queue, servers: a, topc: t}
+  copy: {type: copie, path: x}
+telemetry:
+  log_format: jason
+  log_format: json
+watch: {page_size: many}
+shutdown_grace_seconds: -1
+"""
+    shared = "resources[2]: pods may mean the same objects as resources[0] (pods); an object belongs to one entry: "
+    options = "acks, headers, linger, login, password_file, resync_seconds, servers, topic, type, window"
+    assert refused(text, {"KUBEDELTA__TELEMETRY__LOG_LEVEL": "loud", "KUBEDELTA__WATCH__PAGE": "1"}) == [
+        "k.yaml:11: telemetry.log_format: given twice; it is already set in line 10",
+        (
+            'KUBEDELTA__WATCH__PAGE: watch.page: unknown option; did you mean "page_size"? '
+            "allowed here: discovery_seconds, page_size, silence_seconds, watch_list"
+        ),
+        (
+            'k.yaml:1: cluster.contxt: unknown option; did you mean "context"? '
+            "allowed here: ca_file, context, kubeconfig, name, server, token_file"
+        ),
+        (
+            'k.yaml:4: resources[1]: found "pods/log"; kubectl\'s name of a resource is expected '
+            "(subresources are not watched): pods, deployments.apps, *.cert-manager.io, *"
+        ),
+        f"k.yaml:5: {shared}join the two, or give them different namespaces",
+        f'k.yaml:7: sinks.audit.topc: unknown option; did you mean "topic"? allowed here: {options}',
+        'k.yaml:8: sinks.copy.type: found "copie"; did you mean "copy"? allowed: copy, queue',
+        'KUBEDELTA__TELEMETRY__LOG_LEVEL: telemetry.log_level: found "loud"; allowed: debug, error, info, warning',
+        'k.yaml:10: telemetry.log_format: found "jason"; did you mean "json"? allowed: auto, console, json',
+        'k.yaml:12: watch.page_size: found "many"; a whole number is expected',
+        "k.yaml:13: shutdown_grace_seconds: found -1; at least 0 is expected",
+    ]
+
+
+def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> None:
+    problems = refused("state: {}\n")
+    assert [line.partition(": missing")[0] for line in problems] == [
+        "k.yaml: cluster",
+        "k.yaml: resources",
+        "k.yaml: sinks",
+    ]
+    [name] = refused(SMALLEST.replace("name: test", "context: x"))
+    assert name.startswith("k.yaml:1: cluster.name: missing, such as prod-eu1: What this cluster is called")
+
+
+@pytest.mark.parametrize(
+    ("sink", "problem"),
+    [
+        ("{path: x}", "sinks.s.type: missing; allowed: copy, queue"),
+        ("{}", "sinks.s.type: missing; allowed: copy, queue"),
+        ("5", "sinks.s: found 5; a mapping is expected"),
+        ("", "sinks.s: found nothing; a mapping is expected"),
+        ("{type: copy, path: 5}", "sinks.s.path: found 5; a path is expected"),
+        ("{type: copy, path: x, keep: 2}", "sinks.s: keep is of no use without rotate"),
+        ("{type: copy, path: x, rotate: maybe}", 'sinks.s.rotate: found "maybe"; true or false is expected'),
+        ("{type: copy, path: x, window: true}", "sinks.s.window: found true; a number is expected"),
+        ("{type: copy, path: x, copy: {path: y}}", "sinks.s.copy: unknown option;"),
+        ("{type: queue, servers: a, topic: 5}", "sinks.s.topic: found 5; text is expected (in quotes"),
+        ("{type: queue, servers: a, topic: a b}", 'sinks.s.topic: found "a b"; no blanks in a topic'),
+        ("{type: queue, servers: 5, topic: t}", "sinks.s.servers: found 5; text is expected (in quotes, where it"),
+        ("{type: queue, servers: [a, 5], topic: t}", "sinks.s.servers[1]: found 5; text is expected"),
+        ("{type: queue, servers: {a: b}, topic: t}", "sinks.s.servers: found a mapping; text is expected"),
+        (
+            "{type: queue, servers: a, topic: t, headers: {X: 1}}",
+            "sinks.s.headers.X: what was found is not shown; text",
+        ),
+        (
+            "{type: queue, servers: a, topic: t, login: {usr: u}}",
+            'sinks.s.login.usr: unknown option; did you mean "user"?',
+        ),
+        ("{type: queue, servers: a, topic: t, login: {}}", "sinks.s.login.user: missing"),
+    ],
+)
+def test_one_mistake_in_a_sink_is_one_problem(refused: Refused, sink: str, problem: str) -> None:
+    [found] = refused(f"{SMALLEST}  s: {sink}\n")
+    assert found.startswith(f"k.yaml:6: {problem}")
+
+
+@pytest.mark.parametrize("name", ["Audit", "a b", "-a", "a__b", "x" * 64, "ä"])
+def test_a_sinks_name_can_stand_in_a_variable_and_in_a_metric(refused: Refused, name: str) -> None:
+    [problem] = refused(f"{SMALLEST}  '{name}': {{type: copy, path: y}}\n")
+    assert "a sink's name is" in problem
+
+
+@pytest.mark.parametrize(
+    ("cluster", "problem"),
+    [
+        ("server: 10.0.0.1:6443", 'cluster.server: found "10.0.0.1:6443"; an address like'),
+        ("server: 'https://me:pw@a'", 'cluster.server: found "https://a/…"; credentials do not belong'),
+        ("context: ''", 'cluster.context: found ""; at least 1 characters are expected'),
+    ],
+)
+def test_what_is_no_way_to_a_cluster(refused: Refused, cluster: str, problem: str) -> None:
+    [found] = refused(SMALLEST.replace("  name: test", f"  {{name: test, {cluster}}}"))
+    assert problem in found
+    assert "pw" not in found
+
+
+@pytest.mark.parametrize("listen", ["8080", "a:b", "127.0.0.1:70000", "'::1:80'", "'http://a:1'", "[a, 1]", "'a:1\n'"])
+def test_what_is_no_address_to_listen_on(refused: Refused, listen: str) -> None:
+    [problem] = refused(f"{SMALLEST}telemetry: {{listen: {listen}}}\n")
+    assert "telemetry.listen: found" in problem
+    assert "host:port is expected" in problem
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "{type: queue, servers: a, topic: t, login: {user: u, password: [SECRET]}}",
+        "{type: queue, servers: a, topic: t, login: {user: u, pasword: SECRET}}",
+        "{type: queue, servers: a, topic: t, login: SECRET}",
+        "{type: queue, servers: a, topic: 'a https://u:SECRET@h/SECRET?x=SECRET'}",
+        "{type: queue, servers: a, topic: t, headers: {Authorization: [SECRET]}}",
+        "{type: queue, servers: a, topic: t, token: SECRET}",
+        "{type: queue, topic: t, servers: [{password: SECRET}]}",
+    ],
+)
+def test_no_problem_shows_what_may_be_a_secret(refused: Refused, sink: str) -> None:
+    problems = refused(f"{SMALLEST}  s: {sink}\n")
+    assert len(problems) == 1
+    assert "SECRET" not in problems[0]
+
+
+def test_options_that_clash_with_the_bridges_own_are_a_bug_of_the_sink(tmp_path: Path) -> None:
+    class Clashing(BaseModel):
+        window: int = 1
+
+    (tmp_path / "k.yaml").write_text(SMALLEST)
+    with pytest.raises(TypeError, match="sink type clash: the bridge has options of these names already: window"):
+        load(tmp_path / "k.yaml", {}, {**TYPES, "clash": Clashing})
+
+
+def test_with_one_type_of_sink_a_wrong_type_is_still_one_problem(tmp_path: Path) -> None:
+    (tmp_path / "k.yaml").write_text(SMALLEST.replace("type: copy", "type: copie"))
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path / "k.yaml", {}, {"copy": CopyOptions})
+    assert [problem.path for problem in error.value.problems] == [("sinks", "copy", "type")]
