@@ -1,0 +1,64 @@
+"""What the bridge is to do, in the types of its rooms. ``cli`` makes it from a configuration file; ``demo`` by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bridge.informer import Timing
+from bridge.kube import ClusterAccess
+from bridge.model.resource import Resource, Scope
+from sinks.base import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One entry of ``resources``."""
+
+    name: str
+    """As kubectl names it; may be a wildcard."""
+    scopes: tuple[Scope, ...] = (Scope(),)
+    """At least one."""
+
+    @property
+    def is_wildcard(self) -> bool:
+        return "*" in self.name
+
+    def meets(self, other: Wanted, resource: Resource) -> bool:
+        """Whether one object of this resource may be in both. Selectors do not keep them apart: labels change."""
+        ours = {scope.namespace for scope in self.scopes_of(resource)}
+        theirs = {scope.namespace for scope in other.scopes_of(resource)}
+        return None in ours | theirs or bool(ours & theirs)
+
+    def scopes_of(self, resource: Resource) -> tuple[Scope, ...]:
+        """Namespaces fall away where the resource has none."""
+        if resource.namespaced:
+            return self.scopes
+        return tuple({Scope(None, each.label_selector, each.field_selector): None for each in self.scopes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    name: str
+    type: str
+    make: Callable[[], Sink]
+    """A new one for each attempt to open it."""
+    max_batch: int
+    window: int = 1000
+    resync_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    cluster: str
+    access: ClusterAccess
+    wanted: tuple[Wanted, ...]
+    sinks: tuple[SinkPlan, ...]
+    timing: Timing = field(default_factory=Timing)
+    watch_list: bool = True
+    silence_seconds: float = 90.0
+    discovery_seconds: float = 10.0
+    """Between two looks at what the API server serves."""
+    outbox_records: int = 100_000
+    outbox_bytes: int = 256 * 1024 * 1024
+    grace_seconds: float = 20.0

@@ -1,0 +1,43 @@
+"""The ``kubedelta`` command: parse, then call ``bridge.app``.
+
+exits     what the exit codes mean
+parser    the words of the command line
+commands  one function each: run, check, schema, sinks
+demo      a cluster that lives, on the terminal
+view      how demo draws it
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from bridge.cli.exits import Exit
+
+DEEPEST = 12_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the return value is the exit code."""
+    from bridge.cli.parser import UsageError, parse
+
+    # An object may be nested as deep as kube-apiserver takes it: 10,000 levels. Decoding one counts against this limit.
+    sys.setrecursionlimit(DEEPEST)
+    try:
+        command = parse(sys.argv[1:] if arguments is None else arguments)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return Exit.USAGE
+    try:
+        return command()
+    except KeyboardInterrupt:
+        return Exit.OK
+    except BrokenPipeError:
+        # The reader of a pipe has left; Python would complain once more when it flushes at exit.
+        sys.stderr.close()
+        return Exit.OK
+    except Exception:
+        traceback.print_exc()
+        print("kubedelta: this is a bug; please report it with the lines above", file=sys.stderr)
+        return Exit.SOFTWARE

@@ -1,0 +1,115 @@
+"""One function for each command; each returns its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from bridge.app.bridge import Bridge
+from bridge.app.check import Verdict, check_all
+from bridge.app.plan import Plan
+from bridge.app.planning import plan_of
+from bridge.cli.exits import Exit
+from bridge.kube import CredentialsError
+from bridge.telemetry.log_stream import set_up_logging
+from bridge.telemetry.logs import Logs
+from bridge.telemetry.metrics import Metrics
+from bridge.telemetry.observers import Telemetry
+from bridge.web.server import WebServer
+from config.errors import ConfigError
+from config.load import load
+from config.reference import json_schema
+from config.reference import reference as reference_file
+from config.schema import Address, Settings
+from config.sinks import SinkOptionTypes
+from sinks import registry
+
+_EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdict.WRONG: Exit.CONFIG}
+
+
+def run(path: Path) -> int:
+    """Watch and deliver until SIGTERM or SIGINT."""
+    try:
+        settings = _load(path)
+        plan = plan_of(settings)
+    except ConfigError as error:
+        return _refuse(error)
+    set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
+    return asyncio.run(_run(plan, settings.telemetry.listen))
+
+
+async def _run(plan: Plan, listen: Address) -> int:
+    telemetry = Telemetry(Logs())
+    metrics = Metrics(version=version("kubedelta"), failures=telemetry.failures)
+    metrics.expect_sinks(*(sink.name for sink in plan.sinks))
+    telemetry.add(metrics)
+    bridge = Bridge(plan, telemetry.report)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, bridge.stop)
+    web = WebServer(listen.host, listen.port, status=bridge, metrics=metrics)
+    try:
+        await web.start()
+    except OSError as error:
+        print(f"telemetry.listen: cannot listen on {listen}: {error.strerror or error}", file=sys.stderr)
+        return Exit.CONFIG
+    try:
+        await bridge.run()
+    except CredentialsError as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return Exit.CONFIG
+    finally:
+        await web.stop()
+    return Exit.OK
+
+
+def check(path: Path, *, offline: bool) -> int:
+    """Try everything that can be tried without delivering a record."""
+    try:
+        plan = plan_of(_load(path))
+    except ConfigError as error:
+        return _refuse(error)
+    print(f"{Verdict.RIGHT:<11} {path}: every option is known and in its range")
+    return Exit.OK if offline else asyncio.run(_check(plan))
+
+
+async def _check(plan: Plan) -> int:
+    worst = Exit.OK
+    async for finding in check_all(plan):
+        print(finding)
+        worst = max(worst, _EXIT_OF[finding.verdict])
+    return worst
+
+
+def schema(*, reference: bool) -> int:
+    """Print what can be written in a configuration file."""
+    types = _sink_options()
+    print(reference_file(types).rstrip("\n") if reference else json.dumps(json_schema(types), indent=2))
+    return Exit.OK
+
+
+def sinks() -> int:
+    """Print the types of sinks that are installed."""
+    for name, kind in registry.types().items():
+        print(f"{name:<10} {kind.summary}")
+    for point, why in registry.unusable().items():
+        print(f"{point:<10} cannot be used: {why}")
+    return Exit.OK
+
+
+def _sink_options() -> SinkOptionTypes:
+    return {name: kind.options for name, kind in registry.types().items()}
+
+
+def _load(path: Path) -> Settings:
+    return load(path, os.environ, _sink_options())
+
+
+def _refuse(error: ConfigError) -> int:
+    print(error, file=sys.stderr)
+    return Exit.CONFIG

@@ -1,0 +1,62 @@
+"""``kubedelta demo``: a small cluster that lives inside the process, and the bridge on it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+from rich.console import Console
+
+from bridge.app.bridge import Bridge
+from bridge.app.plan import Plan, SinkPlan, Wanted
+from bridge.cli.exits import Exit
+from bridge.cli.view import Screen, ScreenSink
+from bridge.facts import unheard
+from bridge.kube import ClusterAccess
+from bridge.playground import Playground
+from bridge.playground.life import Life
+
+
+def demo(*, seconds: float | None, rate: float) -> int:
+    """Until ``seconds`` are over, SIGINT or SIGTERM; ``rate`` is in changes per second. Prints totals at the end."""
+    console = Console(highlight=False)
+    asyncio.run(_demo(console, seconds, rate))
+    return Exit.OK
+
+
+async def _demo(console: Console, seconds: float | None, rate: float) -> None:
+    screen = Screen(console)
+    async with Playground(bookmark_interval=5.0) as cluster:
+        bridge = Bridge(_plan(cluster.url, screen), report=unheard)
+        _end_with_signals(bridge)
+        async with asyncio.TaskGroup() as tasks:
+            life = tasks.create_task(Life(cluster, rate=rate).run())
+            summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
+            running = tasks.create_task(bridge.run())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await asyncio.shield(running)
+            life.cancel()
+            bridge.stop()
+            await running
+            summary.cancel()
+        console.print(screen.totals(), soft_wrap=True)
+
+
+def _plan(server: str, screen: Screen) -> Plan:
+    sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
+    return Plan(
+        cluster="playground",
+        access=ClusterAccess(server=server),
+        wanted=(Wanted("*"),),
+        sinks=(sink,),
+        discovery_seconds=1.0,
+        grace_seconds=5.0,
+    )
+
+
+def _end_with_signals(bridge: Bridge) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, bridge.stop)

@@ -1,0 +1,103 @@
+"""The words of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+Command = Callable[[], int]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class UsageError(Exception):
+    """The message is the usage and what is wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.format_usage()}{self.prog}: {message}")
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """What to do, ready to be called. Raises UsageError; `--help` and `--version` print and raise SystemExit(0)."""
+    parser = _Parser(
+        prog="kubedelta", description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks, files."
+    )
+    parser.add_argument("--version", action="version", version=f"kubedelta {version('kubedelta')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    _add_run(commands.add_parser("run", help="watch what the file names and deliver it, until SIGTERM"))
+    _add_check(commands.add_parser("check", help="try the file, the permissions and every sink; deliver nothing"))
+    _add_demo(commands.add_parser("demo", help="a small cluster that lives, on the terminal; no cluster needed"))
+    _add_schema(commands.add_parser("schema", help="print the JSON Schema of the configuration file"))
+    _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are"))
+    chosen = parser.parse_args(arguments)
+    return chosen.command(chosen)  # type: ignore[no-any-return]
+
+
+def _config_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", "--config", metavar="FILE", type=Path, required=True, help="the configuration (YAML)")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    def command(chosen: argparse.Namespace) -> Command:
+        from bridge.cli.commands import run
+
+        return partial(run, chosen.config)
+
+    _config_argument(parser)
+    parser.set_defaults(command=command)
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    def command(chosen: argparse.Namespace) -> Command:
+        from bridge.cli.commands import check
+
+        return partial(check, chosen.config, offline=chosen.offline)
+
+    _config_argument(parser)
+    parser.add_argument("--offline", action="store_true", help="the file alone: ask neither the cluster nor the sinks")
+    parser.set_defaults(command=command)
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    def command(chosen: argparse.Namespace) -> Command:
+        from bridge.cli.demo import demo
+
+        return partial(demo, seconds=chosen.seconds, rate=chosen.rate)
+
+    parser.add_argument("--for", dest="seconds", metavar="TIME", type=duration, help="end after, e.g. 5s or 2m")
+    parser.add_argument("--rate", type=float, default=5.0, metavar="N", help="changes per second, about (default: 5)")
+    parser.set_defaults(command=command)
+
+
+def _add_schema(parser: argparse.ArgumentParser) -> None:
+    def command(chosen: argparse.Namespace) -> Command:
+        from bridge.cli.commands import schema
+
+        return partial(schema, reference=chosen.reference)
+
+    parser.add_argument("--reference", action="store_true", help="print every option as a commented file instead")
+    parser.set_defaults(command=command)
+
+
+def _add_sinks(parser: argparse.ArgumentParser) -> None:
+    def command(_: argparse.Namespace) -> Command:
+        from bridge.cli.commands import sinks
+
+        return sinks
+
+    parser.set_defaults(command=command)
+
+
+def duration(text: str) -> float:
+    """Seconds from ``500ms``, ``5s``, ``2m``, ``1h`` or a plain number of seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text)
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h")
+    return float(match[1]) * _UNITS[match[2] or "s"]

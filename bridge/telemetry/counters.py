@@ -1,0 +1,174 @@
+"""The counters that facts move, by resource and by sink.
+
+What is counted for every batch has its children bound once, since a look-up by labels costs four times as much as the
+count; the rest is looked up.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
+
+from bridge.facts import (
+    BatchCommitted,
+    BatchDelivered,
+    DeliveryDelayed,
+    Fact,
+    InformerStopped,
+    InputUnreadable,
+    ListEnded,
+    ListenerOverrun,
+    RecordRejected,
+    RequestFailed,
+    ResourceRefused,
+    SinkOpened,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
+from bridge.model.change import Op
+from bridge.model.resource import Resource, Scope
+
+DELIVERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Seconds: from a file's write to a broker that is nearly gone."""
+SHORT_WATCH = 1.0
+"""Seconds; a watch that ends sooner and without an event is client-go's short watch."""
+
+
+class ResourceCounters:
+    """What happens between the API server and the outbox. All scopes of a resource are counted together; when the
+    informer of the last one has stopped, the resource's label sets are forgotten."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"kubedelta_{name}_total", text, ("resource", *labels), registry=registry)
+
+        def summary(name: str, text: str) -> Summary:
+            return Summary(f"kubedelta_{name}", text, ("resource",), registry=registry)
+
+        self._lists = counter("reflector_lists", "Complete lists taken in.")
+        self._relists = counter("reflector_relists", "Of these, lists after the first one.")
+        self._list_seconds = summary("reflector_list_duration_seconds", "Seconds from a list's start to its end.")
+        self._watches = counter("reflector_watches", "Watches the API server accepted.")
+        self._short = counter("reflector_short_watches", "Watches that ended within a second, without an event.")
+        self._watch_seconds = summary("reflector_watch_duration_seconds", "Seconds that ended watches were open.")
+        self._failures = counter("reflector_failures", "Lists and watches that failed and are tried again.", "verb")
+        self._refusals = counter("reflector_refusals", "Lists and watches that the API server refused.", "status")
+        self._unreadable = counter("reflector_unreadable", "Items and lines that could not be read and were left out.")
+        self._restores = counter("reflector_version_resets", "Times the API server's versions ran backwards.")
+        self._committed = counter("records_committed", "Records stored in the outbox.", "op")
+        self._committed_bytes = counter("records_committed_bytes", "Bytes of object bodies stored in the outbox.")
+        self._families = [each for each in vars(self).values() if isinstance(each, Counter | Summary)]
+        self._bound: dict[str, _Committed] = {}
+        self._scopes: dict[str, set[Scope]] = {}
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case BatchCommitted(resource, scope):
+                name = self._known(resource, scope)
+                if name not in self._bound:
+                    self._bound[name] = _Committed(self._committed, self._committed_bytes, name)
+                self._bound[name].observe(fact)
+            case ListEnded(resource, scope):
+                name = self._known(resource, scope)
+                self._lists.labels(name).inc()
+                self._relists.labels(name).inc(int(fact.relist))
+                self._list_seconds.labels(name).observe(fact.seconds)
+            case WatchOpened(resource, scope):
+                self._watches.labels(self._known(resource, scope)).inc()
+            case WatchEnded(resource, scope):
+                name = self._known(resource, scope)
+                self._watch_seconds.labels(name).observe(fact.seconds)
+                self._short.labels(name).inc(int(fact.seconds < SHORT_WATCH and not fact.events))
+            case InformerStopped(resource, scope):
+                self._forget(resource.name, scope)
+            case _:
+                self._trouble(fact)
+
+    def _trouble(self, fact: Fact) -> None:
+        match fact:
+            case RequestFailed(resource, scope, verb):
+                self._failures.labels(self._known(resource, scope), verb).inc()
+            case ResourceRefused(resource, scope, status):
+                self._refusals.labels(self._known(resource, scope), str(status)).inc()
+            case InputUnreadable(resource, scope):
+                self._unreadable.labels(self._known(resource, scope)).inc()
+            case VersionsRanBackwards(resource, scope):
+                self._restores.labels(self._known(resource, scope)).inc()
+
+    def _known(self, resource: Resource, scope: Scope) -> str:
+        self._scopes.setdefault(resource.name, set()).add(scope)
+        return resource.name
+
+    def _forget(self, resource: str, scope: Scope) -> None:
+        scopes = self._scopes.get(resource, set())
+        scopes.discard(scope)
+        if scopes:
+            return
+        self._scopes.pop(resource, None)
+        self._bound.pop(resource, None)
+        for family in self._families:
+            family.remove_by_labels({"resource": resource})
+
+
+class _Committed:
+    """The children of one resource that every batch moves."""
+
+    def __init__(self, records: Counter, size: Counter, resource: str) -> None:
+        self._added, self._updated, self._deleted, self._sync = (
+            records.labels(resource, op.value) for op in (Op.ADDED, Op.UPDATED, Op.DELETED, Op.SYNC)
+        )
+        self._bytes = size.labels(resource)
+
+    def observe(self, fact: BatchCommitted) -> None:
+        self._added.inc(fact.added)
+        self._updated.inc(fact.updated)
+        self._deleted.inc(fact.deleted)
+        self._sync.inc(fact.records - fact.added - fact.updated - fact.deleted)
+        self._bytes.inc(fact.bytes)
+
+
+class SinkCounters:
+    """What happens between the outbox and the destinations."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"kubedelta_{name}_total", text, ("sink",), registry=registry)
+
+        self._opened = counter("sink_opens", "Times the destination was reached and the sink opened.")
+        self._records = counter("sink_delivered_records", "Records that the destination has stored.")
+        self._bytes = counter("sink_delivered_bytes", "Bytes of object bodies that the destination has stored.")
+        self._retries = counter("sink_retries", "Times the destination could not take records, and they waited.")
+        self._rejected = counter("sink_rejected_records", "Records that the destination will never take.")
+        self._gaps = counter("gap_records", "Records that left the outbox before the sink had them.")
+        self._seconds = Histogram(
+            "kubedelta_sink_delivery_seconds",
+            "Seconds from handing a batch to the sink to the destination's word on it.",
+            ("sink",),
+            buckets=DELIVERY_BUCKETS,
+            registry=registry,
+        )
+        self._bound: dict[str, tuple[Counter, Counter, Histogram]] = {}
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case BatchDelivered(sink):
+                records, size, seconds = self._bound.get(sink) or self.bind(sink)
+                records.inc(fact.records)
+                size.inc(fact.bytes)
+                seconds.observe(fact.seconds)
+            case SinkOpened(sink):
+                self._opened.labels(sink).inc()
+            case DeliveryDelayed(sink):
+                self._retries.labels(sink).inc()
+            case RecordRejected(sink):
+                self._rejected.labels(sink).inc()
+            case ListenerOverrun(sink):
+                self._gaps.labels(sink).inc(fact.count)
+
+    def bind(self, sink: str) -> tuple[Counter, Counter, Histogram]:
+        """All of the sink's series, from zero on: a rate needs the zero before the first failure."""
+        for family in (self._opened, self._retries, self._rejected, self._gaps):
+            family.labels(sink)
+        bound = self._records.labels(sink), self._bytes.labels(sink), self._seconds.labels(sink)
+        self._bound[sink] = bound
+        return bound

@@ -1,0 +1,73 @@
+"""One stream of log lines: structlog's own, and those of the libraries, which speak to the standard library."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor
+
+NAME = "kubedelta"
+"""The bridge's own logger."""
+_CREDENTIALS = re.compile(r"""(?<=://)[^/@\s"'<>]+(?=@)|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]+""")
+_FIRST = ("timestamp", "level", "event")
+
+
+def set_up_logging(level: str, form: str, stream: TextIO) -> None:
+    """Write everything from ``level`` (debug, info, warning, error) to ``stream``: standard error, because standard
+    output may be a sink's. ``form`` is ``json``, ``console``, or ``auto``: console where the stream is a terminal.
+
+    Libraries are heard from warning on. Tracebacks show no variables, since these hold tokens and bodies.
+    """
+    console = form == "console" or (form == "auto" and stream.isatty())
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        _WithoutCredentials(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_for_people(stream.isatty()) if console else _for_machines()),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(NAME).setLevel(level.upper())
+    logging.captureWarnings(True)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _for_people(colors: bool) -> list[Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _for_machines() -> list[Processor]:
+    return [
+        structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
+        structlog.processors.JSONRenderer(serializer=_json),
+    ]
+
+
+def _json(event: EventDict, **_: object) -> str:
+    first = {name: event.pop(name) for name in _FIRST if name in event}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+
+
+class _WithoutCredentials(structlog.stdlib.ProcessorFormatter):
+    """Takes the user of an address, and what follows "Bearer", out of every finished line, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _CREDENTIALS.sub("…", super().format(record))

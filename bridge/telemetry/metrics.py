@@ -1,0 +1,77 @@
+"""Facts to Prometheus counters, a snapshot to gauges, both to text.
+
+Names follow client-go (reflector, informer) where it has a word for the thing. Labels are bounded by the
+configuration and by closed sets: ``resource``, ``sink``, ``op``, ``verb``, ``status``, ``state``.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from bridge.facts import ConnectionInsecure, DiscoveryFailed, Fact, GroupStale, ResourceUnknown
+from bridge.telemetry.counters import ResourceCounters, SinkCounters
+from bridge.telemetry.gauges import gauges
+from bridge.telemetry.status import Snapshot
+
+
+class Metrics:
+    """An observer of facts, with a registry of its own."""
+
+    def __init__(self, *, version: str, failures: Mapping[str, int]) -> None:
+        """``failures`` is Telemetry's own count, read at each scrape."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series of every counter
+        self._build = {"version": version, "python": platform.python_version()}
+        self._failures = failures
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._resources = ResourceCounters(registry)
+        self._sinks = SinkCounters(registry)
+        self._discovery = Counter("kubedelta_discovery_failures_total", "Discoveries that failed.", registry=registry)
+        self._stale = Counter(
+            "kubedelta_discovery_stale_groups_total",
+            "Times the API server could not say what an API group serves.",
+            registry=registry,
+        )
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case DiscoveryFailed():
+                self._discovery.inc()
+            case GroupStale():
+                self._stale.inc()
+            case ResourceUnknown() | ConnectionInsecure():
+                pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the second a log line
+            case _:
+                self._resources.observe(fact)
+                self._sinks.observe(fact)
+
+    def expect_sinks(self, *names: str) -> None:
+        """Show the series of these sinks from zero on, before anything has happened to them."""
+        for name in names:
+            self._sinks.bind(name)
+
+    def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+        """The exposition and its content type, in the format that the Accept header asks for. May run in a thread:
+        counters have locks, and the snapshot is frozen."""
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (ValueError, TypeError):  # the header asks for a version that is no number
+            encode, content_type = choose_encoder("")
+        state = gauges(snapshot, build=self._build, failures=dict(self._failures))
+        return encode(_Joined(self._registry, state)), content_type
+
+
+class _Joined(Collector):
+    def __init__(self, registry: CollectorRegistry, state: Iterator[Metric]) -> None:
+        self._registry = registry
+        self._state = state
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._registry.collect()
+        yield from self._state

@@ -1,0 +1,98 @@
+"""How things stand at one moment: what /readyz, the gauges and the status line are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class InformerState(StrEnum):
+    UNKNOWN = "unknown"
+    """The configuration names a resource that this cluster does not have, or that was not looked up yet."""
+    LISTING = "listing"
+    """The first list is under way."""
+    LIVE = "live"
+    """Synced, and a watch is open."""
+    RECONNECTING = "reconnecting"
+    """Synced, and between two watches or two lists."""
+    REFUSED = "refused"
+    """The API server will not serve it to us until somebody changes something."""
+
+
+class SinkState(StrEnum):
+    OPENING = "opening"
+    """The destination was not reached yet."""
+    IDLE = "idle"
+    """Everything that was there is delivered."""
+    DELIVERING = "delivering"
+    WAITING = "waiting"
+    """The destination could not take records; they are delivered again after a while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InformerStatus:
+    """One resource in one scope."""
+
+    resource: str
+    """As kubectl names it."""
+    scope: str
+    state: InformerState
+    synced: bool
+    live: bool
+    objects: int = 0
+    queued: int = 0
+    """Deltas that were heard and not processed yet."""
+    last_contact: float | None = None
+    """Seconds since the API server last said anything, bookmarks included; None before it did."""
+    reason: str = ""
+    """Why it is not live, where it is not."""
+
+    @property
+    def ready(self) -> bool:
+        return self.synced and self.live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus:
+    name: str
+    type: str
+    state: SinkState
+    lag: int = 0
+    """Records that are in the outbox and that this sink has not settled."""
+    window: int = 0
+    """Of these, records held ready in memory."""
+    delivered: int = 0
+    """Records since the start."""
+    rejected: int = 0
+    last_error: str = ""
+    """What it last could not do; empty since it could."""
+    retry_in: float | None = None
+    """Seconds until it tries again, while it is waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    informers: tuple[InformerStatus, ...]
+    """One for each informer, and one for each configured name that has none (yet). A wildcard that covers nothing at
+    this moment is synced and live: there is nothing to wait for."""
+    sinks: tuple[SinkStatus, ...]
+    outbox_records: int = 0
+    outbox_bytes: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Every configured resource is synced and its watch is live. Sinks do not decide: theirs is a backlog, not a
+        reason to send the bridge no traffic."""
+        return bool(self.informers) and all(informer.ready for informer in self.informers)
+
+
+class StatusSource(Protocol):
+    """The running bridge."""
+
+    def snapshot(self) -> Snapshot: ...
+
+    def alive(self) -> bool:
+        """False where only a new process can help: an informer or a worker that should run has stopped moving. Never
+        because of the API server or a sink."""
+        ...

@@ -1,0 +1,40 @@
+"""``/readyz?verbose``: one line for each resource and each sink, as the API server's own endpoint has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.web.sources import Informer, Sink, Standing
+
+
+def report(standing: Standing) -> str:
+    """Reasons have been shortened where they were made, and hold no secret."""
+    lines = [*map(_informer, standing.informers), *map(_sink, standing.sinks)]
+    if not standing.informers:
+        lines.insert(0, "[-] no resource is known yet")
+    return "\n".join([*lines, f"readyz check {'passed' if standing.ready else 'failed'}", ""])
+
+
+def _informer(informer: Informer) -> str:
+    mark = "[+]" if informer.ready else "[-]"
+    what = f"{informer.resource} ({informer.scope})" if informer.scope else informer.resource
+    return " ".join([f"{mark} {what} {informer.state}", *_details(informer)])
+
+
+def _details(informer: Informer) -> Iterator[str]:
+    yield f"objects={informer.objects}"
+    if informer.last_contact is not None:
+        yield f"last_contact={informer.last_contact:.1f}s"
+    if informer.reason:
+        yield f"reason: {_one_line(informer.reason)}"
+
+
+def _sink(sink: Sink) -> str:
+    line = f"[ ] sink {sink.name} ({sink.type}) {sink.state} lag={sink.lag}"
+    if sink.retry_in is not None:
+        line += f" retry_in={sink.retry_in:.1f}s"
+    return f"{line} reason: {_one_line(sink.last_error)}" if sink.last_error else line
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,115 @@
+"""What a server or a proxy may send by mistake, through the whole bridge: told once by name, and nothing else lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from bridge.app.plan import Wanted
+from bridge.facts import InputUnreadable, RequestFailed
+from bridge.playground import ApiError, Playground
+from tests.bridge.app.test_bridge import a_config_map, running
+from tests.kit.sinks import RecordingSink
+
+HEAD = b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1",'
+
+BAD_LINES = {
+    "malformed JSON": b'{"type":"MODIFIED","object":{"kind":\n',
+    "an object without metadata": b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1"}}\n',
+    "an object without a uid": HEAD + b'"metadata":{"name":"x"}}}\n',
+    "a Table": b'{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}}\n',
+    "a type that nobody knows": b'{"type":"MOVED","object":{"kind":"ConfigMap","metadata":{"name":"x"}}}\n',
+    "a string that is not UTF-8": HEAD
+    + b'"metadata":{"name":"x","uid":"u","resourceVersion":"9"},"data":{"a":"\xff"}}}\n',
+    "an object nested without end": b'{"type":"ADDED","object":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}\n",
+    "an HTML page": b"<html><body>502 Bad Gateway</body></html>\n",
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES.keys())
+async def test_a_line_that_cannot_be_read_is_reported_once_and_loses_nothing_else(line: bytes) -> None:
+    sink = RecordingSink()
+    async with running(sink) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("before"))
+        world.cluster.misbehave.inject(line, "configmaps")
+        world.cluster.create("configmaps", a_config_map("after"))
+        await sink.until(lambda sink: {"added default/before", "added default/after"} <= set(sink.told()))
+        world.cluster.patch("configmaps", "before", {"data": {"value": "2"}})
+        await sink.until(lambda sink: "updated default/before" in sink.told())
+
+    assert sink.told() == ["added default/before", "added default/after", "updated default/before"]
+    (unreadable,) = world.reported(InputUnreadable)
+    assert unreadable.resource.name == "configmaps"
+    assert len(unreadable.reason) < 500
+
+
+async def test_a_line_of_three_megabytes_and_its_neighbours_arrive() -> None:
+    sink = RecordingSink()
+    async with running(sink) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("before"))
+        world.cluster.create("configmaps", a_config_map("large", "x" * 3_000_000))
+        world.cluster.create("configmaps", a_config_map("after"))
+        await sink.until(lambda sink: len(sink.records) == 3)
+
+    assert sink.told() == ["added default/before", "added default/large", "added default/after"]
+    assert len(sink.deltas[1].body) > 3_000_000
+    assert not world.reported(InputUnreadable)
+
+
+async def test_characters_that_other_languages_take_for_line_ends_pass_through() -> None:
+    sink = RecordingSink()
+    value = "one\u0085two\u2028three\u2029four\r five"
+    async with running(sink) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("a", value))
+        await sink.until(lambda sink: sink.told() == ["added default/a"])
+
+    assert b"one" in sink.deltas[0].body
+    assert json.loads(sink.deltas[0].body)["data"]["value"] == value
+
+
+BREAKS: dict[str, Callable[[Playground], object]] = {
+    "a Status in the middle of a watch": lambda cluster: cluster.misbehave.break_watches(
+        ApiError(500, "InternalError", "etcd is not well"), "configmaps"
+    ),
+    "410 in the middle of a watch": lambda cluster: cluster.misbehave.break_watches(
+        ApiError(410, "Expired", "too old resource version"), "configmaps"
+    ),
+    "a line cut in the middle": lambda cluster: cluster.misbehave.cut_line("configmaps"),
+    "an HTML error page of a proxy": lambda cluster: (
+        cluster.misbehave.html("configmaps", times=1),
+        cluster.misbehave.hang_up("configmaps"),
+    ),
+    "a wrong content type": lambda cluster: (
+        cluster.misbehave.wrong_content_type("configmaps", times=1),
+        cluster.misbehave.hang_up("configmaps"),
+    ),
+    "a connection that is reset": lambda cluster: cluster.misbehave.reset("configmaps"),
+    "429": lambda cluster: (
+        cluster.misbehave.too_many_requests("configmaps", times=1, retry_after=0),
+        cluster.misbehave.hang_up("configmaps"),
+    ),
+}
+
+
+@pytest.mark.parametrize("break_it", BREAKS.values(), ids=BREAKS.keys())
+async def test_a_watch_that_is_broken_goes_on_and_nothing_is_lost_or_told_twice(
+    break_it: Callable[[Playground], object],
+) -> None:
+    sink = RecordingSink()
+    async with running(sink, wanted=(Wanted("configmaps"), Wanted("secrets"))) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until_ready()
+        break_it(world.cluster)
+        world.cluster.create("configmaps", a_config_map("b"))
+        world.cluster.delete("configmaps", "a")
+        world.cluster.create("secrets", {"metadata": {"name": "s", "namespace": "default"}})
+        await sink.until(lambda sink: {"added default/b", "deleted default/a", "added default/s"} <= set(sink.told()))
+        await world.until_ready()
+
+    assert sorted(sink.told()) == ["added default/a", "added default/b", "added default/s", "deleted default/a"]
+    assert {fact.resource.name for fact in world.reported(RequestFailed)} <= {"configmaps"}

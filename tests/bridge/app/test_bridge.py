@@ -1,0 +1,358 @@
+"""The whole bridge in one process, on the playground, into sinks in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from bridge.app.bridge import Bridge
+from bridge.app.plan import Plan, SinkPlan, Wanted
+from bridge.facts import Fact, ListenerOverrun, RecordsLeftBehind, ResourceRefused, ResourceUnknown
+from bridge.informer import Timing
+from bridge.kube import ClusterAccess
+from bridge.model.change import Evidence
+from bridge.model.record import Gap
+from bridge.model.resource import Scope
+from bridge.playground import Playground
+from tests.kit.sinks import RecordingSink, StuckSink
+
+QUICK = Timing(backoff_initial=0.01, backoff_maximum=0.05, refused=0.05, not_served=0.05, very_short=0.0)
+
+
+def a_config_map(name: str, value: str = "1", namespace: str = "default", **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": {"value": value}}
+
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+def a_definition(plural: str = "widgets", group: str = "example.test", version: str = "v1") -> dict[str, Any]:
+    names = {"plural": plural, "singular": plural[:-1], "kind": plural[:-1].title()}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    served = {"name": version, "served": True, "storage": True, "schema": schema}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }
+
+
+class World:
+    """A playground, and a bridge on it that can be asked how it stands."""
+
+    def __init__(self, cluster: Playground, bridge: Bridge, facts: list[Fact]) -> None:
+        self.cluster = cluster
+        self.bridge = bridge
+        self.facts = facts
+        self._task: asyncio.Task[None] | None = None
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        async with asyncio.timeout(10):
+            while not holds():  # noqa: ASYNC110  # a status is asked for, nothing announces it
+                await asyncio.sleep(0.01)
+
+    async def until_ready(self) -> None:
+        await self.until(lambda: self.bridge.snapshot().ready)
+
+    def reported(self, kind: type[Any]) -> list[Any]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+@asynccontextmanager
+async def running(
+    *sinks: RecordingSink, wanted: tuple[Wanted, ...] = (Wanted("configmaps"),), **plan: Any
+) -> AsyncIterator[World]:
+    facts: list[Fact] = []
+    async with Playground(bookmark_interval=0.2) as cluster:
+        plans = tuple(
+            SinkPlan(name=f"sink-{number}", type="memory", make=lambda sink=sink: sink, max_batch=100)  # type: ignore[misc]
+            for number, sink in enumerate(sinks)
+        )
+        defaults: dict[str, Any] = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0}
+        bridge = Bridge(
+            Plan(
+                cluster="test",
+                access=ClusterAccess(server=cluster.url),
+                wanted=wanted,
+                sinks=plans,
+                **(defaults | plan),
+            ),
+            facts.append,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(bridge.run())
+            yield World(cluster, bridge, facts)
+            bridge.stop()
+            await running
+
+
+async def test_what_is_there_and_what_happens_to_it_reaches_every_sink_in_order() -> None:
+    one, other = RecordingSink(), RecordingSink()
+    async with running(one, other) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until_ready()
+        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        world.cluster.delete("configmaps", "a")
+        for sink in (one, other):
+            await sink.until(lambda sink: "deleted default/a" in sink.told())
+
+    for sink in (one, other):
+        assert [told for told in sink.told() if told.endswith("default/a")] == [
+            "added default/a",
+            "updated default/a",
+            "deleted default/a",
+        ]
+        assert [delta.sequence for delta in sink.deltas] == sorted(delta.sequence for delta in sink.deltas)
+
+
+async def test_a_stuck_sink_holds_nobody_up_and_memory_stays_within_the_outbox_bound() -> None:
+    stuck, live, other = StuckSink(), RecordingSink(), RecordingSink()
+    async with running(stuck, live, other, outbox_records=200) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("a"))
+        await stuck.holding.wait()
+        for value in range(1000):
+            world.cluster.patch("configmaps", "a", {"data": {"value": str(value)}})
+            if value % 50 == 0:
+                await live.until(lambda sink, value=value: len(sink.records) >= value - 100)  # type: ignore[misc]
+        for sink in (live, other):
+            await sink.until(lambda sink: len(sink.records) == 1001)
+            versions = [int(delta.resource_version) for delta in sink.deltas]
+            assert versions == sorted(set(versions))
+        assert world.bridge.snapshot().outbox_records <= 200
+        assert world.bridge.snapshot().ready
+
+        stuck.loose.set()
+        await stuck.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 1001)
+
+    gaps = [record for record in stuck.records if isinstance(record, Gap)]
+    missing = sum(gap.count for gap in gaps)
+    assert missing + len(stuck.deltas) == 1001, "what it did not get, it was told of"
+    assert [(fact.sink, fact.count) for fact in world.reported(ListenerOverrun)] == [
+        ("sink-0", gap.count) for gap in gaps
+    ]
+
+
+async def test_a_custom_resource_that_appears_is_picked_up_and_one_that_goes_is_told_as_deleted() -> None:
+    sink = RecordingSink()
+    async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
+        await world.until(lambda: world.reported(ResourceUnknown))
+        assert not world.bridge.snapshot().ready
+
+        world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
+        world.cluster.create("widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}})
+        await sink.until(lambda sink: "added default/w" in sink.told())
+        await world.until_ready()
+
+        world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
+        await sink.until(lambda sink: "deleted default/w" in sink.told())
+        await world.until(lambda: world.bridge.snapshot().informers[0].state == "unknown")
+
+    assert sink.told() == ["added default/w", "deleted default/w"]
+
+
+async def test_a_resource_whose_version_is_no_longer_served_is_followed_on_in_the_next() -> None:
+    sink = RecordingSink()
+    async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
+        world.cluster.create(DEFINITIONS, a_definition(version="v1beta1"))
+        for name in ("changed", "kept"):
+            world.cluster.create("widgets.example.test", {"metadata": {"name": name, "namespace": "default"}})
+        await sink.until(lambda sink: len(sink.deltas) == 2)
+        await world.until_ready()
+
+        status = world.cluster.get(DEFINITIONS, "widgets.example.test")["status"]
+        world.cluster.update(DEFINITIONS, {**a_definition(version="v1"), "status": status})
+        world.cluster.misbehave.reset()
+        await world.until(lambda: world.reported(ResourceRefused))
+        await world.until_ready()
+        world.cluster.patch("widgets.example.test", "changed", {"spec": {"n": 2}})
+        await sink.until(lambda sink: "updated default/changed" in sink.told())
+
+    assert sorted(sink.told()) == ["added default/changed", "added default/kept", "updated default/changed"]
+    assert [delta.resource.version for delta in sink.deltas] == ["v1beta1", "v1beta1", "v1"]
+
+
+async def test_deletes_that_no_watch_told_are_told_when_the_resource_is_let_go() -> None:
+    sink = RecordingSink()
+    async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
+        world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
+        world.cluster.create(
+            "widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}, "spec": {"n": 1}}
+        )
+        await sink.until(lambda sink: "added default/w" in sink.told())
+        await world.until_ready()
+        world.cluster.misbehave.lose_event("widgets.example.test")
+
+        world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
+        await sink.until(lambda sink: "deleted default/w" in sink.told())
+
+    deleted = sink.deltas[-1]
+    assert deleted.evidence is Evidence.RELISTED
+    assert b'"spec":{"n":1}' in deleted.body, "with its last known state"
+
+
+async def test_a_refused_resource_is_reported_by_name_and_holds_up_nobody_else() -> None:
+    sink = RecordingSink()
+    async with running(sink, wanted=(Wanted("configmaps"), Wanted("secrets"))) as world:
+        rule = world.cluster.misbehave.forbid("secrets")
+        world.cluster.create("configmaps", a_config_map("a"))
+        await sink.until(lambda sink: "added default/a" in sink.told())
+        await world.until(lambda: world.reported(ResourceRefused))
+        refused = {each.resource: each for each in world.bridge.snapshot().informers}["secrets"]
+        assert (refused.state, refused.ready) == ("refused", False)
+        assert "secrets" in refused.reason
+        assert not world.bridge.snapshot().ready
+
+        rule.stop()
+        await world.until_ready()
+
+    assert {fact.resource.name for fact in world.reported(ResourceRefused)} == {"secrets"}
+
+
+async def test_synced_is_not_live_and_readiness_asks_for_both() -> None:
+    sink = RecordingSink()
+    async with running(sink) as world:
+        await world.until_ready()
+        async with world.cluster.refusing_connections():
+            world.cluster.misbehave.reset("configmaps")
+            await world.until(lambda: not world.bridge.snapshot().ready)
+            (cut_off,) = world.bridge.snapshot().informers
+            assert (cut_off.synced, cut_off.live, cut_off.state) == (True, False, "reconnecting")
+            assert world.bridge.alive(), "a dead API server is no reason to be restarted"
+        await world.until_ready()
+
+
+async def test_only_what_is_in_scope_is_exported_and_leaving_it_is_a_delete() -> None:
+    sink = RecordingSink()
+    wanted = Wanted("configmaps", (Scope("default", "tier=web"),))
+    async with running(sink, wanted=(wanted,)) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("elsewhere", namespace="kube-system", tier="web"))
+        world.cluster.create("configmaps", a_config_map("other", tier="db"))
+        world.cluster.create("configmaps", a_config_map("a", tier="web"))
+        world.cluster.patch("configmaps", "a", {"metadata": {"labels": {"tier": "db"}}})
+        await sink.until(lambda sink: "deleted default/a" in sink.told())
+
+    assert sink.told() == ["added default/a", "deleted default/a"]
+
+
+async def test_two_names_for_one_resource_do_not_tell_its_objects_twice() -> None:
+    sink = RecordingSink()
+    wanted = (Wanted("configmaps"), Wanted("cm", (Scope("default"),)), Wanted("*", (Scope("default"),)))
+    async with running(sink, wanted=wanted) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        world.cluster.create("secrets", {"metadata": {"name": "s", "namespace": "default"}})
+        await sink.until(lambda sink: {"added default/a", "added default/s"} <= set(sink.told()))
+        await world.until(lambda: world.reported(ResourceUnknown))
+
+    assert sink.told().count("added default/a") == 1
+    (unknown,) = world.reported(ResourceUnknown)
+    assert unknown == ResourceUnknown("cm", "configmaps means configmaps as well, and an object belongs to one")
+
+
+async def test_of_three_names_for_one_resource_the_last_may_not_meet_the_second_either() -> None:
+    sink = RecordingSink()
+    default = Scope("default")
+    wanted = (
+        Wanted("configmaps", (Scope("kube-public"),)),
+        Wanted("cm", (default,)),
+        Wanted("ConfigMap", (Scope("default", "tier=web"),)),
+    )
+    async with running(sink, wanted=wanted) as world:
+        await world.until(lambda: world.reported(ResourceUnknown))
+        watched = {(each.resource, each.scope) for each in world.bridge.snapshot().informers if each.state != "unknown"}
+
+    (unknown,) = world.reported(ResourceUnknown)
+    assert unknown == ResourceUnknown("ConfigMap", "cm means configmaps as well, and an object belongs to one")
+    assert watched == {("configmaps", "namespace kube-public"), ("configmaps", str(default))}
+
+
+async def test_a_resync_tells_everything_again_to_the_sink_that_asked_and_asks_the_server_nothing() -> None:
+    due, other = RecordingSink(), RecordingSink()
+    facts: list[Fact] = []
+    async with Playground() as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        plans = (
+            SinkPlan(name="due", type="memory", make=lambda: due, max_batch=100, resync_seconds=0.1),
+            SinkPlan(name="other", type="memory", make=lambda: other, max_batch=100),
+        )
+        plan = Plan(
+            cluster="test",
+            access=ClusterAccess(server=cluster.url),
+            wanted=(Wanted("configmaps"),),
+            sinks=plans,
+            timing=QUICK,
+        )
+        bridge = Bridge(plan, facts.append)
+        async with asyncio.TaskGroup() as tasks:
+            running_bridge = tasks.create_task(bridge.run())
+            await due.until(lambda sink: sink.told().count("sync default/a") >= 2)
+            asked = len(cluster.seen("list", "configmaps")) + len(cluster.seen("watch", "configmaps"))
+            bridge.stop()
+            await running_bridge
+
+    assert asked == 1
+    assert other.told() == ["added default/a"]
+
+
+async def test_stopping_delivers_what_was_read() -> None:
+    stuck = StuckSink()
+    async with running(stuck) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await stuck.holding.wait()
+        world.cluster.create("configmaps", a_config_map("b"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].lag == 2)
+        world.bridge.stop()
+        asyncio.get_running_loop().call_later(0.1, stuck.loose.set)
+
+    assert stuck.told() == ["added default/a", "added default/b"]
+
+
+async def test_a_sink_that_is_stuck_at_the_end_gets_the_grace_and_no_more() -> None:
+    stuck = StuckSink()
+    async with running(stuck, grace_seconds=0.1) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await stuck.holding.wait()
+
+    assert stuck.records == []
+    assert world.reported(RecordsLeftBehind) == [RecordsLeftBehind("sink-0", 1)]
+
+
+async def test_a_version_that_a_restored_server_gives_a_second_time_is_told_for_what_it_is_now() -> None:
+    sink = RecordingSink()
+    async with running(sink, silence_seconds=0.5) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        world.cluster.create("configmaps", a_config_map("same"))
+        await world.until_ready()
+        snapshot = world.cluster.snapshot()
+        lost = world.cluster.patch("configmaps", "a", {"data": {"value": "lost"}})
+        for name in ("gone-0", "gone-1", "gone-2"):
+            world.cluster.create("configmaps", a_config_map(name))
+        await sink.until(lambda sink: "added default/gone-2" in sink.told())
+
+        world.cluster.restore(snapshot)
+        other = world.cluster.patch("configmaps", "a", {"data": {"value": "other"}})
+        assert other["metadata"]["resourceVersion"] == lost["metadata"]["resourceVersion"]
+        await sink.until(lambda sink: "deleted default/gone-2" in sink.told())
+
+    told = [delta.body for delta in sink.deltas if delta.key == "default/a"]
+    assert [b'"other"' in body for body in told] == [False, False, True]
+    assert [told for told in sink.told() if told.endswith("same")] == ["added default/same"], "unchanged, told once"
+
+
+async def test_a_restored_server_is_noticed_and_what_changes_leaves_under_a_new_epoch() -> None:
+    sink = RecordingSink()
+    async with running(sink, silence_seconds=0.5) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until_ready()
+        snapshot = world.cluster.snapshot()
+        for value in range(5):
+            world.cluster.patch("configmaps", "a", {"data": {"value": f"lost-{value}"}})
+        await sink.until(lambda sink: b"lost-4" in sink.deltas[-1].body)
+
+        world.cluster.restore(snapshot)
+        await sink.until(lambda sink: b'"value":"1"' in sink.deltas[-1].body)
+
+    assert sink.deltas[-1].epoch == 2
+    assert sink.deltas[-1].evidence is Evidence.RELISTED

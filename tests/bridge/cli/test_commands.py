@@ -1,0 +1,210 @@
+"""The command line: what it says, and its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.cli import main
+from bridge.cli.exits import Exit
+from bridge.cli.parser import UsageError, duration, parse
+from bridge.playground import Playground
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
+        monkeypatch.delenv(name)
+
+
+def a_config(folder: Path, server: str, **sections: Any) -> Path:
+    content: dict[str, Any] = {
+        "cluster": {"name": "test", "server": server},
+        "resources": ["configmaps"],
+        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
+        "telemetry": {"listen": "127.0.0.1:0"},
+    }
+    path = folder / "kubedelta.yaml"
+    path.write_text(yaml.safe_dump(content | sections), encoding="utf-8")
+    return path
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+# ── Words ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("5s", 5.0), ("2m", 120.0), ("1h", 3600.0), ("1.5", 1.5)]
+)
+def test_times_are_read_with_their_units(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"], ["run"], ["demo", "--for", "soon"], ["demo", "--for", "0s"]])
+def test_a_wrong_command_line_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError):
+        parse(words)
+    assert main(words) == Exit.USAGE
+    assert "usage: kubedelta" in capsys.readouterr().err
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("kubedelta ")
+
+
+# ── check ────────────────────────────────────────────────────────────────────
+
+
+def test_every_mistake_in_a_file_is_printed_and_nothing_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_config(tmp_path, "http://127.0.0.1:1", resorces=["pods"], watch={"silence_secnds": 3})
+
+    assert main(["run", "-c", str(path)]) == Exit.CONFIG
+
+    told = capsys.readouterr().err
+    assert "resorces" in told
+    assert "resources" in told
+    assert "watch.silence_secnds" in told
+    assert "silence_seconds" in told
+    assert not (tmp_path / "deltas.ndjson").exists()
+
+
+def test_an_offline_check_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = a_config(tmp_path, f"http://127.0.0.1:{closed_port()}")
+
+    assert main(["check", "--offline", "-c", str(path)]) == Exit.OK
+    assert capsys.readouterr().out.startswith("ok ")
+
+
+def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = closed_port()
+    path = a_config(tmp_path, f"http://127.0.0.1:{port}")
+
+    assert main(["check", "-c", str(path)]) == Exit.UNAVAILABLE
+
+    told = capsys.readouterr().out
+    assert f"unreachable cluster: http://127.0.0.1:{port}" in told
+    assert "sinks.copy" in told, "the other findings are told all the same"
+
+
+async def run_command(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bridge", *words]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=30, check=False)
+
+
+async def test_a_check_finds_names_that_mean_nothing_and_rights_that_are_missing(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        cluster.misbehave.forbid("secrets")
+        path = a_config(tmp_path, cluster.url, resources=["configmaps", "secrets", "deploymnts.apps"])
+
+        done = await run_command("check", "-c", str(path))
+
+    assert done.returncode == Exit.CONFIG
+    assert "resources: configmaps: may list and watch" in done.stdout
+    assert "RBAC must allow: list, watch secrets in the whole cluster" in done.stdout
+    assert "deployments.apps" in done.stdout, "the nearest known name"
+
+
+# ── run ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_without_any_way_to_a_cluster_says_so_and_exits_78(tmp_path: Path) -> None:
+    path = a_config(tmp_path, "", cluster={"name": "test", "kubeconfig": str(tmp_path / "missing")})
+    command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    assert done.returncode == Exit.CONFIG
+    assert str(tmp_path / "missing") in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_named_and_exits_78(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        path = a_config(tmp_path, "http://127.0.0.1:1", telemetry={"listen": listen})
+        command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    assert done.returncode == Exit.CONFIG
+    assert f"telemetry.listen: cannot listen on {listen}" in done.stderr
+
+
+async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None:
+    deltas = tmp_path / "deltas.ndjson"
+    async with Playground() as cluster:
+        cluster.create("configmaps", {"metadata": {"name": "a", "namespace": "default"}})
+        path = a_config(tmp_path, cluster.url)
+        log = tmp_path / "log"
+        with log.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "bridge", "run", "-c", str(path), stderr=errors
+            )
+        async with asyncio.timeout(20):
+            while not (deltas.exists() and b"configmaps/a" in deltas.read_bytes()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)  # a file announces nothing
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+
+    event = json.loads(deltas.read_text().splitlines()[0])
+    assert (event["op"], event["evidence"]) == ("added", "listed")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "synced" in {line["event"] for line in lines}
+
+
+async def test_an_object_nested_as_deep_as_kubernetes_takes_it_does_not_hide_its_neighbours(tmp_path: Path) -> None:
+    metadata = '{"name":"%s","namespace":"default","uid":"u-%s","resourceVersion":"7"}'
+    nested = '{"a":' * 9_900 + "1" + "}" * 9_900
+    deep = '{"metadata":' + metadata % ("deep", "deep") + ',"data":' + nested + "}"
+    flat = '{"metadata":' + metadata % ("flat", "flat") + "}"
+    page = (
+        '{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[' + f"{deep},{flat}]}}"
+    )
+    deltas = tmp_path / "deltas.ndjson"
+    async with Playground() as cluster:
+        cluster.misbehave.reply(page.encode(), "configmaps", verbs=("list",))
+        path = a_config(tmp_path, cluster.url, watch={"watch_list": "never"})
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bridge", "run", "-c", str(path))
+        async with asyncio.timeout(20):
+            while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)  # a file announces nothing
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+
+    assert [b"configmaps/deep" in line for line in deltas.read_bytes().splitlines()] == [True, False]
+
+
+# ── schema, sinks ────────────────────────────────────────────────────────────
+
+
+def test_the_schema_knows_every_section_and_every_sink(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == Exit.OK
+
+    schema = json.loads(capsys.readouterr().out)
+    assert {"cluster", "resources", "sinks", "state", "telemetry"} <= schema["properties"].keys()
+    assert "FileOptions" in json.dumps(schema) or '"file"' in json.dumps(schema)
+
+
+def test_the_sinks_are_listed_with_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sinks"]) == Exit.OK
+
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert {"webhook", "file"} <= set(names)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from bridge.facts import (
+    BatchCommitted,
+    BatchDelivered,
+    ConnectionInsecure,
+    DeliveryDelayed,
+    DiscoveryFailed,
+    Fact,
+    GroupStale,
+    InformerStopped,
+    InformerSynced,
+    InputUnreadable,
+    ListEnded,
+    ListenerOverrun,
+    RecordRejected,
+    RecordsLeftBehind,
+    RequestFailed,
+    ResourceRefused,
+    ResourceUnknown,
+    SinkOpened,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
+from bridge.model.resource import Resource, Scope
+from bridge.telemetry.log_stream import set_up_logging
+from bridge.telemetry.logs import Logs
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+SHOP = Scope(namespace="shop")
+ALL = Scope()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root, own = logging.getLogger(), logging.getLogger("kubedelta")
+    before = root.handlers[:], root.level, own.level
+    yield
+    root.handlers[:], root.level, own.level = before
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+def _lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().split("\n") if line]
+
+
+def _told(*facts: Fact, level: str = "info", clock: Clock | None = None) -> list[tuple[str, str]]:
+    """Level and text of each line that these facts make."""
+    stream = io.StringIO()
+    set_up_logging(level, "json", stream)
+    logs = Logs(clock=clock or Clock())
+    for fact in facts:
+        logs.observe(fact)
+    return [(line["level"], line["event"]) for line in _lines(stream)]
+
+
+# ── What is told ─────────────────────────────────────────────────────────────
+
+
+def test_a_good_day_makes_a_line_for_each_state_and_none_for_each_batch() -> None:
+    batch: list[Fact] = [
+        BatchCommitted(PODS, ALL, records=500, bytes=9, added=500, updated=0, deleted=0),
+        BatchDelivered("audit", records=500, bytes=9, seconds=0.01),
+    ]
+    day: list[Fact] = [ListEnded(PODS, ALL, 3, 0.1, relist=False), InformerSynced(PODS, ALL, 3), SinkOpened("audit")]
+    watches: list[Fact] = [WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "the server's timeout", 300, 12)]
+    assert _told(*day, *((watches + batch) * 50), InformerStopped(PODS, ALL)) == [
+        ("info", "synced"),
+        ("info", "sink is open"),
+        ("info", "informer stopped"),
+    ]
+
+
+def test_batches_and_watches_are_told_at_debug() -> None:
+    committed = BatchCommitted(PODS, ALL, records=500, bytes=9, added=500, updated=0, deleted=0)
+    told = _told(committed, WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "timeout", 300, 12), level="debug")
+    assert told == [("debug", "batch committed"), ("debug", "watch opened"), ("debug", "watch ended")]
+
+
+def test_a_refused_resource_is_told_once_with_what_to_do_and_again_when_that_changes() -> None:
+    forbidden = ResourceRefused(PODS, SHOP, 403, "forbidden", 60)
+    missing = ResourceRefused(PODS, SHOP, 404, "not found", 60)
+    served = ListEnded(PODS, SHOP, 3, 0.1, relist=False)
+    told = _told(forbidden, forbidden, forbidden, missing, missing, served, forbidden)
+    assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
+    assert '"list" and "watch"' in told[0][1]
+    assert "install its CRD" in told[1][1]
+    assert told[2][1] == "the API server serves it again"
+
+
+def test_a_failing_watch_is_told_every_half_minute_with_its_count_and_its_end_is_told() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    logs = Logs(clock=clock)
+    for _ in range(10):
+        logs.observe(RequestFailed(PODS, SHOP, "watch", "no answer from 127.0.0.1:6443", 1.25))
+        clock.now += 4
+    logs.observe(WatchOpened(PODS, SHOP))
+    first, again, end = _lines(stream)
+    assert first["event"] == again["event"] == "watch failed"
+    assert (first["resource"], first["scope"], first["reason"]) == (
+        "pods",
+        "namespace shop",
+        "no answer from 127.0.0.1:6443",
+    )
+    assert "times" not in first
+    assert again["times"] == 8
+    assert end["event"] == "watch is live again"
+
+
+def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
+    delayed = DeliveryDelayed("audit", 10, "no broker", 2.0)
+    delivered = BatchDelivered("audit", 10, 900, 0.1)
+    assert _told(SinkOpened("audit"), delayed, delayed, delayed, delivered, delivered) == [
+        ("info", "sink is open"),
+        ("warning", "sink cannot take records now"),
+        ("info", "sink delivers again"),
+    ]
+
+
+def test_records_that_a_sink_lost_are_always_told() -> None:
+    overrun = ListenerOverrun("audit", first=3, last=9, count=7)
+    assert [level for level, _ in _told(overrun, overrun)] == ["error", "error"]
+    assert [level for level, _ in _told(RecordsLeftBehind("audit", 7))] == ["error"]
+
+
+def test_an_unknown_resource_is_told_once_until_its_reason_changes_or_it_comes_and_goes() -> None:
+    gone, groupless = ResourceUnknown("pods", "no such resource"), ResourceUnknown("pods", "no such group")
+    told = _told(gone, gone, groupless, groupless, InformerSynced(PODS, ALL, 0), groupless)
+    assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        InputUnreadable(PODS, ALL, "no metadata"),
+        VersionsRanBackwards(PODS, ALL, "9", "3"),
+        DiscoveryFailed("no answer", 1.0),
+        GroupStale("metrics.k8s.io/v1beta1", "503"),
+        ConnectionInsecure("https://10.0.0.1:6443", "its certificate is not verified"),
+        RecordRejected("audit", "u/1/added", "too large"),
+    ],
+)
+def test_every_trouble_is_a_warning(fact: Fact) -> None:
+    assert [level for level, _ in _told(fact)] == ["warning"]
+
+
+def test_a_relist_is_told_since_it_is_rare() -> None:
+    assert _told(ListEnded(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
+
+
+# ── How it is written ────────────────────────────────────────────────────────
+
+
+def test_off_a_terminal_each_line_is_one_json_object_that_begins_with_time_level_and_event() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "auto", stream)
+    Logs().observe(SinkOpened("audit"))
+    [line] = _lines(stream)
+    assert list(line) == ["timestamp", "level", "event", "sink"]
+    assert line["timestamp"].endswith("Z")
+
+
+def test_on_a_terminal_lines_are_for_people() -> None:
+    stream = Terminal()
+    set_up_logging("info", "auto", stream)
+    Logs().observe(SinkOpened("audit"))
+    assert "sink is open" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_json_and_console_can_be_asked_for_wherever_the_lines_go() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    set_up_logging("info", "json", terminal)
+    Logs().observe(SinkOpened("audit"))
+    set_up_logging("info", "console", pipe)
+    Logs().observe(SinkOpened("audit"))
+    assert json.loads(terminal.getvalue())["sink"] == "audit"
+    assert "\x1b" not in pipe.getvalue()
+    assert "sink=audit" in pipe.getvalue()
+
+
+def test_libraries_are_heard_from_warning_on_in_the_same_form() -> None:
+    stream = io.StringIO()
+    set_up_logging("debug", "json", stream)
+    library = logging.getLogger("some.library")
+    library.info("chatter")
+    library.warning("broker %s is slow", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("an old option", DeprecationWarning, stacklevel=1)
+    slow, old = _lines(stream)
+    assert (slow["level"], slow["logger"], slow["event"]) == ("warning", "some.library", "broker 3 is slow")
+    assert (old["level"], old["logger"]) == ("warning", "py.warnings")
+    assert "an old option" in old["event"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_line_holds_a_credential_nor_a_traceback_a_variable(form: str) -> None:
+    stream = io.StringIO()
+    set_up_logging("info", form, stream)
+    Logs().observe(DeliveryDelayed("hook", 1, "POST https://me:pa55w0rd@example.test/: 401, Bearer eyJ.x-y_z=", 1.0))
+    token = "s3cr3t-token"  # in a variable of the frame that fails
+    try:
+        raise ValueError(f"https://{token}@example.test refused us")
+    except ValueError:
+        logging.getLogger("some.library").exception("it broke")
+    text = stream.getvalue()
+    assert "example.test" in text
+    assert "ValueError" in text
+    for secret in ("pa55w0rd", "eyJ", token):
+        assert secret not in text
+
+
+def test_a_line_cannot_be_forged_by_what_a_server_says() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    Logs().observe(DiscoveryFailed('no\n{"level":"info","event":"all is well"}\u2028', 1.0))
+    [line] = _lines(stream)
+    assert line["level"] == "warning"
+
+
+def test_set_up_twice_lines_are_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging("info", "json", sys.stderr)
+    set_up_logging("info", "json", sys.stderr)
+    Logs().observe(SinkOpened("audit"))
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from bridge.facts import (
+    BatchCommitted,
+    BatchDelivered,
+    ConnectionInsecure,
+    DeliveryDelayed,
+    DiscoveryFailed,
+    Fact,
+    GroupStale,
+    InformerStopped,
+    InformerSynced,
+    InputUnreadable,
+    ListEnded,
+    ListenerOverrun,
+    RecordRejected,
+    RequestFailed,
+    ResourceRefused,
+    ResourceUnknown,
+    SinkOpened,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
+from bridge.model.resource import Resource, Scope
+from bridge.telemetry.metrics import Metrics
+from bridge.telemetry.status import InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
+EVERYWHERE = Scope()
+SHOP = Scope(namespace="shop")
+
+LIVE = InformerStatus(
+    resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, queued=1, last_contact=2
+)
+IDLE = SinkStatus(name="audit", type="kafka", state=SinkState.IDLE)
+NOTHING = Snapshot(informers=(), sinks=())
+
+EVERYTHING: list[Fact] = [
+    ConnectionInsecure("http://127.0.0.1:1", "plain HTTP"),
+    GroupStale("metrics.k8s.io/v1beta1", "503"),
+    ListEnded(PODS, EVERYWHERE, 3, 0.5, relist=False),
+    ListEnded(PODS, EVERYWHERE, 3, 0.25, relist=True),
+    WatchOpened(PODS, EVERYWHERE),
+    WatchEnded(PODS, EVERYWHERE, "timeout", 0.5, 0),
+    WatchEnded(PODS, EVERYWHERE, "timeout", 300.0, 0),
+    RequestFailed(PODS, EVERYWHERE, "watch", "no answer", 1.0),
+    ResourceRefused(PODS, EVERYWHERE, 403, "forbidden", 60.0),
+    InputUnreadable(PODS, EVERYWHERE, "no metadata"),
+    VersionsRanBackwards(PODS, EVERYWHERE, "9", "3"),
+    InformerSynced(PODS, EVERYWHERE, 3),
+    ResourceUnknown("widgets", "not served"),
+    DiscoveryFailed("no answer", 1.0),
+    BatchCommitted(PODS, EVERYWHERE, records=10, bytes=700, added=4, updated=3, deleted=2),
+    SinkOpened("audit"),
+    BatchDelivered("audit", records=10, bytes=700, seconds=0.02),
+    DeliveryDelayed("audit", 10, "no broker", 2.0),
+    RecordRejected("audit", "u/1/added", "too large"),
+    ListenerOverrun("audit", first=3, last=9, count=7),
+]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(version="1.2.3", failures={})
+
+
+def _samples(metrics: Metrics, snapshot: Snapshot = NOTHING) -> dict[str, float]:
+    """``name{label=value,…}`` → value, without the process's own."""
+    text = metrics.render(snapshot, "")[0].decode()
+    found = {}
+    for family in parse_text(text):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return {name: value for name, value in found.items() if name.startswith("kubedelta_")}
+
+
+def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> None:
+    for fact in EVERYTHING:
+        metrics.observe(fact)
+    samples = _samples(metrics)
+    expected = {
+        "reflector_lists_total{resource=pods}": 2,
+        "reflector_relists_total{resource=pods}": 1,
+        "reflector_list_duration_seconds_sum{resource=pods}": 0.75,
+        "reflector_watches_total{resource=pods}": 1,
+        "reflector_short_watches_total{resource=pods}": 1,
+        "reflector_watch_duration_seconds_count{resource=pods}": 2,
+        "reflector_failures_total{resource=pods,verb=watch}": 1,
+        "reflector_refusals_total{resource=pods,status=403}": 1,
+        "reflector_unreadable_total{resource=pods}": 1,
+        "reflector_version_resets_total{resource=pods}": 1,
+        "records_committed_total{op=added,resource=pods}": 4,
+        "records_committed_total{op=updated,resource=pods}": 3,
+        "records_committed_total{op=deleted,resource=pods}": 2,
+        "records_committed_total{op=sync,resource=pods}": 1,
+        "records_committed_bytes_total{resource=pods}": 700,
+        "sink_opens_total{sink=audit}": 1,
+        "sink_delivered_records_total{sink=audit}": 10,
+        "sink_delivered_bytes_total{sink=audit}": 700,
+        "sink_delivery_seconds_count{sink=audit}": 1,
+        "sink_retries_total{sink=audit}": 1,
+        "sink_rejected_records_total{sink=audit}": 1,
+        "gap_records_total{sink=audit}": 7,
+        "discovery_failures_total": 1,
+        "discovery_stale_groups_total": 1,
+    }
+    assert {name: samples.get(f"kubedelta_{name}") for name in expected} == expected
+
+
+def test_labels_are_forgotten_when_the_last_informer_of_a_resource_stops(metrics: Metrics) -> None:
+    for fact in EVERYTHING:
+        metrics.observe(fact)
+    metrics.observe(WatchOpened(PODS, SHOP))
+    metrics.observe(WatchOpened(JOBS, EVERYWHERE))
+    metrics.observe(InformerStopped(PODS, EVERYWHERE))
+    assert _samples(metrics)["kubedelta_reflector_watches_total{resource=pods}"] == 2
+    metrics.observe(InformerStopped(PODS, SHOP))
+    samples = _samples(metrics)
+    assert not [name for name in samples if "resource=pods" in name]
+    assert samples["kubedelta_reflector_watches_total{resource=jobs.batch}"] == 1
+
+
+def test_a_resource_that_comes_back_is_counted_from_zero(metrics: Metrics) -> None:
+    batch = BatchCommitted(PODS, EVERYWHERE, records=1, bytes=70, added=1, updated=0, deleted=0)
+    for fact in (batch, InformerStopped(PODS, EVERYWHERE), batch):
+        metrics.observe(fact)
+    assert _samples(metrics)["kubedelta_records_committed_total{op=added,resource=pods}"] == 1
+
+
+def test_an_expected_sink_is_shown_from_zero_on(metrics: Metrics) -> None:
+    metrics.expect_sinks("audit")
+    samples = _samples(metrics)
+    assert samples["kubedelta_sink_rejected_records_total{sink=audit}"] == 0
+    assert samples["kubedelta_sink_delivery_seconds_count{sink=audit}"] == 0
+
+
+def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metrics: Metrics) -> None:
+    waiting = replace(IDLE, state=SinkState.WAITING, lag=12, window=5, retry_in=2.5)
+    now = Snapshot(informers=(LIVE,), sinks=(waiting,), outbox_records=12, outbox_bytes=900)
+    samples = _samples(metrics, now)
+    expected = {
+        "kubedelta_ready": 1,
+        "kubedelta_outbox_records": 12,
+        "kubedelta_outbox_bytes": 900,
+        "kubedelta_informer_objects{resource=pods}": 3,
+        "kubedelta_informer_queued_items{resource=pods}": 1,
+        "kubedelta_resource_synced{resource=pods}": 1,
+        "kubedelta_resource_live{resource=pods}": 1,
+        "kubedelta_resource_last_contact_seconds{resource=pods}": 2,
+        "kubedelta_sink_lag_records{sink=audit}": 12,
+        "kubedelta_sink_window_records{sink=audit}": 5,
+        "kubedelta_sink_retry_seconds{sink=audit}": 2.5,
+        "kubedelta_sink_state{sink=audit,state=waiting}": 1,
+        "kubedelta_sink_state{sink=audit,state=idle}": 0,
+        f"kubedelta_build_info{{python={platform.python_version()},version=1.2.3}}": 1,
+    }
+    assert {name: samples.get(name) for name in expected} == expected
+    assert not [name for name in _samples(metrics) if "resource=" in name or "sink=" in name]
+
+
+def test_a_resource_is_as_ready_and_as_fresh_as_the_worst_of_its_scopes(metrics: Metrics) -> None:
+    lost = replace(LIVE, scope="namespace shop", state=InformerState.RECONNECTING, live=False, last_contact=80)
+    fresh = replace(
+        LIVE, scope="namespace new", state=InformerState.LISTING, synced=False, live=False, last_contact=None
+    )
+    samples = _samples(metrics, Snapshot(informers=(LIVE, lost, fresh), sinks=()))
+    assert samples["kubedelta_resource_live{resource=pods}"] == 0
+    assert samples["kubedelta_resource_synced{resource=pods}"] == 0
+    assert samples["kubedelta_informer_objects{resource=pods}"] == 9
+    assert samples["kubedelta_resource_last_contact_seconds{resource=pods}"] == 80
+    assert samples["kubedelta_ready"] == 0
+
+
+def test_failures_of_telemetry_itself_are_shown() -> None:
+    failures: dict[str, int] = {}
+    metrics = Metrics(version="1", failures=failures)
+    failures["Logs"] = 2
+    assert _samples(metrics)["kubedelta_telemetry_failures_total{observer=Logs}"] == 2
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "",
+        "*/*",
+        "text/plain;version=0.0.4",
+        "application/openmetrics-text; version=abc",
+        "text/plain; version=..",
+        "ü;;=",
+    ],
+)
+def test_whatever_is_asked_for_the_answer_can_be_read(metrics: Metrics, accept: str) -> None:
+    body, content_type = metrics.render(NOTHING, accept)
+    assert content_type.startswith("text/plain")
+    assert list(parse_text(body.decode()))
+
+
+def test_openmetrics_is_spoken_when_asked_for(metrics: Metrics) -> None:
+    for fact in EVERYTHING:
+        metrics.observe(fact)
+    snapshot = Snapshot(informers=(LIVE,), sinks=(IDLE,))
+    body, content_type = metrics.render(snapshot, "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    names = {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
+    assert {"kubedelta_records_committed", "kubedelta_sink_lag_records"} <= names
+
+
+def test_names_say_their_unit_and_kind_as_prometheus_wants_them(metrics: Metrics) -> None:
+    for fact in EVERYTHING:
+        metrics.observe(fact)
+    text = metrics.render(Snapshot(informers=(LIVE,), sinks=(IDLE,)), "")[0].decode()
+    for family in parse_text(text):
+        if not family.name.startswith("kubedelta_"):
+            continue
+        assert family.documentation.endswith(".")
+        samples = {sample.name for sample in family.samples}
+        assert not [name for name in samples if name.endswith("_created")]
+        if family.type == "counter":
+            assert samples <= {f"{family.name}_total"}
+        else:
+            assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
+        assert not any(unit in family.name for unit in ("_ms", "_millis", "_kb", "_mb", "_sec_"))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian package prometheus) is not installed")
+def test_promtool_finds_nothing_to_lint(metrics: Metrics) -> None:
+    for fact in EVERYTHING:
+        metrics.observe(fact)
+    body, _ = metrics.render(Snapshot(informers=(LIVE,), sinks=(IDLE,)), "")
+    linted = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True, timeout=60, check=False)
+    assert (linted.returncode, linted.stderr.decode()) == (0, "")

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import httpx
+import pytest
+
+from bridge.web.server import WebServer
+
+
+@dataclass(frozen=True)
+class AnInformer:
+    resource: str = "pods"
+    scope: str = "all"
+    state: str = "live"
+    ready: bool = True
+    objects: int = 3
+    last_contact: float | None = 1.25
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ASink:
+    name: str = "audit"
+    type: str = "kafka"
+    state: str = "idle"
+    lag: int = 0
+    last_error: str = ""
+    retry_in: float | None = None
+
+
+@dataclass(frozen=True)
+class AStanding:
+    informers: tuple[AnInformer, ...] = (AnInformer(),)
+    sinks: tuple[ASink, ...] = (ASink(),)
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.informers) and all(informer.ready for informer in self.informers)
+
+
+class ABridge:
+    """Stands as it is told to, and renders what it stands like."""
+
+    def __init__(self) -> None:
+        self.standing = AStanding()
+        self.is_alive = True
+
+    def snapshot(self) -> AStanding:
+        return self.standing
+
+    def alive(self) -> bool:
+        return self.is_alive
+
+    def render(self, snapshot: AStanding, accept: str) -> tuple[bytes, str]:
+        return f"informers {len(snapshot.informers)}, asked for {accept}".encode(), "text/plain; version=0.0.4"
+
+
+@pytest.fixture
+def bridge() -> ABridge:
+    return ABridge()
+
+
+@pytest.fixture
+async def port(bridge: ABridge) -> AsyncIterator[int]:
+    async with WebServer("127.0.0.1", 0, status=bridge, metrics=bridge) as server:
+        yield server.port
+
+
+@pytest.fixture
+async def web(port: int) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        yield client
+
+
+async def _raw(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(10):
+        writer.write(request)
+        await writer.drain()
+        answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def test_metrics_are_rendered_from_the_snapshot_in_the_format_that_was_asked_for(web: httpx.AsyncClient) -> None:
+    answer = await web.get("/metrics", headers={"Accept": "text/plain"})
+    assert (answer.status_code, answer.text) == (200, "informers 1, asked for text/plain")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4"
+
+
+async def test_health_is_that_the_loop_goes_round_whatever_the_api_server_and_the_sinks_do(
+    web: httpx.AsyncClient, bridge: ABridge
+) -> None:
+    bridge.standing = AStanding(informers=(), sinks=(ASink(state="waiting", last_error="no broker"),))
+    assert (await web.get("/healthz")).status_code == 200
+
+
+async def test_a_stuck_bridge_is_not_healthy(web: httpx.AsyncClient, bridge: ABridge) -> None:
+    bridge.is_alive = False
+    answer = await web.get("/healthz")
+    assert answer.status_code == 503
+    assert "only a new process can help" in answer.text
+
+
+async def test_the_bridge_is_ready_when_every_resource_is_and_sinks_do_not_decide(
+    web: httpx.AsyncClient, bridge: ABridge
+) -> None:
+    bridge.standing = AStanding(sinks=(ASink(state="waiting", last_error="no broker", retry_in=3.0),))
+    assert (await web.get("/readyz")).status_code == 200
+    refused = AnInformer("widgets.example.com", state="refused", ready=False, reason="forbidden")
+    bridge.standing = replace(bridge.standing, informers=(AnInformer(), refused))
+    assert (await web.get("/readyz")).status_code == 503
+
+
+async def test_before_any_resource_is_known_the_bridge_is_not_ready(web: httpx.AsyncClient, bridge: ABridge) -> None:
+    bridge.standing = AStanding(informers=())
+    answer = await web.get("/readyz?verbose")
+    assert answer.status_code == 503
+    assert "[-] no resource is known yet" in answer.text
+
+
+async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.AsyncClient, bridge: ABridge) -> None:
+    bridge.standing = AStanding(
+        (
+            AnInformer(),
+            AnInformer("jobs.batch", "namespace shop", "refused", False, 0, None, "no\nrights"),
+            AnInformer("widgets", "", "unknown", False, 0, None),
+        ),
+        (ASink(), ASink("hook", "webhook", "waiting", 12, "503 from\nthe receiver", 2.5)),
+    )
+    answer = await web.get("/readyz?verbose")
+    assert answer.status_code == 503
+    assert answer.text.splitlines() == [
+        "[+] pods (all) live objects=3 last_contact=1.2s",
+        "[-] jobs.batch (namespace shop) refused objects=0 reason: no rights",
+        "[-] widgets unknown objects=0",
+        "[ ] sink audit (kafka) idle lag=0",
+        "[ ] sink hook (webhook) waiting lag=12 retry_in=2.5s reason: 503 from the receiver",
+        "readyz check failed",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
+async def test_head_is_answered_without_a_body(web: httpx.AsyncClient, path: str) -> None:
+    answer = await web.head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_nothing_can_be_changed_here(web: httpx.AsyncClient, method: str) -> None:
+    answer = await web.request(method, "/metrics")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET,HEAD"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/../etc/passwd", "/debug"])
+async def test_other_paths_do_not_exist(web: httpx.AsyncClient, path: str) -> None:
+    assert (await web.get(path)).status_code == 404
+
+
+async def test_answers_are_not_stored_and_not_sniffed(web: httpx.AsyncClient) -> None:
+    for path in ("/metrics", "/readyz", "/nowhere"):
+        answer = await web.get(path)
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9", "[::1]:8080"])
+async def test_on_loopback_a_local_name_is_answered(web: httpx.AsyncClient, host: str) -> None:
+    assert (await web.get("/metrics", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "10.0.0.7:8080", "127.0.0.1.evil.example", "[", ""])
+async def test_on_loopback_a_foreign_name_is_refused(web: httpx.AsyncClient, host: str) -> None:
+    answer = await web.get("/metrics", headers={"Host": host})
+    assert answer.status_code == 421
+    assert "informers" not in answer.text
+
+
+async def test_on_every_interface_a_kubelet_may_ask_by_the_pods_address(bridge: ABridge) -> None:
+    async with (
+        WebServer("0.0.0.0", 0, status=bridge, metrics=bridge) as server,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        probe = f"http://127.0.0.1:{server.port}/healthz"
+        assert (await client.get(probe, headers={"Host": "10.1.2.3:8080"})).status_code == 200
+
+
+async def test_a_request_line_or_header_without_end_is_refused(port: int) -> None:
+    line = await _raw(port, b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    header = await _raw(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000 + b"\r\n\r\n")
+    assert line.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    assert header.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+
+
+async def test_a_body_is_not_waited_for(port: int) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\nConnection: close\r\n\r\n{"
+    assert b"200 OK" in await _raw(port, request)
+
+
+async def test_an_address_that_is_taken_is_an_error_of_the_operating_system(bridge: ABridge, port: int) -> None:
+    with pytest.raises(OSError, match="in use"):
+        await WebServer("127.0.0.1", port, status=bridge, metrics=bridge).start()
+
+
+async def test_a_stopped_server_has_let_go_of_its_port(bridge: ABridge) -> None:
+    async with WebServer("127.0.0.1", 0, status=bridge, metrics=bridge) as server:
+        port = server.port
+    with pytest.raises(OSError, match=r".*"):
+        await asyncio.open_connection("127.0.0.1", port)
