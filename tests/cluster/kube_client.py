@@ -1,0 +1,297 @@
+"""A small client for tests to change and observe a cluster with. Independent of the bridge, so that it can judge it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
+
+from tests.cluster.servers import KubeApiServer
+
+Manifest = dict[str, Any]
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class KubeError(Exception):
+    """The API server refused. `code` is the HTTP status, `reason` the Status' word for it."""
+
+    def __init__(self, asked: str, code: int, reason: str, message: str) -> None:
+        super().__init__(f"{asked}: {code} {reason}: {message}")
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class CustomResource:
+    """A resource that a CustomResourceDefinition serves."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def name(self) -> str:
+        """As kubectl names it; also the name of the definition."""
+        return f"{self.plural}.{self.group}"
+
+    def path(self, namespace: str | None = None) -> str:
+        """Of the collection: of one namespace, or of all."""
+        inside = f"namespaces/{namespace}/" if namespace else ""
+        return f"/apis/{self.group}/{self.version}/{inside}{self.plural}"
+
+    def manifest(self, name: str, **fields: Any) -> Manifest:
+        """An object of this kind, with `fields` beside its metadata."""
+        return {
+            "apiVersion": f"{self.group}/{self.version}",
+            "kind": self.kind,
+            "metadata": {"name": name},
+            **fields,
+        }
+
+
+class KubeClient:
+    """Speaks JSON with one API server as one of its users. Paths are the API's own: `/api/v1/namespaces/shop/pods`.
+
+    Query parameters are passed as they are called there: `labelSelector="a=b"`. Every method raises KubeError.
+    """
+
+    def __init__(self, server: KubeApiServer, user: str = "admin") -> None:
+        self.server = server
+        self.http = httpx.AsyncClient(
+            base_url=server.url,
+            verify=server.tls,
+            headers={"Authorization": f"Bearer {server.token(user)}"},
+            timeout=30,
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.aclose()
+
+    async def get(self, path: str, **query: str | int) -> Manifest:
+        """One object, a list, or whatever else is there."""
+        return await self._ask("GET", path, query)
+
+    async def create(self, path: str, body: Manifest, **query: str | int) -> Manifest:
+        """POST to a collection."""
+        return await self._ask("POST", path, query, body)
+
+    async def replace(self, path: str, body: Manifest, **query: str | int) -> Manifest:
+        return await self._ask("PUT", path, query, body)
+
+    async def patch(self, path: str, body: Any, media_type: str = MERGE, **query: str | int) -> Manifest:
+        return await self._ask("PATCH", path, query, body, media_type)
+
+    async def delete(self, path: str, **query: str | int) -> Manifest:
+        """Delete an object, or all of a collection."""
+        return await self._ask("DELETE", path, query)
+
+    async def watch(self, path: str, **query: str | int) -> AsyncGenerator[Manifest, None]:
+        """The events of one watch until the server ends it; an ERROR event is raised."""
+        # The server ends a watch within the hour; silence in between is no error.
+        patient = httpx.Timeout(30, read=None)
+        params = {"watch": 1, **query}
+        async with self.http.stream("GET", path, params=params, timeout=patient) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                raise _error("GET", path, answer)
+            async with aclosing(_lines(answer)) as lines:
+                async for line in lines:
+                    event: Manifest = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise KubeError(f"watch {path}", status["code"], status["reason"], status["message"])
+                    yield event
+
+    async def wait_for(
+        self, path: str, is_so: Callable[[list[Manifest]], bool], timeout: float = 60, **query: str | int
+    ) -> list[Manifest]:
+        """List and watch a collection until `is_so` of the objects in it, and return them.
+
+        Raises TimeoutError (seconds).
+        """
+        objects: list[Manifest] = []
+        try:
+            async with asyncio.timeout(timeout), aclosing(self._states(path, **query)) as states:
+                async for objects in states:
+                    if is_so(objects):
+                        return objects
+        except TimeoutError:
+            raise TimeoutError(f"{path}: not so after {timeout:.0f} s; it has {len(objects)} objects") from None
+        raise AssertionError("states do not end")
+
+    async def create_namespace(self, name: str) -> None:
+        await self.create("/api/v1/namespaces", {"metadata": {"name": name}})
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete a namespace with all that is in it, finalizers or not.
+
+        Done by hand, because nobody else does it where no controller-manager runs.
+        """
+        path = f"/api/v1/namespaces/{name}"
+        await self.delete(path)
+        await asyncio.gather(*(self._empty(each) for each in await self._collections_in(name)))
+        await _unless_gone(self._ask("PUT", f"{path}/finalize", {}, {"metadata": {"name": name}, "spec": {}}))
+        await self.wait_for("/api/v1/namespaces", lambda found: not found, fieldSelector=f"metadata.name={name}")
+
+    async def create_crd(
+        self,
+        group: str,
+        plural: str = "widgets",
+        kind: str = "Widget",
+        *,
+        version: str = "v1",
+        namespaced: bool = True,
+        schema: Manifest | None = None,
+        **spec: Any,
+    ) -> CustomResource:
+        """Define a custom resource and wait until it is served: listed by discovery and by its own path.
+
+        Without a schema, any field is kept. `spec` goes into the definition's spec.
+        """
+        resource = CustomResource(group, version, plural, kind, namespaced)
+        kept: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        serves = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema or kept}}
+        scope = "Namespaced" if namespaced else "Cluster"
+        names = {"plural": plural, "singular": kind.lower(), "kind": kind}
+        definition = {
+            "metadata": {"name": resource.name},
+            "spec": {"group": group, "scope": scope, "names": names, "versions": [serves], **spec},
+        }
+        await self.create(_DEFINITIONS, definition)
+        await self.wait_for(_DEFINITIONS, _is_established, fieldSelector=f"metadata.name={resource.name}")
+        await self._wait_until_served(resource)
+        return resource
+
+    async def delete_crd(self, resource: CustomResource) -> None:
+        """Delete the definition and wait until it and all objects of it are gone."""
+        await _unless_gone(self.delete(f"{_DEFINITIONS}/{resource.name}"))
+        await self.wait_for(_DEFINITIONS, lambda found: not found, fieldSelector=f"metadata.name={resource.name}")
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str | int],
+        body: Any = None,
+        media_type: str = "application/json",
+    ) -> Manifest:
+        content = None if body is None else json.dumps(body)
+        headers = {"Content-Type": media_type}
+        answer = await self.http.request(method, path, params=query, content=content, headers=headers)
+        if not answer.is_success:
+            raise _error(method, path, answer)
+        found: Manifest = answer.json()
+        return found
+
+    async def _states(self, path: str, **query: str | int) -> AsyncGenerator[list[Manifest], None]:
+        """What the collection holds, now and after every change. Does not end."""
+        while True:
+            listed = await self.get(path, **query)
+            objects = {each["metadata"]["uid"]: each for each in listed["items"]}
+            yield [*objects.values()]
+            version = listed["metadata"]["resourceVersion"]
+            try:
+                async with aclosing(self.watch(path, resourceVersion=version, **query)) as events:
+                    async for event in events:
+                        uid = event["object"]["metadata"]["uid"]
+                        if event["type"] == "DELETED":
+                            objects.pop(uid, None)
+                        else:
+                            objects[uid] = event["object"]
+                        yield [*objects.values()]
+            except KubeError as error:
+                if error.code != 410:  # The version is forgotten: list again.
+                    raise
+
+    async def _empty(self, collection: str) -> None:
+        try:
+            deleted = await self.delete(collection, gracePeriodSeconds=0, propagationPolicy="Background")
+        except KubeError as error:
+            if error.code in {404, 405}:
+                return  # Its definition went, or it only looks like a collection.
+            raise
+        held = (each["metadata"] for each in deleted.get("items", ()) if each["metadata"].get("finalizers"))
+        for metadata in held:
+            let_go = {"metadata": {"finalizers": None}}
+            await _unless_gone(self.patch(f"{collection}/{metadata['name']}", let_go))
+
+    async def _collections_in(self, namespace: str) -> list[str]:
+        """The paths of all collections in a namespace that can be deleted."""
+        paths = []
+        for root in ("/api", "/apis"):
+            answer = await self.http.get(root, headers={"Accept": _AGGREGATED})
+            for group in answer.raise_for_status().json()["items"]:
+                name = group["metadata"].get("name")
+                for version in group["versions"]:
+                    prefix = f"{root}/{name}/{version['version']}" if name else f"{root}/{version['version']}"
+                    paths += [
+                        f"{prefix}/namespaces/{namespace}/{resource['resource']}"
+                        for resource in version.get("resources", ())
+                        if resource["scope"] == "Namespaced" and "deletecollection" in resource["verbs"]
+                    ]
+        return paths
+
+    async def _wait_until_served(self, resource: CustomResource, timeout: float = 30) -> None:
+        """An established definition is served a moment later, by discovery and by its path each at its own time."""
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    served = await self.get(f"/apis/{resource.group}/{resource.version}")
+                    await self.get(resource.path(), limit=1)
+                    if any(each["name"] == resource.plural for each in served["resources"]):
+                        return
+                except KubeError as error:
+                    if error.code not in {404, 503}:
+                        raise
+                await asyncio.sleep(0.02)  # Nothing announces it.
+
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def _is_established(found: list[Manifest]) -> bool:
+    # A fresh definition has conditions, and they are null.
+    conditions = (each for crd in found for each in crd.get("status", {}).get("conditions") or ())
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+async def _unless_gone(asked: Any) -> None:
+    try:
+        await asked
+    except KubeError as error:
+        # 409: an object on its way out, which somebody else let go of first.
+        if error.code not in {404, 409}:
+            raise
+
+
+def _error(method: str, path: str, answer: httpx.Response) -> KubeError:
+    try:
+        status = answer.json()
+        return KubeError(f"{method} {path}", answer.status_code, status["reason"], status["message"])
+    except (ValueError, KeyError, TypeError):
+        return KubeError(f"{method} {path}", answer.status_code, "Unknown", "the answer is no Status")
+
+
+async def _lines(answer: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """Split on \\n alone: httpx's own lines also end at U+2028, which may stand inside a JSON string."""
+    rest = b""
+    async for chunk in answer.aiter_bytes():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line

@@ -1,0 +1,139 @@
+"""Marks the tests that need real servers, builds those before the first test, and says what it left out.
+
+A test that uses a fixture of the testbed belongs to the group of its toolchain, `go` or `java`, without saying so.
+Where the toolchain is missing the group is skipped, and the end of the run says so. In CI that is a failure: there
+nobody reads.
+
+What a test will ask `getfixturevalue` for cannot be known before it runs, so it says so by mark: `pytest.mark.java`, or
+`pytest.mark.go("nats")` for less than the whole group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import recipes
+from tests.cluster.build import BuildFailed, Built, Outcome, ToolchainMissing, provide, toolchain_missing
+from tests.cluster.recipes import Recipe
+
+pytest_plugins = ["tests.cluster.fixtures"]
+
+RECIPE_OF_FIXTURE = {
+    "etcd_build": recipes.ETCD,
+    "kubernetes_build": recipes.KUBERNETES,
+    "nats_build": recipes.NATS,
+    "kafka_build": recipes.KAFKA,
+}
+"""A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
+
+NEEDS = pytest.StashKey[list[Recipe]]()
+"""On a test: the recipes it needs."""
+
+OUTCOMES = pytest.StashKey[dict[Recipe, Outcome]]()
+"""What became of each recipe that a test needs. Filled before the first test."""
+
+LEFT_OUT = pytest.StashKey[Counter[ToolchainMissing]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First of all, so that `-m go` chooses by these marks."""
+    for item in items:
+        needs = item.stash[NEEDS] = [*_by_fixture(item), *_by_mark(item)]
+        for group in {recipe.group for recipe in needs}:
+            item.add_marker(group.value)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Skip what this machine cannot run, of the tests that were chosen."""
+    left_out = session.config.stash[LEFT_OUT] = Counter()
+    missing = {recipe: toolchain_missing(recipe) for recipe in _needed(session)}
+    for item in session.items:
+        for what in {what for recipe in item.stash[NEEDS] if (what := missing[recipe])}:
+            item.add_marker(pytest.mark.skip(reason=f"left out: {what.group} ({what.reason})"))
+            left_out[what] += 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Build before the first test: no test's time limit covers minutes of compiling."""
+    if not session.config.option.collectonly:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        say = reporter.write_line if reporter else print
+        session.config.stash[OUTCOMES] = {recipe: provide(recipe, say) for recipe in _needed(session)}
+    return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _must_not_leave_out() and session.config.stash.get(LEFT_OUT, None):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left_out = config.stash.get(LEFT_OUT, None)
+    if not left_out:
+        return
+    fails = _must_not_leave_out()
+    terminalreporter.section("left out", red=fails, yellow=not fails)
+    for what, tests in left_out.items():
+        terminalreporter.line(f"left out: {what.group} ({what.reason}): {tests} test{'s' if tests > 1 else ''}")
+    if fails:
+        terminalreporter.line("CI is set, and in CI leaving tests out is a failure.", red=True)
+
+
+def _by_fixture(item: pytest.Item) -> list[Recipe]:
+    names = getattr(item, "fixturenames", ())  # With all that its fixtures ask for; a doctest has none.
+    return [recipe for fixture, recipe in RECIPE_OF_FIXTURE.items() if fixture in names]
+
+
+def _by_mark(item: pytest.Item) -> list[Recipe]:
+    return [
+        recipe
+        for recipe in recipes.ALL
+        for mark in item.iter_markers(recipe.group)
+        if not mark.args or recipe.name in mark.args
+    ]
+
+
+def _needed(session: pytest.Session) -> list[Recipe]:
+    return [*dict.fromkeys(recipe for item in session.items for recipe in item.stash.get(NEEDS, ()))]
+
+
+def _must_not_leave_out() -> bool:
+    return os.environ.get("CI", "").lower() in {"true", "1"}
+
+
+def _folder_of(recipe: Recipe, config: pytest.Config) -> Path:
+    match config.stash[OUTCOMES].get(recipe):
+        case Built(folder=folder):
+            return folder
+        case BuildFailed(reason=reason):
+            pytest.fail(f"{recipe.name} {recipe.version} could not be built: {reason}", pytrace=False)
+        case ToolchainMissing() | None:
+            # A test that told its needs before the run would have been skipped, and counted.
+            pytest.fail(f'mark the test with pytest.mark.{recipe.group}("{recipe.name}"): it needs that', pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def etcd_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.ETCD, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kubernetes_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.KUBERNETES, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def nats_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.NATS, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kafka_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.KAFKA, pytestconfig)

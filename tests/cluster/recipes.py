@@ -1,0 +1,81 @@
+"""What each server is built from. The recipe's own go.mod or pom.xml is the one place that names its version."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+class Group(StrEnum):
+    """Servers that need the same toolchain. Also the pytest marker of the tests that use them."""
+
+    GO = "go"
+    JAVA = "java"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one folder of the cache comes to be."""
+
+    name: str
+    version: str
+    group: Group
+    sources: tuple[Path, ...]
+    """The files that pin every version that is built."""
+    command: tuple[str, ...]
+    """Run in the folder of the sources. `{out}` stands for the folder to fill."""
+
+    @property
+    def folder_name(self) -> str:
+        """`name-version-hash`. The hash is of what decides the build, so that a changed recipe is built anew."""
+        decides = hashlib.sha256(repr((self.command, sys.platform, platform.machine())).encode())
+        for source in self.sources:
+            decides.update(source.read_bytes())
+        return f"{self.name}-{self.version}-{decides.hexdigest()[:12]}"
+
+
+def _go(name: str, module: str, *packages: str, output: str = "") -> Recipe:
+    sources = (RECIPES / name / "go.mod", RECIPES / name / "go.sum")
+    version = _version(sources[0], rf"^\s*{re.escape(module)} v(\S+)")
+    command = ("go", "build", "-trimpath", "-ldflags", _ldflags(version), "-o", f"{{out}}/{output}", *packages)
+    return Recipe(name, version, Group.GO, sources, command)
+
+
+def _ldflags(version: str) -> str:
+    """No debug symbols, and for Kubernetes its version: a server linked without calls itself v0.0.0-master."""
+    major, minor, _ = version.split(".", 2)
+    says = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in says.items())])
+
+
+def _maven(name: str, property_name: str) -> Recipe:
+    pom = RECIPES / name / "pom.xml"
+    command = ("mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory={out}")
+    return Recipe(name, _version(pom, rf"<{re.escape(property_name)}>([^<]+)<"), Group.JAVA, (pom,), command)
+
+
+def _version(file: Path, pattern: str) -> str:
+    found = re.search(pattern, file.read_text(), re.MULTILINE)
+    if found is None:
+        raise LookupError(f"{file} does not say the version: nothing matches {pattern}")
+    return found[1]
+
+
+ETCD = _go("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", output="etcd")
+NATS = _go("nats", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats-server/v2")
+KAFKA = _maven("kafka", "kafka.version")
+KUBERNETES = _go(
+    "kubernetes",
+    "k8s.io/kubernetes",
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+)
+
+ALL = (ETCD, NATS, KAFKA, KUBERNETES)

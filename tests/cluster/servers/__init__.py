@@ -1,0 +1,20 @@
+"""One class per server. Each runs a real process of its own folder and ports, and ends it by its process id."""
+
+from tests.cluster.servers.controller_manager import ControllerManager
+from tests.cluster.servers.etcd import Etcd
+from tests.cluster.servers.kafka import Kafka, KafkaRecord
+from tests.cluster.servers.kube_apiserver import KubeApiServer
+from tests.cluster.servers.nats import Nats, NatsRecord
+from tests.cluster.servers.process import Server, ServerFailed
+
+__all__ = [
+    "ControllerManager",
+    "Etcd",
+    "Kafka",
+    "KafkaRecord",
+    "KubeApiServer",
+    "Nats",
+    "NatsRecord",
+    "Server",
+    "ServerFailed",
+]

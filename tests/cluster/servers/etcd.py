@@ -1,0 +1,68 @@
+"""etcd, one member, without fsync: data survives a kill, not a power cut."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from tests.cluster.servers.process import Server, free_port, says_ok
+
+
+class Etcd(Server):
+    """One etcd. Its versions are what the API servers on it call resourceVersion."""
+
+    def __init__(self, folder: Path, build: Path) -> None:
+        super().__init__(folder)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._peer_url = f"http://127.0.0.1:{free_port()}"
+        self._binary = build / "etcd"
+        self._data = folder / "data"
+
+    def command(self) -> Sequence[str | Path]:
+        return [
+            self._binary,
+            "--name=testbed",
+            f"--data-dir={self._data}",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls={self._peer_url}",
+            f"--initial-advertise-peer-urls={self._peer_url}",
+            f"--initial-cluster=testbed={self._peer_url}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+
+    def is_ready(self) -> bool:
+        return says_ok(f"{self.url}/health")
+
+    def revision(self) -> int:
+        """The newest version in the store."""
+        answer = self._ask("range", {"key": base64.b64encode(b"\0").decode()})
+        return int(answer["header"]["revision"])
+
+    def compact(self) -> int:
+        """Forget all versions before the newest, and return that. Who misses the newest alone is still told.
+
+        An API server that is running still knows the newer ones in its watch cache; one with `--watch-cache=false`, or
+        one started after this, answers 410 for them.
+        """
+        revision = self.revision()
+        self._ask("compaction", {"revision": revision, "physical": True})
+        return revision
+
+    def wipe(self) -> None:
+        """Throw all data away, so that versions start at 1 again. The process must be stopped."""
+        if self.running:
+            raise RuntimeError(f"{self} runs: stop it before its data is deleted")
+        shutil.rmtree(self._data)
+
+    def _ask(self, method: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
+        """Call etcd's JSON gateway, https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/."""
+        answer = httpx.post(f"{self.url}/v3/kv/{method}", json=body, verify=False, trust_env=False, timeout=10)
+        answer.raise_for_status()
+        found: dict[str, dict[str, str]] = answer.json()
+        return found

@@ -1,0 +1,159 @@
+"""Kafka in KRaft mode, one node that is broker and controller."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.cluster.servers.process import Server, ServerFailed, free_port
+
+_SILENT = {"log_level": 0, "socket.timeout.ms": 10_000}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """One record as it lies in the broker."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Kafka(Server):
+    """One broker. Topics are made by who wants them: a record for an unknown one is refused.
+
+    `properties` come last in server.properties and win.
+    """
+
+    def __init__(self, folder: Path, build: Path, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder)
+        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self._class_path = build / "*"
+        self._settings = folder / "server.properties"
+        self._settings.write_text("".join(f"{k}={v}\n" for k, v in self._defaults(properties or {}).items()))
+
+    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
+        controller = f"127.0.0.1:{free_port()}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # A killed broker may not come back before its old session ends.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            "auto.create.topics.enable": "false",
+            **properties,
+        }
+
+    def prepare(self) -> None:
+        """Format the log folder before the first start."""
+        if (self.folder / "data" / "meta.properties").exists():
+            return
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # With `=`, because one id in 64 begins like a flag.
+        format_log = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", f"--config={self._settings}"]
+        done = subprocess.run(
+            [*self._java("64m"), *format_log], capture_output=True, text=True, timeout=self.start_timeout, check=False
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"{self}: its log folder could not be formatted\n{done.stdout}{done.stderr}")
+
+    def command(self) -> Sequence[str | Path]:
+        return [*self._java("400m"), "kafka.Kafka", self._settings]
+
+    def _java(self, heap: str) -> list[str]:
+        logs_warnings = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto", logs_warnings, "-cp", str(self._class_path)]
+
+    def is_ready(self) -> bool:
+        try:
+            return bool(self._admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Make a topic and wait until every partition has a leader. Settings are written with `_` for `.`."""
+        admin = self._admin()
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(timeout=30)
+        deadline = time.monotonic() + 30
+        while not self._has_leaders(admin, name, partitions):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self}: topic {name} has no leader after 30 s\n{self.log_tail()}")
+
+    def delete_topic(self, name: str) -> None:
+        admin = self._admin()  # Held until the answer: a client that is collected gives up what it asked.
+        admin.delete_topics([name])[name].result(timeout=30)
+
+    def read_all(self, topic: str, timeout: float = 30) -> list[KafkaRecord]:
+        """Every record that the topic holds now, by partition and offset. Raises TimeoutError (seconds)."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": "read-all", "enable.auto.commit": False}
+        # An end is told with an answer to a fetch, which otherwise waits half a second for records.
+        told = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        consumer = Consumer({**_SILENT, **settings, **told})
+        try:
+            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            # Offsets asked for by number: librdkafka takes half a second to find out what OFFSET_BEGINNING is.
+            consumer.assign([_beginning(consumer, TopicPartition(topic, each)) for each in partitions])
+            return _read_to_the_end(consumer, set(partitions), time.monotonic() + timeout)
+        finally:
+            consumer.close()
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({**_SILENT, "bootstrap.servers": self.bootstrap})
+
+    @staticmethod
+    def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        return len(found) == partitions and all(each.leader >= 0 for each in found)
+
+
+def _beginning(consumer: Consumer, partition: TopicPartition) -> TopicPartition:
+    low, _ = consumer.get_watermark_offsets(partition, timeout=10)
+    return TopicPartition(partition.topic, partition.partition, low)
+
+
+def _read_to_the_end(consumer: Consumer, unfinished: set[int], deadline: float) -> list[KafkaRecord]:
+    records: list[KafkaRecord] = []
+    while unfinished:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"partitions {sorted(unfinished)} not read to their end; {len(records)} records so far")
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            records.append(_record(message))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            unfinished.discard(cast("int", message.partition()))
+        else:
+            raise KafkaException(error)
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def _record(message: Message) -> KafkaRecord:
+    place = cast("tuple[int, int]", (message.partition(), message.offset()))  # What was consumed has a place.
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return KafkaRecord(*place, message.key(), message.value(), tuple(headers))

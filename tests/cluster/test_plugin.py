@@ -1,0 +1,144 @@
+"""What a machine cannot run is left out visibly, and nothing else is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import recipes
+
+pytest_plugins = ["pytester"]
+
+REPOSITORY = Path(__file__).parents[2]
+
+TESTS = """
+    import pytest
+
+    async def test_stream(nats_stream): ...
+    def test_topic(kafka_topic): ...
+    def test_topic_again(kafka): ...
+    def test_both(kafka, nats_server): ...
+    def test_neither(): ...
+"""
+
+
+@pytest.fixture
+def bare_machine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project that loads the plugin, on a machine with nothing on PATH and nothing built."""
+    monkeypatch.setenv("PATH", str(pytester.mkdir("bin")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.mkdir("cache")))
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makeini(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  go\n  java"
+    )
+    pytester.makepyfile(TESTS)
+    return pytester
+
+
+def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return project.runpytest_subprocess("-p", "tests.cluster.plugin", "-p", "no:cacheprovider", *arguments)
+
+
+def put_on_path(project: pytest.Pytester, program: str, script: str) -> None:
+    file = project.path / "bin" / program
+    file.write_text(f"#!{sys.executable}\n{script}\n")
+    file.chmod(0o755)
+
+
+def test_where_toolchains_are_missing_their_groups_are_left_out_and_said_to_be(bare_machine: pytest.Pytester) -> None:
+    result = run(bare_machine)
+
+    result.assert_outcomes(passed=1, skipped=4)
+    result.stdout.fnmatch_lines_random(
+        ["left out: go (no go on PATH): 2 tests", "left out: java (no java or mvn on PATH): 3 tests"]
+    )
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_in_ci_leaving_a_group_out_is_a_failure(bare_machine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+
+    result = run(bare_machine)
+
+    result.assert_outcomes(passed=1, skipped=4)
+    result.stdout.fnmatch_lines(["CI is set, and in CI leaving tests out is a failure."])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_in_ci_tests_that_were_not_chosen_are_not_missed(
+    bare_machine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+
+    result = run(bare_machine, "-m", "not go and not java")
+
+    result.assert_outcomes(passed=1, deselected=4)
+    result.stdout.no_fnmatch_line("*left out*")
+    assert result.ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize(("chosen", "count"), [("go", 2), ("java", 3), ("go and java", 1)])
+def test_a_test_has_the_mark_of_its_fixtures(bare_machine: pytest.Pytester, chosen: str, count: int) -> None:
+    result = run(bare_machine, "-m", chosen, "--collect-only", "-q")
+
+    result.stdout.fnmatch_lines([f"{count}/5 tests collected*"])
+
+
+def test_a_test_that_asks_while_it_runs_says_so_by_mark(bare_machine: pytest.Pytester) -> None:
+    bare_machine.makepyfile("""
+        import pytest
+
+        @pytest.mark.parametrize("server", [
+            pytest.param("kafka", marks=pytest.mark.java), pytest.param("nats_server", marks=pytest.mark.go("nats"))
+        ])
+        def test_marked(request, server):
+            request.getfixturevalue(server)
+
+        def test_unmarked(request):
+            request.getfixturevalue("kafka")
+    """)
+
+    result = run(bare_machine)
+
+    result.assert_outcomes(skipped=2, failed=1)
+    result.stdout.fnmatch_lines(['*mark the test with pytest.mark.java("kafka"): it needs that'])
+
+
+def test_a_java_that_is_too_old_is_as_good_as_none(bare_machine: pytest.Pytester) -> None:
+    put_on_path(bare_machine, "java", """import sys; sys.exit(print('openjdk version "11.0.2"', file=sys.stderr))""")
+
+    result = run(bare_machine, "-k", "topic")
+
+    result.stdout.fnmatch_lines(["left out: java (java is 11, Kafka needs 17): 2 tests"])
+
+
+def test_a_go_that_may_not_build_the_recipe_is_as_good_as_none(bare_machine: pytest.Pytester) -> None:
+    put_on_path(bare_machine, "go", "import sys; sys.exit('go: go.mod requires go >= 1.26.0 (running go 1.19)')")
+
+    result = run(bare_machine, "-k", "stream")
+
+    result.stdout.fnmatch_lines(["left out: go (go: go.mod requires go >= 1.26.0 (running go 1.19)): 1 test"])
+
+
+def test_a_build_that_fails_fails_its_tests_with_what_the_compiler_said(bare_machine: pytest.Pytester) -> None:
+    put_on_path(bare_machine, "go", "import sys; sys.exit(sys.argv[1] == 'build' and 'nats.go:1: syntax error')")
+
+    result = run(bare_machine, "-k", "stream or neither")
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*nats * could not be built: *", "nats.go:1: syntax error"])
+    assert not list((bare_machine.path / "cache").rglob("*partial*"))
+
+
+def test_what_was_built_before_needs_no_compiler(bare_machine: pytest.Pytester, nats_build: Path) -> None:
+    cache = bare_machine.path / "cache" / "kubedelta-testbed"
+    cache.mkdir()
+    (cache / recipes.NATS.folder_name).symlink_to(nats_build)
+
+    result = run(bare_machine, "-k", "stream")
+
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*left out*")
