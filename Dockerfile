@@ -1,0 +1,43 @@
+# The build stage makes a virtual environment; the last stage is Python and that environment, without pip, and without
+# anything that could write, compile or fetch.
+FROM python:3.14-slim-trixie AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+RUN python -m venv --without-pip /opt/kubedelta
+
+# Dependencies first: this layer changes only with the lock file. nkeys is published as source alone (pure Python).
+COPY requirements.txt requirements-build.txt ./
+RUN pip --python /opt/kubedelta/bin/python install --require-hashes --only-binary :all: --no-binary nkeys -r requirements.txt \
+ && pip install --require-hashes --only-binary :all: -r requirements-build.txt
+
+COPY pyproject.toml README.md LICENSE ./
+COPY bridge ./bridge
+COPY sinks ./sinks
+COPY config ./config
+# The bytecode is compiled here because nothing can be written later, and is not compared with the sources' times,
+# which layers may change.
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+ && pip --python /opt/kubedelta/bin/python install --no-deps --no-index --no-compile dist/*.whl \
+ && /opt/kubedelta/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/kubedelta
+
+FROM python:3.14-slim-trixie
+LABEL org.opencontainers.image.title="kubedelta" \
+      org.opencontainers.image.description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks and files" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN pip uninstall --yes --root-user-action ignore pip \
+ && rm -rf /usr/local/lib/python3.14/ensurepip \
+ && groupadd --gid 65532 kubedelta \
+ && useradd --uid 65532 --gid 65532 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin kubedelta
+COPY --from=build /opt/kubedelta /opt/kubedelta
+ENV PATH=/opt/kubedelta/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# A number, so that Kubernetes can tell that it is not root. The root file system may be read-only; /tmp is needed only
+# for client certificates that stand inside a kubeconfig.
+USER 65532:65532
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+# No HEALTHCHECK: Kubernetes does not read it, and has its own probes (/healthz and /readyz; see deploy/).
+ENTRYPOINT ["kubedelta"]
+CMD ["--help"]

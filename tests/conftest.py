@@ -1,0 +1,3 @@
+"""Loads the testbed for all tests: real servers, asked for by fixture."""
+
+pytest_plugins = ["tests.cluster.plugin"]

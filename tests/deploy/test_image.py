@@ -1,0 +1,145 @@
+"""No container engine is needed here: what the Dockerfile does is done with this machine's Python."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+INSTRUCTIONS = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE)).splitlines()
+STAGES = re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def _arguments(instruction: str) -> list[list[str]]:
+    return [line.split()[1:] for line in INSTRUCTIONS if line.startswith(f"{instruction} ")]
+
+
+# ── The Dockerfile ───────────────────────────────────────────────────────────
+
+
+def test_everything_that_is_copied_is_there_and_let_through_by_dockerignore() -> None:
+    sources = [source for words in _arguments("COPY") if "--from" not in words[0] for source in words[:-1]]
+    assert {"bridge", "sinks", "config"} <= set(sources)
+    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert let_through == set(sources)
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_every_package_of_the_wheel_is_copied() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = {source for words in _arguments("COPY") for source in words[:-1]}
+    assert set(packages["packages"]) <= copied
+
+
+def test_both_stages_have_the_same_python_since_the_environment_links_to_it() -> None:
+    build, last = (words[0] for words in _arguments("FROM"))
+    assert build == last
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+", build)
+
+
+def test_dependencies_are_those_of_the_lock_files_checked_by_their_hashes() -> None:
+    [install] = [line for line in INSTRUCTIONS if "-r requirements.txt" in line]
+    assert "--require-hashes" in install
+    assert re.search(r"--require-hashes \S+ \S+ -r requirements-build.txt", install)
+    locked = (ROOT / "requirements-build.txt").read_text()
+    assert re.search(r"^hatchling==\S+ \\\n +--hash=sha256:", locked, re.MULTILINE)
+
+
+def test_the_last_stage_fetches_and_builds_nothing_and_has_no_pip() -> None:
+    runs = [line for line in re.sub(r"\\\n\s*", " ", STAGES[-1]).splitlines() if line.startswith("RUN ")]
+    assert all("uninstall" in run for run in runs if "pip" in run)
+    assert not re.search(r"apt-get|curl|wget|pip install", STAGES[-1])
+
+
+def test_the_image_runs_as_a_user_that_kubernetes_knows_not_to_be_root_and_writes_nothing() -> None:
+    assert _arguments("USER") == [["65532:65532"]]
+    assert "PYTHONDONTWRITEBYTECODE=1" in STAGES[-1]
+    assert "compileall" in STAGES[0]
+    assert _arguments("ENTRYPOINT") == [['["kubedelta"]']]
+    assert _arguments("STOPSIGNAL") == [["SIGTERM"]]
+
+
+def test_the_image_is_labelled_with_the_projects_version() -> None:
+    assert f'org.opencontainers.image.version="{VERSION}"' in DOCKERFILE
+
+
+# ── What is installed ────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0] for name in names} == {"bridge", "sinks", "config", f"kubedelta-{VERSION}.dist-info"}
+    assert "bridge/cli/__init__.py" in names
+    assert "config/reference.yaml" in names
+    assert not [name for name in names if "__pycache__" in name or "/test" in name]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The Python of an environment with the wheel and what requirements.txt locks: links to this environment's own."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    locked = re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    for name in locked:
+        found = distribution(name)
+        for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(found.locate_file(top))))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return folder / "bin" / "python"
+
+
+def _run(python: Path, *arguments: str) -> str:
+    ran = subprocess.run(
+        [python, "-I", "-W", "error", *arguments], capture_output=True, timeout=60, check=False, cwd="/", text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_command_works_without_anything_that_only_developers_have(clean: Path) -> None:
+    assert _run(clean, "-m", "bridge", "--help").startswith("usage: kubedelta")
+    assert _run(clean, "-m", "bridge", "--version") == f"kubedelta {VERSION}\n"
+    assert "file" in _run(clean, "-m", "bridge", "sinks")
+    assert "$schema" in _run(clean, "-m", "bridge", "schema")
+
+
+def test_every_module_can_be_imported_without_what_only_developers_have(clean: Path) -> None:
+    walk = """
+import importlib, pkgutil
+for top in ("bridge", "sinks", "config"):
+    for module in pkgutil.walk_packages(importlib.import_module(top).__path__, f"{top}."):
+        if module.name != "bridge.__main__":
+            importlib.import_module(module.name)
+            print(module.name)
+"""
+    assert "bridge.web.server" in _run(clean, "-c", walk).split()
+
+
+def test_the_command_is_installed_by_its_name(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        points = archive.read(f"kubedelta-{VERSION}.dist-info/entry_points.txt").decode()
+    assert "kubedelta = bridge.cli:main" in points

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.app.planning import plan_of
+from config.load import load
+from config.schema import Settings
+from sinks import registry
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Manifest]:
+    found: list[Manifest] = []
+    for file in sorted(DEPLOY.glob("*.yaml")):
+        if file.name not in ("kustomization.yaml", "kubedelta.yaml"):
+            found += yaml.safe_load_all(file.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return load(DEPLOY / "kubedelta.yaml", {}, {name: kind.options for name, kind in registry.types().items()})
+
+
+def _one(manifests: list[Manifest], kind: str) -> Manifest:
+    [found] = [manifest for manifest in manifests if manifest["kind"] == kind]
+    return found
+
+
+@pytest.fixture(scope="module")
+def pod(manifests: list[Manifest]) -> Manifest:
+    spec: Manifest = _one(manifests, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture(scope="module")
+def container(pod: Manifest) -> Manifest:
+    [container] = pod["containers"]
+    return dict(container)
+
+
+# ── Rights ───────────────────────────────────────────────────────────────────
+
+
+def test_the_rights_are_list_and_watch_on_exactly_what_the_configuration_watches(
+    manifests: list[Manifest], settings: Settings
+) -> None:
+    rules = _one(manifests, "ClusterRole")["rules"]
+    granted = [
+        f"{resource}.{group}" if group else resource
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+    assert sorted(granted) == sorted(wanted.name for wanted in plan_of(settings).wanted)
+    assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
+    assert not any("*" in name for name in granted)
+
+
+def test_the_rights_are_bound_to_the_account_that_the_pod_has(manifests: list[Manifest], pod: Manifest) -> None:
+    binding = _one(manifests, "ClusterRoleBinding")
+    account = _one(manifests, "ServiceAccount")["metadata"]["name"]
+    assert binding["roleRef"]["name"] == _one(manifests, "ClusterRole")["metadata"]["name"]
+    assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [("ServiceAccount", account)]
+    assert pod["serviceAccountName"] == account
+    assert pod["automountServiceAccountToken"] is True
+
+
+# ── The pod ──────────────────────────────────────────────────────────────────
+
+
+def test_the_pod_keeps_the_restricted_standard(manifests: list[Manifest], pod: Manifest, container: Manifest) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert all({"configMap", "emptyDir"} & volume.keys() for volume in pod["volumes"])
+    assert _one(manifests, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_there_is_one_bridge_at_a_time(manifests: list[Manifest]) -> None:
+    spec = _one(manifests, "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_the_probes_ask_where_the_bridge_listens(container: Manifest, settings: Settings) -> None:
+    assert settings.telemetry.listen.host in ("", "0.0.0.0", "::")
+    [port] = container["ports"]
+    assert port["containerPort"] == settings.telemetry.listen.port
+    probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+    assert {name: probe["path"] for name, probe in probes.items()} == {
+        "livenessProbe": "/healthz",
+        "readinessProbe": "/readyz",
+    }
+    assert {probe["port"] for probe in probes.values()} == {port["name"]}
+
+
+def test_the_service_leads_to_the_metrics_also_while_the_bridge_is_not_ready(
+    manifests: list[Manifest], container: Manifest
+) -> None:
+    service = _one(manifests, "Service")["spec"]
+    [port] = service["ports"]
+    assert port["targetPort"] == container["ports"][0]["name"]
+    assert service["publishNotReadyAddresses"] is True
+    labels = _one(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
+
+
+def test_sinks_have_their_grace_before_the_kubelet_ends_the_pod(pod: Manifest, settings: Settings) -> None:
+    assert pod["terminationGracePeriodSeconds"] >= settings.shutdown_grace_seconds + 5
+
+
+def test_the_pod_has_memory_for_the_outbox(container: Manifest, settings: Settings) -> None:
+    limit = container["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi")
+    assert int(limit.removesuffix("Gi")) * 2**30 >= 2 * settings.state.memory_max_bytes
+    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_the_configuration_is_mounted_where_the_bridge_looks_for_it(pod: Manifest, container: Manifest) -> None:
+    command, option, file = container["args"]
+    assert (command, option) == ("run", "--config")
+    [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == "config"]
+    assert Path(file) == Path(mount["mountPath"]) / "kubedelta.yaml"
+    assert mount["readOnly"] is True
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "config"]
+    assert volume["configMap"]["name"] == "kubedelta"
+
+
+def test_the_example_for_a_cluster_is_the_one_that_is_deployed() -> None:
+    assert (DEPLOY / "kubedelta.yaml").read_text() == (ROOT / "config/examples/in-cluster.yaml").read_text()
+
+
+# ── kustomize ────────────────────────────────────────────────────────────────
+
+
+def test_kustomize_is_given_every_manifest(manifests: list[Manifest]) -> None:
+    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    others = {"kustomization.yaml", "kubedelta.yaml"}
+    assert set(kustomization["resources"]) == {file.name for file in DEPLOY.glob("*.yaml")} - others
+    [generated] = kustomization["configMapGenerator"]
+    assert generated["files"] == ["kubedelta.yaml"]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_what_kustomize_makes_of_it_hangs_together(settings: Settings) -> None:
+    built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, timeout=60, check=True).stdout
+    by_kind: dict[str, Manifest] = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(built)}
+    for kind in ("ServiceAccount", "ConfigMap", "Deployment", "Service"):
+        assert by_kind[kind]["metadata"]["namespace"] == by_kind["Namespace"]["metadata"]["name"]
+    assert by_kind["ClusterRoleBinding"]["subjects"][0]["namespace"] == by_kind["Namespace"]["metadata"]["name"]
+    assert by_kind["ConfigMap"]["data"]["kubedelta.yaml"] == (DEPLOY / "kubedelta.yaml").read_text()
+    pod = by_kind["Deployment"]["spec"]["template"]["spec"]
+    names = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
+    assert names == [by_kind["ConfigMap"]["metadata"]["name"]]
+    assert by_kind["Deployment"]["spec"]["selector"]["matchLabels"].items() <= _labels(by_kind["Deployment"]).items()
+
+
+def _labels(deployment: Manifest) -> dict[str, str]:
+    return dict(deployment["spec"]["template"]["metadata"]["labels"])
+
+
+def _strings(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        for value in part.values():
+            yield from _strings(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _strings(value)
+    elif isinstance(part, str):
+        yield part
+
+
+def test_the_image_has_the_projects_version_and_no_registry(pod: Manifest) -> None:
+    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    [image] = kustomization["images"]
+    project = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{image["newTag"]}"' in project
+    assert [text for text in _strings(pod) if text == image["name"]]

@@ -1,0 +1,172 @@
+"""The bridge as operators run it: a process with a configuration file, judged by its exit code and its HTTP answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cluster.servers.process import Server, ServerFailed, free_port, says_ok
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What /metrics said at one moment."""
+
+    samples: Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+    """Name as it is exposed → label sets with their values."""
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum over all label sets with these labels; 0 where there is none yet. ``name`` has no prefix:
+        ``sink_lag_records``."""
+        found = self.samples.get(f"kubedelta_{name}", ())
+        return sum(value for have, value in found if labels.items() <= have.items())
+
+    @classmethod
+    def parsed(cls, text: str) -> Self:
+        samples: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+        return cls(samples)
+
+
+class BridgeProcess(Server):
+    """``python -m bridge run`` on a configuration. ``stop`` raises ServerFailed unless it ends with 0."""
+
+    start_timeout = 40.0
+    stop_timeout = 40.0
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any] | Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+        waits: bool = True,
+    ) -> None:
+        """``config`` is written to a file, or is one. ``environ`` is added to the environment. Unless it ``waits`` for
+        /readyz, ``start`` returns when /healthz answers."""
+        super().__init__(folder)
+        self.address = f"127.0.0.1:{free_port()}"
+        self._environ = {"KUBEDELTA__TELEMETRY__LISTEN": self.address, **(environ or {})}
+        self._waits = waits
+        if isinstance(config, Path):
+            self.config = config
+        else:
+            self.config = folder / "config.yaml"
+            self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False))
+        self._http = httpx.AsyncClient(base_url=f"http://{self.address}", trust_env=False, verify=False, timeout=5)
+
+    def command(self) -> Sequence[str | Path]:
+        environ = [f"{name}={value}" for name, value in self._environ.items()]
+        return ["env", *environ, sys.executable, "-m", "bridge", "run", "-c", self.config]
+
+    def is_ready(self) -> bool:
+        return says_ok(f"http://{self.address}/{'readyz' if self._waits else 'healthz'}")
+
+    def stop(self) -> None:
+        """SIGTERM. Everything that it read is delivered then, if the sinks can take it."""
+        process = self._process
+        if process is None:
+            return
+        if not self.running:
+            code = process.wait()
+            self._process = None
+            raise ServerFailed(f"{self} had ended with {code}\n{self.log_tail()}")
+        super().stop()
+        if process.returncode != 0:
+            raise ServerFailed(f"{self} ended with {process.returncode} on SIGTERM, not 0\n{self.log_tail()}")
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[Self]:
+        """Started and stopped without holding up the event loop, in which the server it talks to may live. What goes
+        wrong inside gets the end of the log as a note."""
+        try:
+            await asyncio.to_thread(self.start)
+            yield self
+            await asyncio.to_thread(self.stop)
+        except BaseException as error:
+            self.kill9()
+            error.add_note(f"the log of {self} ends with\n{self.log_tail()}")
+            raise
+        finally:
+            await self._http.aclose()
+
+    # ── What it says ─────────────────────────────────────────────────────────
+
+    async def metrics(self) -> Metrics:
+        answer = await self._http.get("/metrics")
+        return Metrics.parsed(answer.raise_for_status().text)
+
+    async def ready(self) -> bool:
+        return (await self._http.get("/readyz")).status_code == httpx.codes.OK
+
+    async def readiness(self) -> str:
+        """The lines of /readyz?verbose."""
+        return (await self._http.get("/readyz?verbose")).text
+
+    def rss_bytes(self) -> int:
+        """Memory that it holds now. Linux only."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        [kilobytes] = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
+        return int(kilobytes) * 1024
+
+    async def standing(self) -> dict[str, str]:
+        """Of /readyz?verbose: resource → its line, which begins with [+] or [-]."""
+        lines = (await self.readiness()).splitlines()
+        return {line.split()[1]: line for line in lines if line.startswith(("[+]", "[-]"))}
+
+    def logged(self, *words: str) -> list[str]:
+        """The lines of the log with all of these words in them."""
+        return [line for line in self.log.read_text().splitlines() if all(word in line for word in words)]
+
+    # ── Waiting ──────────────────────────────────────────────────────────────
+
+    async def until(self, what: str, is_so: Callable[[Metrics], bool], timeout: float = 60) -> Metrics:
+        """Read the metrics until they say so, and return them. Raises TimeoutError, which names ``what``."""
+        return await self._until(what, self.metrics, is_so, timeout)
+
+    async def until_stands(self, resource: str, word: str, timeout: float = 60) -> dict[str, str]:
+        """Wait until /readyz?verbose has the word in the resource's line, and return all lines."""
+        return await self._until(
+            f"{resource} is {word}", self.standing, lambda lines: word in lines.get(resource, ""), timeout
+        )
+
+    async def until_live(self, resource: str, timeout: float = 60) -> None:
+        """Wait until the resource, as kubectl names it, is listed and watched."""
+        await self.until(
+            f"{resource} is live", lambda metrics: metrics.value("resource_live", resource=resource) == 1, timeout
+        )
+
+    async def until_delivered(self, *sinks: str, timeout: float = 60) -> Metrics:
+        """Wait until these sinks, or all, have settled everything that is in the outbox now."""
+
+        def is_settled(metrics: Metrics) -> bool:
+            lags = metrics.samples["kubedelta_sink_lag_records"]
+            return all(lag == 0 for labels, lag in lags if not sinks or labels["sink"] in sinks)
+
+        return await self.until(f"{', '.join(sinks) or 'every sink'} has everything", is_settled, timeout)
+
+    async def _until(
+        self, what: str, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], timeout: float
+    ) -> T:
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    seen = await look()
+                    if is_so(seen):
+                        return seen
+                    await asyncio.sleep(0.05)  # Nothing announces it.
+        except TimeoutError:
+            raise TimeoutError(f"{what}: not so after {timeout:.0f} s\n{await self.readiness()}") from None

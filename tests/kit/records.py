@@ -1,0 +1,61 @@
+"""Records to deliver, made without a cluster."""
+
+from __future__ import annotations
+
+from bridge.model.change import Evidence, Known, Op
+from bridge.model.packing import pack
+from bridge.model.record import Delta, Gap
+from bridge.model.resource import Resource
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+NODES = Resource("", "v1", "nodes", "Node", False)
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False)
+
+TIME = "2026-11-21T09:00:00.123456Z"
+
+
+def a_delta(
+    sequence: int = 1,
+    *,
+    resource: Resource = PODS,
+    key: str = "shop/web-1",
+    op: Op = Op.UPDATED,
+    evidence: Evidence = Evidence.WATCHED,
+    uid: str | None = None,
+    body: bytes | None = None,
+    before: bytes | None = None,
+) -> Delta:
+    """One change. The resourceVersion is a thousand more than the sequence, the uid belongs to the key."""
+    version = str(1000 + sequence)
+    uid = uid if uid is not None else f"uid-of-{key}"
+    return Delta(
+        sequence=sequence,
+        op=op,
+        evidence=evidence,
+        resource=resource,
+        key=key,
+        uid=uid,
+        resource_version=version,
+        time=TIME,
+        epoch=3,
+        body=body if body is not None else a_body(resource, key, uid, version),
+        before=None if before is None else Known(uid, str(999 + sequence), pack(before)),
+    )
+
+
+def a_body(resource: Resource, key: str, uid: str, version: str) -> bytes:
+    namespace, _, name = key.rpartition("/")
+    return (
+        f'{{"apiVersion":"{resource.api_version}","kind":"{resource.kind}","metadata":{{"name":"{name}",'
+        f'"namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}"}}}}'
+    ).encode()
+
+
+def a_gap(first: int = 5, last: int = 9) -> Gap:
+    return Gap(sequence=last, first=first, count=last - first + 1, reason="the outbox was full", time=TIME)
+
+
+def changes(count: int, *, keys: int = 7, first: int = 1, resource: Resource = PODS) -> list[Delta]:
+    """Changes of a few objects in turn, as a stream has them."""
+    return [a_delta(n, key=f"shop/web-{n % keys}", resource=resource) for n in range(first, first + count)]

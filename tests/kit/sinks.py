@@ -1,0 +1,65 @@
+"""Sinks in memory, for tests of what is in front of a sink."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.model.record import Delta, Record
+from sinks.base import ALL_STORED, Receipt
+
+
+class RecordingSink:
+    """Stores everything, and can be waited on. One object may be opened again and again: it keeps what it has."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._news = asyncio.Event()
+
+    async def open(self) -> None:
+        return
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        self.records.extend(batch)
+        self._news.set()
+        return ALL_STORED
+
+    async def check(self) -> str:
+        return "a list in memory"
+
+    async def close(self) -> None:
+        return
+
+    @property
+    def deltas(self) -> list[Delta]:
+        return [record for record in self.records if isinstance(record, Delta)]
+
+    def told(self) -> list[str]:
+        """``op key`` of every delta, in order of arrival."""
+        return [f"{delta.op} {delta.key}" for delta in self.deltas]
+
+    async def until(self, holds: Callable[[RecordingSink], Any], timeout: float = 10.0) -> None:
+        """Return when ``holds`` of what has arrived. Raises TimeoutError (seconds) that says what had."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not holds(self):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            last = self.told()[-10:]
+            raise TimeoutError(f"not so after {timeout} s; {len(self.records)} arrived, the last: {last}") from None
+
+
+class StuckSink(RecordingSink):
+    """Takes a batch and never answers, until it is let loose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loose = asyncio.Event()
+        self.holding = asyncio.Event()
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        self.holding.set()
+        await self.loose.wait()
+        return await super().deliver(batch)

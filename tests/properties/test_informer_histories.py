@@ -1,0 +1,312 @@
+"""Random histories of an API server, played through the real Watcher, DeltaFIFO, Indexer and Controller.
+
+Whatever the server does (it cuts, expires, forgets, loses, repeats, garbles, lags behind, refuses, is restored), the
+changes that are told must make sense one by one and lead to what the server has in the end; and whatever it announced
+readably is told exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.informer.controller import Controller
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.indexer import Indexer, unpacked
+from bridge.informer.states import NotSynced
+from bridge.informer.watcher import Timing, Watcher
+from bridge.model.answers import (
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    Refused,
+    Silent,
+    TooLarge,
+    Unsupported,
+)
+from bridge.model.change import Change, Evidence, Op
+from bridge.model.object import ApiObject
+from bridge.model.resource import Scope
+from tests.kit.objects import PODS
+from tests.kit.simulated_cluster import SimulatedCluster
+from tests.kit.virtual_time import run_in_virtual_time
+
+A_WHILE = 4000.0
+"""Seconds in which everything that can be mended is mended: the longest doubt lasts ten minutes."""
+
+
+@dataclass
+class Audience:
+    """Takes the changes as an exporter would, believes nothing, and keeps the state that they lead to."""
+
+    cluster: SimulatedCluster
+    current_epoch: Callable[[], int]
+    epoch: int = 1
+    slow: float = 0.0
+    state: dict[str, ApiObject] = field(default_factory=dict)
+    told: Counter[tuple[int, str, str, Op]] = field(default_factory=Counter)
+    newest: dict[tuple[int, str], int] = field(default_factory=dict)
+    watched: int = 0
+    position: int = 0
+
+    async def deliver(self, changes: list[Change], position: str | None) -> None:
+        if self.epoch != self.current_epoch():
+            self.epoch, self.position, self.watched = self.current_epoch(), 0, 0
+        if self.slow:
+            await asyncio.sleep(self.slow)
+        for change in changes:
+            self.check(change)
+        if position is not None:
+            assert int(position) >= self.position
+            self.position = int(position)
+            self.check_position()
+
+    def check_position(self) -> None:
+        """A watch from there tells everything that was not told yet."""
+        if self.cluster.lost or self.epoch != self.cluster.epochs:
+            return
+        then = self.cluster.states[self.position]
+        for key, thing in then.items():
+            now = self.state.get(key)
+            assert now is not None or key not in self.cluster.objects, "missing"
+            assert now is None or int(now.resource_version) >= int(thing.resource_version), "older than the position"
+        for key, now in self.state.items():
+            assert key in then or int(now.resource_version) > self.position, "gone before the position"
+
+    def check(self, change: Change) -> None:
+        thing = change.object
+        before = self.state.get(thing.key)
+        if change.before is None:
+            assert before is None
+        else:
+            assert before == unpacked(thing.key, change.before)
+        match change.op:
+            case Op.ADDED:
+                assert before is None
+                self.state[thing.key] = thing
+            case Op.UPDATED:
+                assert before is not None
+                assert before.uid == thing.uid
+                self.state[thing.key] = thing
+            case Op.DELETED:
+                assert before is None or before.uid == thing.uid
+                if change.evidence is not Evidence.WATCHED:
+                    assert before == thing
+                self.state.pop(thing.key, None)
+            case Op.SYNC:
+                assert before == thing
+                return
+        self.ascends(change)
+
+    def ascends(self, change: Change) -> None:
+        thing, epoch = change.object, self.epoch
+        key = (epoch, thing.uid, thing.resource_version, change.op)
+        self.told[key] += 1
+        assert self.told[key] == 1, "told twice"
+        version = int(thing.resource_version)
+        if change.evidence is Evidence.WATCHED:
+            assert version > self.watched, "not in the order in which it was announced"
+            self.watched = version
+        inferred = change.op is Op.DELETED and change.evidence is not Evidence.WATCHED
+        newest = self.newest.get((epoch, thing.uid), 0)
+        assert version > newest or (inferred and version >= newest), "back in time"
+        self.newest[epoch, thing.uid] = version
+
+
+History: TypeAlias = list[tuple[tuple[str, object], float | None]]
+
+names = st.sampled_from(["a", "b", "c", "d"])
+pauses = st.sampled_from([None, None, 0.0, 0.0, 0.01, 1.0, 40.0, 200.0])
+"""Seconds after a step; None for none at all, so that the next one happens before anybody can notice this one."""
+troubles = st.sampled_from(
+    [
+        Busy("429"),
+        Busy("nobody listens", 2.0),
+        Failed("500"),
+        Refused(403, "forbidden"),
+        TooLarge("504"),
+        Expired("410"),
+    ]
+)
+ends = st.sampled_from(
+    [HungUp("timeout"), Silent(90), Failed("broken"), Busy("429"), Expired("410"), Unsupported("400")]
+)
+steps = st.one_of(
+    st.tuples(st.just("put"), names),
+    st.tuples(st.just("put"), names),
+    st.tuples(st.just("delete"), names),
+    st.tuples(st.just("reborn"), names),
+    st.tuples(st.just("put"), names),
+    st.tuples(st.just("end"), ends),
+    st.tuples(st.just("cut"), ends),
+    st.tuples(st.just("trouble"), troubles),
+    st.tuples(st.just("spoil"), st.sampled_from(["lost", "unreadable", "twice"])),
+    st.tuples(st.just("hide"), names),
+    st.tuples(st.just("restore"), names),
+    st.tuples(st.just("behind"), st.integers(0, 6)),
+    st.tuples(st.just("latency"), st.sampled_from([0.0, 0.5])),
+    st.tuples(st.just("slow"), st.sampled_from([0.0, 0.5, 5.0])),
+    st.sampled_from([("compact", None), ("bookmark", None), ("show", None), ("resync", None)]),
+)
+
+
+@dataclass
+class Run:
+    """One history under way."""
+
+    cluster: SimulatedCluster
+    watcher: Watcher
+    fifo: DeltaFIFO
+    audience: Audience
+
+    async def take(self, step: str, what: object) -> None:
+        cluster = self.cluster
+        match step, what:
+            case "put", str(name):
+                cluster.put(name)
+            case "delete", str(name):
+                cluster.delete(name)
+            case "reborn", str(name):
+                cluster.delete(name)
+                cluster.put(name)
+            case "end" | "cut", end:
+                cluster.end_watches(end, in_the_middle=step == "cut")  # type: ignore[arg-type]
+            case "trouble", trouble:
+                cluster.next_answers.append(trouble)  # type: ignore[arg-type]
+            case "spoil", str(how):
+                cluster.spoil_next_event(how)
+            case "hide", str(name):
+                cluster.unreadable_keys.add(f"shop/{name}")
+            case "show", _:
+                cluster.unreadable_keys.clear()
+            case "behind", int(versions):
+                cluster.behind = versions
+            case "latency", float(seconds):
+                cluster.latency = seconds
+            case "slow", float(seconds):
+                self.audience.slow = seconds
+            case "compact", _:
+                cluster.compact()
+            case "bookmark", _:
+                cluster.send_bookmark()
+            case "resync", _:
+                await self.fifo.resync()
+            case "restore", str(name):
+                await self.restore(name)
+
+    async def restore(self, name: str) -> None:
+        """The new history begins with a write that uses a version again. A server that has caught up with the version
+        that we have seen by the time we ask again cannot be told from the old one: neither is the newest version
+        unseen when it is restored, nor is anything more written until we have asked."""
+        older = sorted(version for version in self.cluster.states if version < self.cluster.version)
+        if len(older) > 1 and self.cluster.newest_told == self.cluster.version:
+            self.cluster.restore(older[-2])
+            self.cluster.put(name)
+            await self.mended()
+
+    async def mended(self) -> None:
+        self.cluster.next_answers.clear()
+        self.cluster.unreadable_keys.clear()
+        await asyncio.sleep(A_WHILE)
+
+
+async def pause(seconds: float | None) -> None:
+    if seconds == 0.0:
+        for _ in range(10):
+            await asyncio.sleep(0)
+    elif seconds is not None:
+        await asyncio.sleep(seconds)
+
+
+async def play(
+    history: History,
+    *,
+    watch_list: bool,
+    catches_up: bool,
+    max_deltas: int,
+    chance: float,
+    behind: int,
+    chunk: int,
+    slow: float,
+) -> None:
+    cluster, indexer = SimulatedCluster(), Indexer()
+    cluster.catches_up, cluster.behind, cluster.chunk = catches_up, behind, chunk
+    for name in "abcdabcd":
+        cluster.put(name)
+    fifo = DeltaFIFO(indexer, max_deltas=max_deltas)
+    watcher = Watcher(
+        PODS,
+        Scope(),
+        cluster,
+        fifo,
+        report=lambda _: None,
+        timing=Timing(),
+        start=NotSynced(watch_list=watch_list),
+        chance=lambda: chance,
+    )
+    audience = Audience(cluster, lambda: watcher.epoch, slow=slow)
+    run = Run(cluster, watcher, fifo, audience)
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(watcher.run())
+        tasks.create_task(Controller(fifo, indexer, audience.deliver, None).run())
+        for (step, what), seconds in history:
+            await run.take(step, what)
+            await pause(seconds)
+        await run.mended()
+        if cluster.lost:
+            # Without a trace: it is found by the next list only.
+            cluster.end_watches(Expired("410"))
+            await asyncio.sleep(A_WHILE)
+        assert watcher.live
+        assert fifo.has_synced
+        reading.cancel()
+        fifo.close()
+
+    assert audience.state == cluster.objects
+    assert {key: unpacked(key, known) for key, known in indexer.items()} == cluster.objects
+    told = {(uid, version, op is Op.DELETED) for _, uid, version, op in audience.told}
+    announced = {(thing.uid, thing.resource_version, kind is EventType.DELETED) for kind, thing in cluster.announced}
+    assert announced <= told
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    history=st.lists(st.tuples(steps, pauses), min_size=10, max_size=50),
+    watch_list=st.booleans(),
+    catches_up=st.booleans(),
+    max_deltas=st.sampled_from([1, 3, 2000]),
+    chance=st.sampled_from([0.01, 0.3, 0.999]),
+    behind=st.integers(0, 6),
+    chunk=st.sampled_from([1, 1000]),
+    slow=st.sampled_from([0.0, 0.5]),
+)
+def test_what_is_told_makes_sense_and_leads_to_what_the_server_has(
+    history: History,
+    watch_list: bool,
+    catches_up: bool,
+    max_deltas: int,
+    chance: float,
+    behind: int,
+    chunk: int,
+    slow: float,
+) -> None:
+    run_in_virtual_time(
+        play(
+            history,
+            watch_list=watch_list,
+            catches_up=catches_up,
+            max_deltas=max_deltas,
+            chance=chance,
+            behind=behind,
+            chunk=chunk,
+            slow=slow,
+        )
+    )

@@ -1,0 +1,103 @@
+"""A resource that is defined and removed while the bridge runs, and one that it may never see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.cluster.fixtures import fresh_name
+from tests.cluster.kube_client import CustomResource, KubeClient
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.told import assert_in_order, from_file, tolds
+
+WIDGETS = 30
+
+
+async def test_a_resource_comes_and_goes_while_another_is_forbidden(
+    kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    group = f"{fresh_name('shop')}.kubedelta.test"
+    await _let_read(kube, namespace, {"": ["configmaps"], group: ["widgets"]})
+    await kube.create(f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "hidden"}})
+    widgets, file = f"widgets.{group}", tmp_path / "deltas.ndjson"
+    config = {
+        "cluster": {
+            "name": "testbed",
+            "kubeconfig": str(kube.server.kubeconfig(tmp_path / "kubeconfig", user="restricted")),
+        },
+        "watch": {"discovery_seconds": 0.5},
+        "resources": [{"resource": name, "namespaces": [namespace]} for name in ("configmaps", "secrets", widgets)],
+        "sinks": {"copy": {"type": "file", "path": str(file)}},
+    }
+
+    async with BridgeProcess(tmp_path / "bridge", config, waits=False).started() as bridge:
+        standing = await bridge.until_stands("secrets", "refused")
+        await bridge.until_live("configmaps")
+        assert "[-] secrets" in standing["secrets"]
+        assert "forbidden" in standing["secrets"]
+        assert "[-]" in standing[widgets]
+        await _flows(kube, bridge, file, namespace, "before-widgets")
+
+        uids: set[str] = set()
+        for _ in range(2):  # Whoever replaces a definition removes it and makes it again within a second.
+            definition = await kube.create_crd(group)
+            fresh = {await _create(kube, definition, namespace, f"early-{n}") for n in range(WIDGETS)}
+            await _until_told(bridge, file, {(uid, "added") for uid in fresh}, timeout=25)
+            await bridge.until_live(widgets)
+            fresh |= {await _create(kube, definition, namespace, f"late-{n}") for n in range(WIDGETS)}
+            await _until_told(bridge, file, {(uid, "added") for uid in fresh})
+            await kube.delete_crd(definition)
+            await _until_told(bridge, file, {(uid, "deleted") for uid in fresh})
+            uids |= fresh
+        await bridge.until_stands(widgets, "unknown")
+        await _flows(kube, bridge, file, namespace, "after-widgets")
+
+        assert not await bridge.ready()
+        assert "secrets" in await bridge.readiness()
+        assert len(bridge.logged("refused", '"secrets"')) == 1, "told once, not at every attempt"
+        assert (await bridge.metrics()).value("informer_objects", resource=widgets) == 0
+
+    stream = tolds(from_file(file))
+    assert_in_order(stream, "copy")
+    of_widgets = Counter((told.uid, told.op) for told in stream if told.subject.startswith(f"/apis/{group}/"))
+    assert of_widgets == dict.fromkeys([(uid, op) for uid in uids for op in ("added", "deleted")], 1)
+    assert not [told for told in stream if "/secrets/" in told.subject]
+    print(f"{len(uids)} widgets told: {dict(Counter((told.op, told.evidence) for told in stream if told.uid in uids))}")
+
+
+async def _let_read(kube: KubeClient, namespace: str, resources: dict[str, list[str]]) -> None:
+    """Let the restricted user read these, by group, in the namespace. Gone with it."""
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    verbs = ["get", "list", "watch"]
+    rules = [{"apiGroups": [group], "resources": names, "verbs": verbs} for group, names in resources.items()]
+    api = "rbac.authorization.k8s.io"
+    await kube.create(f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": rules})
+    await kube.create(
+        f"{rbac}/rolebindings",
+        {
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": "reader"},
+            "subjects": [{"apiGroup": api, "kind": "User", "name": "restricted"}],
+        },
+    )
+
+
+async def _create(kube: KubeClient, definition: CustomResource, namespace: str, name: str) -> str:
+    made = await kube.create(definition.path(namespace), definition.manifest(name, spec={"size": 1}))
+    uid: str = made["metadata"]["uid"]
+    return uid
+
+
+async def _flows(kube: KubeClient, bridge: BridgeProcess, file: Path, namespace: str, name: str) -> None:
+    """What the bridge may see goes on arriving, whatever it may not."""
+    made = await kube.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": name}})
+    await _until_told(bridge, file, {(made["metadata"]["uid"], "added")})
+
+
+async def _until_told(bridge: BridgeProcess, file: Path, wanted: set[tuple[str, str]], timeout: float = 60) -> None:
+    """Wait until the file has these, by uid and op."""
+
+    def is_told(_: object) -> bool:
+        return wanted <= {(told.uid, told.op) for told in tolds(from_file(file))}
+
+    await bridge.until(f"{len(wanted)} deltas are told", is_told, timeout)

@@ -1,0 +1,189 @@
+"""The API server that the bridge watches through dies, and meanwhile the cluster changes through another one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.kube_client import KubeClient, Manifest
+from tests.cluster.servers import Etcd
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.four_sinks import FourSinks
+from tests.kit.told import (
+    Told,
+    Version,
+    as_told,
+    assert_each_once,
+    assert_in_order,
+    assert_same_state,
+    from_file,
+    tolds,
+)
+
+NAMESPACE = "shop"
+CONFIG_MAPS, SECRETS = f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/secrets"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"  # They have no namespace.
+COLLECTIONS = {CONFIG_MAPS: "/api/v1/configmaps", SECRETS: "/api/v1/secrets", PRIORITIES: PRIORITIES}
+KINDS = {CONFIG_MAPS: "ConfigMap", SECRETS: "Secret", PRIORITIES: "PriorityClass"}
+
+SECRET_VALUE = "correct horse battery staple"
+CHANGED = ("changed", "changed-twice", "deleted", "recreated", "recreated-twice")
+KEPT = 20
+
+State = Mapping[str, Manifest]
+"""By subject."""
+
+
+async def test_what_changed_behind_a_dead_api_server_is_told_when_it_is_back(
+    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, four_sinks: FourSinks, tmp_path: Path
+) -> None:
+    etcd = start_etcd()
+    first, second = await asyncio.gather(*(asyncio.to_thread(start_kube_apiserver, etcd) for _ in range(2)))
+    config = {
+        "cluster": {"name": "testbed", "kubeconfig": str(first.kubeconfig(tmp_path / "kubeconfig"))},
+        "resources": [
+            {"resource": "configmaps", "namespaces": [NAMESPACE]},
+            {"resource": "secrets", "namespaces": [NAMESPACE]},
+            "priorityclasses.scheduling.k8s.io",
+        ],
+        "sinks": four_sinks.section,
+    }
+    async with KubeClient(second) as behind, KubeClient(first) as through:
+        await behind.create_namespace(NAMESPACE)
+        for collection in COLLECTIONS:
+            for name in (*CHANGED, *(f"kept-{n}" for n in range(KEPT))):
+                await behind.create(collection, _object(collection, name))
+
+        async with BridgeProcess(tmp_path / "bridge", config).started() as bridge:
+            for collection in COLLECTIONS:
+                await through.patch(f"{collection}/deleted", _label("touched", "before"))
+            before = await _state(behind)
+            await bridge.until("the state before is told", lambda _: _is_told(before, four_sinks))
+            await bridge.until_delivered()
+            last_before = max(told.sequence for told in tolds(from_file(four_sinks.file)))
+
+            await asyncio.to_thread(first.kill9)
+            await bridge.until("the outage is noticed", lambda metrics: metrics.value("resource_live") == 0)
+            assert not await bridge.ready()
+            for collection in COLLECTIONS:
+                await _change(behind, collection)
+            after = await _state(behind)
+            await asyncio.to_thread(etcd.compact)
+            await asyncio.to_thread(first.start)
+
+            await bridge.until("every watch is live again", lambda metrics: metrics.value("ready") == 1)
+            for collection in COLLECTIONS:  # Whatever a comparison found is told before these.
+                await behind.create(collection, _object(collection, "marker"))
+            at_last = await _state(behind)
+            await bridge.until("the markers are told", lambda _: _is_told(at_last, four_sinks))
+            metrics = await bridge.until_delivered()
+            streams = await four_sinks.told()
+
+    found, watched = _net_changes(before, after), _net_changes(after, at_last)
+    assert Counter(version.op for version in found) == {
+        "updated": 2 * len(COLLECTIONS), "deleted": 3 * len(COLLECTIONS), "added": 3 * len(COLLECTIONS)
+    }  # fmt: skip
+    for sink, stream in streams.items():
+        fresh = [told for told in stream if told.sequence > last_before]
+        assert_each_once([told for told in fresh if told.evidence == "relisted"], found, sink)
+        assert_each_once([told for told in fresh if told.evidence != "relisted"], watched, sink)
+        assert_in_order(stream, sink)
+        _assert_deletes_carry_the_last_state(fresh, before, sink)
+        assert not any(_reveals(told) for told in stream), f"{sink} was told the content of a Secret"
+    assert metrics.value("reflector_relists_total") == len(COLLECTIONS)
+    assert SECRET_VALUE not in bridge.log.read_text()
+    _print_counts(streams, before, after, last_before)
+
+
+async def _change(kube: KubeClient, collection: str) -> None:
+    """All that can become of an object while nobody looks."""
+    await kube.patch(f"{collection}/changed", _label("turn", "1"))
+    for turn in ("1", "2"):
+        await kube.patch(f"{collection}/changed-twice", _label("turn", turn))
+    await kube.delete(f"{collection}/deleted")
+    for name, times in (("recreated", 1), ("recreated-twice", 2)):
+        for _ in range(times):
+            await kube.delete(f"{collection}/{name}")
+            await kube.create(collection, _object(collection, name))
+    await kube.create(collection, _object(collection, "created"))
+    await kube.create(collection, _object(collection, "fleeting"))
+    await kube.delete(f"{collection}/fleeting")
+
+
+def _object(collection: str, name: str) -> Manifest:
+    content: dict[str, Manifest] = {
+        CONFIG_MAPS: {"data": {"text": "a b"}},
+        SECRETS: {"stringData": {"password": SECRET_VALUE}},
+        PRIORITIES: {"value": 7, "description": name},
+    }
+    return {"metadata": {"name": name}, **content[collection]}
+
+
+def _label(name: str, value: str) -> Manifest:
+    return {"metadata": {"labels": {name: value}}}
+
+
+async def _state(kube: KubeClient) -> State:
+    objects: dict[str, Manifest] = {}
+    for collection, path in COLLECTIONS.items():
+        objects |= as_told(await kube.get(collection), path, KINDS[collection])
+    return objects
+
+
+def _version(thing: Manifest, op: str) -> Version:
+    return Version(thing["metadata"]["uid"], thing["metadata"]["resourceVersion"], op)
+
+
+def _is_told(state: State, sinks: FourSinks) -> bool:
+    """Whether the file has the newest version of each of these objects."""
+    told = {each.version[:2] for each in tolds(from_file(sinks.file))}
+    return all(_version(thing, "")[:2] in told for thing in state.values())
+
+
+def _net_changes(before: State, after: State) -> list[Version]:
+    """What who knew the one state must be told to know the other."""
+    changes = []
+    for subject in before.keys() | after.keys():
+        old, new = before.get(subject), after.get(subject)
+        if old and new and old["metadata"]["uid"] == new["metadata"]["uid"]:
+            if old["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
+                changes.append(_version(new, "updated"))
+            continue
+        if old:
+            changes.append(_version(old, "deleted"))
+        if new:
+            changes.append(_version(new, "added"))
+    return changes
+
+
+def _assert_deletes_carry_the_last_state(fresh: Iterable[Told], before: State, sink: str) -> None:
+    __tracebackhide__ = True
+    deleted = {told.subject: told.data for told in fresh if told.op == "deleted"}
+    want = {subject: before[subject] for subject in deleted}
+    assert_same_state(
+        {subject: _without_secrets(thing) for subject, thing in deleted.items()},
+        {subject: _without_secrets(thing) for subject, thing in want.items()},
+        sink,
+    )
+
+
+def _without_secrets(thing: Manifest) -> Manifest:
+    """The names alone of what a Secret holds: its values do not leave the bridge."""
+    return {**thing, "data": sorted(thing["data"])} if thing["kind"] == "Secret" else thing
+
+
+def _reveals(told: Told) -> bool:
+    text = json.dumps(told.data)
+    return SECRET_VALUE in text or base64.b64encode(SECRET_VALUE.encode()).decode() in text
+
+
+def _print_counts(streams: Mapping[str, list[Told]], before: State, after: State, last_before: int) -> None:
+    print(f"{len(before)} objects before the outage, {len(after)} after it")
+    for sink, stream in streams.items():
+        ops = Counter((told.op, told.evidence) for told in stream if told.sequence > last_before)
+        print(f"{sink}: told {len(stream)} deltas, since the outage {dict(ops)}")
