@@ -199,6 +199,155 @@ class ListenerOverrun:
     count: int
 
 
+# ── The state on disk ────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxOpened:
+    path: str
+    sqlite: str
+    """Version of the library."""
+    records: int
+    objects: int
+    """In the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxFull:
+    """There is no room for a transaction. Nothing is read from the API server meanwhile; sinks go on."""
+
+    reason: str
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxHasRoom:
+    """Transactions go through again."""
+
+    seconds: float
+    """How long they did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRebuilt:
+    """The database was damaged. It was moved aside; everything is told again as ``sync``, behind a Gap record."""
+
+    aside: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """The state belonged to another cluster, and ``state.on_cluster_change`` is ``restart``: it is compared with this
+    one, in a new epoch."""
+
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUnidentified:
+    """The uid of the namespace kube-system cannot be read, so that another cluster behind the same state would not be
+    noticed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeChanged:
+    """What is configured is not what was watched before this start."""
+
+    resource: str
+    left: int
+    """Objects that are no longer covered; they are told as deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkForgotten:
+    """It was not configured for ``state.forget_sinks_after``: what it had not settled is given up."""
+
+    sink: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeBlocked:
+    """A sink's backlog is at its bound and its policy is ``block``: nothing is read from the API server, for any sink,
+    until this one has caught up."""
+
+    sink: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeResumed:
+    sink: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogCompacted:
+    """A sink's backlog was at its bound: it gets the newest state of each object, not the steps in between."""
+
+    sink: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogDropped:
+    """A sink's backlog was at its bound: it gets a Gap record in place of these."""
+
+    sink: str
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBegan:
+    """A sink is told every known object."""
+
+    sink: str
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnded:
+    sink: str
+    objects: int
+
+
+# ── Delivery beyond the ordinary ─────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsParked:
+    """Later records of objects whose earlier record was rejected: they wait in the dead letters."""
+
+    sink: str
+    records: int
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitOpened:
+    """Attempts at this sink failed in a row. From here on one at a time tries whether it is back."""
+
+    sink: str
+    failures: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitClosed:
+    """The sink takes records again."""
+
+    sink: str
+    seconds: float
+    """How long it did not."""
+
+
 Fact: TypeAlias = (
     ConnectionInsecure
     | GroupStale
@@ -220,6 +369,23 @@ Fact: TypeAlias = (
     | RecordRejected
     | RecordsLeftBehind
     | ListenerOverrun
+    | OutboxOpened
+    | OutboxFull
+    | OutboxHasRoom
+    | OutboxRebuilt
+    | ClusterChanged
+    | ClusterUnidentified
+    | ScopeChanged
+    | SinkForgotten
+    | IntakeBlocked
+    | IntakeResumed
+    | BacklogCompacted
+    | BacklogDropped
+    | SnapshotBegan
+    | SnapshotEnded
+    | RecordsParked
+    | CircuitOpened
+    | CircuitClosed
 )
 
 Report: TypeAlias = Callable[[Fact], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from bridge.model.change import Known
 from bridge.model.object import ApiObject
@@ -149,4 +149,4 @@ class Indexer:
 
 def unpacked(key: str, known: Known) -> ApiObject:
     """A known object with its body."""
-    return ApiObject(key, known.uid, known.resource_version, unpack(known.packed))
+    return ApiObject(key, known.uid, known.resource_version, unpack(cast(bytes, known.state)))

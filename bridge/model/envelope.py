@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from bridge.model.change import Evidence, Op
-from bridge.model.packing import unpack as unpack_zstandard
 from bridge.model.record import Delta, Gap, Record
 
 NULL = msgspec.Raw(b"null")
@@ -73,12 +71,10 @@ class Envelopes:
         *,
         before: bool = False,
         patch: bool = False,
-        unpack: Callable[[bytes], bytes] = unpack_zstandard,
     ) -> None:
         self._cluster = cluster
         self._before = before
         self._patch = patch
-        self._unpack = unpack
 
     def __call__(self, record: Record) -> bytes:
         """JSON. Raises ValueError where the earlier state is asked for and damaged."""
@@ -90,7 +86,7 @@ class Envelopes:
         if delta.op is Op.DELETED:
             return _Envelope("d", body, NULL, source, _milliseconds(delta.time), self._no_patch())
         read = delta.op is Op.ADDED and delta.evidence is Evidence.LISTED
-        earlier = self._unpack(delta.before.packed) if delta.before and (self._before or self._patch) else None
+        earlier = delta.before
         return _Envelope(
             op="r" if read else _OPS[delta.op],
             before=NULL if earlier is None or not self._before else msgspec.Raw(earlier),

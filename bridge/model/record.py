@@ -1,12 +1,13 @@
-"""A record: one delta as it stands in the outbox and goes to every sink."""
+"""A record: what stands in the outbox and goes to the sinks. Most are deltas; the others are notices."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
-from bridge.model.change import Evidence, Known, Op
+from bridge.model.change import Evidence, Op
 from bridge.model.resource import Resource
 
 
@@ -27,13 +28,20 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """The leadership term that exported it."""
     body: bytes
     """The object after the change as JSON, stripped and redacted; for a delete, its last known state."""
-    before: Known | None = None
+    before: bytes | None = None
+    """The object before the change, in the form of ``body``; None where that is unknown, or no sink asks for it."""
     audience: tuple[str, ...] | None = None
     """Names of the sinks this is for; None for all."""
 
     @property
     def id(self) -> str:
+        """Unique together with the source, which names the epoch from the second one on."""
         return f"{self.uid}/{self.resource_version}/{self.op}"
+
+    @property
+    def unique_id(self) -> str:
+        """Unique by itself: for protocols that recognise a repetition by one text alone."""
+        return self.id if self.epoch == 1 else f"{self.epoch}/{self.id}"
 
     @property
     def ordering_key(self) -> tuple[str, str]:
@@ -47,8 +55,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     """That of the last missing record."""
     first: int
-    count: int
-    """Missing records, ``first`` and ``sequence`` included."""
+    count: int | None
+    """Missing records that were meant for this sink; None where nobody knows how many."""
     reason: str
     time: str
 
@@ -57,8 +65,45 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return f"gap/{self.first}/{self.sequence}"
 
     @property
+    def unique_id(self) -> str:
+        return self.id
+
+    @property
     def ordering_key(self) -> tuple[str, str]:
         return ("", "")
 
 
-Record: TypeAlias = Delta | Gap
+class SnapshotEdge(StrEnum):
+    BEGAN = "began"
+    ENDED = "ended"
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
+    """The beginning or the end of a telling of every known object, in the stream of one sink. Between the two stand
+    the objects as ``added``, each with the sequence number of the record it was last told in."""
+
+    edge: SnapshotEdge
+    sequence: int
+    """That of the newest record that the snapshot covers; the log goes on behind it."""
+    sink: str
+    count: int
+    """Objects in it."""
+    time: str
+
+    @property
+    def id(self) -> str:
+        return f"snapshot/{self.sink}/{self.sequence}/{self.edge}"
+
+    @property
+    def unique_id(self) -> str:
+        return self.id
+
+    @property
+    def ordering_key(self) -> tuple[str, str]:
+        return ("", "")
+
+
+Notice: TypeAlias = Gap | Snapshot
+"""Belongs to no object, and to its place in the stream: nothing overtakes it, and it overtakes nothing."""
+
+Record: TypeAlias = Delta | Notice

@@ -86,6 +86,6 @@ def _delta(batch: ChangeBatch, change: Change, sequence: int, time: str) -> Delt
         time,
         batch.epoch,
         thing.body,
-        change.before,
+        None,
         change.audience,
     )

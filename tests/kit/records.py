@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.model.change import Evidence, Known, Op
-from bridge.model.packing import pack
+from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
 
@@ -40,7 +39,7 @@ def a_delta(
         time=TIME,
         epoch=3,
         body=body if body is not None else a_body(resource, key, uid, version),
-        before=None if before is None else Known(uid, str(999 + sequence), pack(before)),
+        before=before,
     )
 
 

@@ -1,0 +1,97 @@
+"""What a worker asks of the rest of the bridge: records to deliver, and a place for those that no sink takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from bridge.model.record import Record
+
+OrderingKey: TypeAlias = tuple[str, str]
+
+
+class Missing(Protocol):
+    """Records that left the outbox before this sink came to them."""
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+class Taken(Protocol):
+    """A stretch of what this sink is to be told, in order."""
+
+    @property
+    def items(self) -> Sequence[Record]: ...
+    @property
+    def missed(self) -> Missing | None:
+        """What would have come before ``items``."""
+        ...
+
+
+class Pending(Protocol):
+    """The sink's pending queue."""
+
+    async def take(self, limit: int) -> Taken:
+        """Wait for records; at most ``limit``. May return none: everything was meant for others, or ``wake`` was
+        called."""
+        ...
+
+    def wake(self) -> None:
+        """Let ``take`` return now, or at once the next time it is called."""
+        ...
+
+    def settle(self, taken: Taken) -> None:
+        """Every record of this stretch is delivered or buried, and so are those of all stretches before it. Called
+        once for each, in the order in which they were taken."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """A record on its way into the dead letters."""
+
+    record: Record
+    reason: str
+    parked: bool
+    """It was not tried: an earlier record of its object was rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter that is to be delivered again."""
+
+    number: int
+    record: Record
+
+
+class DeadLetters(Protocol):
+    """Those of one sink. They survive a crash."""
+
+    @property
+    def keys(self) -> Collection[OrderingKey]:
+        """Objects that have a letter."""
+        ...
+
+    @property
+    def retrying(self) -> bool:
+        """An operator asked for some to be delivered again, and that is still to be done."""
+        ...
+
+    async def bury(self, burials: Sequence[Burial]) -> None:
+        """Returns when they are durable; only then may their stretch be settled."""
+        ...
+
+    async def next_retries(self, limit: int) -> Sequence[Letter]:
+        """The oldest that are to be delivered again, in their order; of one object never a later before an earlier."""
+        ...
+
+    async def delivered(self, numbers: Sequence[int]) -> None:
+        """These are no letters any more."""
+        ...
+
+    async def rejected_again(self, number: int, reason: str) -> None:
+        """It stays, and so do the later letters of its object, until an operator asks again."""
+        ...
