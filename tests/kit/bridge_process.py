@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -42,7 +43,11 @@ class Metrics:
 
 
 class BridgeProcess(Server):
-    """``python -m bridge run`` on a configuration. ``stop`` raises ServerFailed unless it ends with 0."""
+    """``python -m bridge run`` on a configuration. ``stop`` raises ServerFailed unless it ends with 0.
+
+    What it must remember lies in ``state``, in the process's folder: it is there again after a ``kill9`` or a ``stop``,
+    and so is the address of its metrics.
+    """
 
     start_timeout = 40.0
     stop_timeout = 40.0
@@ -59,14 +64,21 @@ class BridgeProcess(Server):
         /readyz, ``start`` returns when /healthz answers."""
         super().__init__(folder)
         self.address = f"127.0.0.1:{free_port()}"
-        self._environ = {"KUBEDELTA__TELEMETRY__LISTEN": self.address, **(environ or {})}
+        self.state = folder / "state"
+        self.state.mkdir(exist_ok=True)
+        ours = {"KUBEDELTA__TELEMETRY__LISTEN": self.address, "KUBEDELTA__STATE__DIRECTORY": str(self.state)}
+        self._environ = {**ours, **(environ or {})}
         self._waits = waits
         if isinstance(config, Path):
             self.config = config
         else:
             self.config = folder / "config.yaml"
-            self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False))
+            self.configure(config)
         self._http = httpx.AsyncClient(base_url=f"http://{self.address}", trust_env=False, verify=False, timeout=5)
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """What counts from the next start on."""
+        self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False))
 
     def command(self) -> Sequence[str | Path]:
         environ = [f"{name}={value}" for name, value in self._environ.items()]
@@ -87,6 +99,16 @@ class BridgeProcess(Server):
         super().stop()
         if process.returncode != 0:
             raise ServerFailed(f"{self} ended with {process.returncode} on SIGTERM, not 0\n{self.log_tail()}")
+
+    def ended(self, timeout: float = 30) -> int:
+        """Start it, wait for it to end by itself, and return its exit code. Raises ServerFailed when it goes on."""
+        self.launch()
+        try:
+            return self._launched().wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise ServerFailed(f"{self} should have ended, and runs\n{self.log_tail()}") from None
+        finally:
+            self.kill9()
 
     @asynccontextmanager
     async def started(self) -> AsyncIterator[Self]:
@@ -134,7 +156,8 @@ class BridgeProcess(Server):
     # ── Waiting ──────────────────────────────────────────────────────────────
 
     async def until(self, what: str, is_so: Callable[[Metrics], bool], timeout: float = 60) -> Metrics:
-        """Read the metrics until they say so, and return them. Raises TimeoutError, which names ``what``."""
+        """Read the metrics until they say so, and return them; a bridge that is starting is waited for. Raises
+        TimeoutError, which names ``what``, and ServerFailed when the process has ended."""
         return await self._until(what, self.metrics, is_so, timeout)
 
     async def until_stands(self, resource: str, word: str, timeout: float = 60) -> dict[str, str]:
@@ -164,9 +187,17 @@ class BridgeProcess(Server):
         try:
             async with asyncio.timeout(timeout):
                 while True:
-                    seen = await look()
-                    if is_so(seen):
-                        return seen
+                    with suppress(httpx.TransportError):
+                        seen = await look()
+                        if is_so(seen):
+                            return seen
+                    _ = self.pid
                     await asyncio.sleep(0.05)  # Nothing announces it.
         except TimeoutError:
-            raise TimeoutError(f"{what}: not so after {timeout:.0f} s\n{await self.readiness()}") from None
+            raise TimeoutError(f"{what}: not so after {timeout:.0f} s\n{await self._standing_at_last()}") from None
+
+    async def _standing_at_last(self) -> str:
+        try:
+            return await self.readiness()
+        except httpx.TransportError as error:
+            return f"it does not answer ({error!r})\n{self.log_tail()}"

@@ -79,19 +79,27 @@ class Server(ABC):
 
     def start(self) -> Self:
         """Start the process and wait until it is ready. Raises ServerFailed."""
+        began = time.monotonic()
+        self.launch()
+        self.wait_until_ready()
+        self.start_seconds = time.monotonic() - began
+        return self
+
+    def launch(self) -> None:
+        """Start the process, ready or not. Raises ServerFailed when it runs already."""
         if self.running:
             raise ServerFailed(f"{self} runs already")
         self.prepare()
-        began = time.monotonic()
         with self.log.open("ab") as log:
             self._process = _spawn([str(part) for part in self.command()], self.folder, log.fileno())
+
+    def wait_until_ready(self) -> None:
+        """Of a process that was launched. Raises ServerFailed, and then it does not run any more."""
         try:
-            self._wait_until_ready(self._process, began + self.start_timeout)
+            self._wait_until_ready(self._launched(), time.monotonic() + self.start_timeout)
         except BaseException:
             self.kill9()
             raise
-        self.start_seconds = time.monotonic() - began
-        return self
 
     def stop(self) -> None:
         """End the process politely, and by force when that takes too long. Nothing to do when it does not run."""
@@ -139,10 +147,16 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+    def _launched(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
             raise ServerFailed(f"{self} does not run\n{self.log_tail()}")
         return self._process
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        process = self._launched()
+        if process.poll() is not None:
+            raise ServerFailed(f"{self} does not run\n{self.log_tail()}")
+        return process
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         while not self.is_ready():
