@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bridge.model.cloudevent import CloudEvents
 from bridge.model.envelope import Envelopes
+from bridge.model.held import ReadBack
 from bridge.model.record import Record
 
 
@@ -137,6 +138,8 @@ class SinkType:
     """Most records in one ``deliver``."""
     summary: str
     """One line for ``kubedelta sinks``."""
+    read_back: Callable[[], type[ReadBack]] | None = None
+    """Imports and returns what reads the destination for ``kubedelta verify``; None where nothing can be read back."""
 
 
 def read_secret(path: Path) -> str:
