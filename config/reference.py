@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
+from config.delivery import DeliverySettings
 from config.resources import ResourceSettings
-from config.schema import Address, DeliverySettings, Settings
+from config.schema import Address, Settings
 from config.shape import model_of, words_of
 from config.sinks import SinkOptionTypes, settings_type
+from config.values import Duration, written_size
 
 _WIDTH = 116
 _HEAD = """\
@@ -100,8 +102,7 @@ def _line(name: str, field: FieldInfo, example: Any = None) -> str:
     example = field.examples[0] if field.examples else example
     if field.is_required():
         return f"{name}: {_yaml(example)}"
-    default = field.get_default(call_default_factory=True)
-    default = str(default) if isinstance(default, Address) else to_jsonable_python(default, fallback=str)
+    default = _written(field.get_default(call_default_factory=True))
     shown = example if default is None else default
     notes = []
     if default is None and example is not None:
@@ -111,6 +112,17 @@ def _line(name: str, field: FieldInfo, example: Any = None) -> str:
     if others := [word for word in words_of(field.annotation) if word != shown]:
         notes.append(f"or: {', '.join(others)}")
     return f"#{name}: {_yaml(shown)}" + ("  # " + "; ".join(notes) if notes else "")
+
+
+def _written(value: Any) -> Any:
+    """A default as an operator would write it."""
+    match value:
+        case Address() | Duration():
+            return str(value)
+        case ByteSize():
+            return written_size(value)
+        case _:
+            return to_jsonable_python(value, fallback=str)
 
 
 def _yaml(value: Any) -> str:

@@ -14,8 +14,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ByteSize,
-    ConfigDict,
     Field,
     PlainSerializer,
     SerializeAsAny,
@@ -24,24 +22,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from config.delivery import DeliverySettings
 from config.resources import ResourceEntry
-
-
-def _not_a_boolean(value: Any) -> Any:
-    if isinstance(value, bool):  # Python would take true for 1
-        raise ValueError("a number is expected")
-    return value
-
-
-Count: TypeAlias = Annotated[int, BeforeValidator(_not_a_boolean)]
-Seconds: TypeAlias = Annotated[float, BeforeValidator(_not_a_boolean), Field(allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """One section of the file. Unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+from config.state import StateSettings
+from config.values import Count, Seconds, Section
 
 # ── cluster ──────────────────────────────────────────────────────────────────
 
@@ -160,7 +144,7 @@ class TelemetrySettings(Section):
     )
 
 
-# ── watch, state ─────────────────────────────────────────────────────────────
+# ── watch ────────────────────────────────────────────────────────────────────
 
 
 class WatchList(StrEnum):
@@ -196,49 +180,7 @@ class WatchSettings(Section):
     )
 
 
-class StateSettings(Section):
-    """What the bridge remembers."""
-
-    directory: Path = Field(
-        default=Path("state"),
-        description="Folder for what must survive a restart. Kept for the durable outbox: this version remembers in "
-        "memory alone and writes nothing there.",
-        examples=["/var/lib/kubedelta"],
-    )
-    memory_max_records: Count = Field(
-        default=100_000,
-        ge=1,
-        description="Most records kept in memory for sinks that are behind. A sink further behind than this gets a "
-        "Gap record in place of what it missed.",
-    )
-    memory_max_bytes: ByteSize = Field(
-        default=ByteSize(256 * 1024 * 1024),
-        ge=1024 * 1024,
-        description="Most bytes of object bodies kept in memory for sinks that are behind; a number, or with a unit "
-        "such as 256MiB. A pod is 5 to 10 kB. Whichever of the two bounds is met first counts.",
-        examples=["256MiB"],
-    )
-
-
 # ── sinks ────────────────────────────────────────────────────────────────────
-
-
-class DeliverySettings(Section):
-    """What may be set for a sink of any type, beside its own options."""
-
-    window: Count = Field(
-        default=1000,
-        ge=1,
-        le=1_000_000,
-        description="Records held ready in memory for this sink. One that is further behind reads on from the outbox, "
-        "so a larger window costs memory and saves little.",
-    )
-    resync_seconds: Seconds = Field(
-        default=0,
-        ge=0,
-        description="Seconds between two tellings of every known object to this sink (op: sync), without asking the "
-        "API server; 0 for never. For consumers that cannot keep state.",
-    )
 
 
 class SinkSettings(DeliverySettings):
@@ -268,7 +210,9 @@ class Settings(BaseSettings):
         description="Where deltas go: any number of destinations, each under a name of your own, each with a type. "
         "The name stands in logs and metrics, and is what a sink's position is remembered by.",
     )
-    state: StateSettings = Field(default=StateSettings(), description="What the bridge remembers.")
+    state: StateSettings = Field(
+        default=StateSettings(), description="What the bridge remembers, where, and for how long."
+    )
     watch: WatchSettings = Field(
         default=WatchSettings(),
         description="How resources are listed and watched. The defaults are right for most clusters.",

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
-from config.schema import DeliverySettings, Settings, SinkSettings
+from config.delivery import DeliverySettings
+from config.schema import Settings, SinkSettings
 
 SinkOptionTypes: TypeAlias = Mapping[str, type[BaseModel]]
 """A sink's ``type`` → what may be set for it."""

@@ -43,6 +43,8 @@ _WANTED = {
     "string_too_long": "at most {max_length} characters are expected",
     "too_short": "at least {min_length} is expected",
     "too_long": "at most {max_length} are expected",
+    "byte_size": "a number of bytes is expected, or one with a unit, such as 256MiB",
+    "byte_size_unit": "a number of bytes is expected, or one with a unit, such as 256MiB",
     "greater_than": "more than {gt:g} is expected",
     "greater_than_equal": "at least {ge:g} is expected",
     "less_than": "less than {lt:g} is expected",

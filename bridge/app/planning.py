@@ -33,8 +33,6 @@ def plan_of(settings: Settings) -> Plan:
         watch_list=settings.watch.watch_list is WatchList.AUTO,
         silence_seconds=settings.watch.silence_seconds,
         discovery_seconds=settings.watch.discovery_seconds,
-        outbox_records=settings.state.memory_max_records,
-        outbox_bytes=settings.state.memory_max_bytes,
         grace_seconds=settings.shutdown_grace_seconds,
     )
 

@@ -83,7 +83,7 @@ def test_variables_that_kubernetes_sets_for_a_service_called_kubedelta_are_left_
     [
         ("CLUSTER__NMAE", "x", 'cluster.nmae: unknown option; did you mean "name"? allowed here: ca_file'),
         ("CLUSTR__NAME", "x", 'clustr.name: unknown option; did you mean "cluster"?'),
-        ("SINKS__COPY__TOPIC", "x", "sinks.copy.topic: unknown option; allowed here: keep, path, "),
+        ("SINKS__COPY__TOPIC", "x", "sinks.copy.topic: unknown option; allowed here: keep, max_backlog, "),
         ("RESOURCES__0", "x", "resources.0: unknown; resources can be set as a whole only"),
         ("CLUSTER__NAME__X", "x", "cluster.name.x: unknown; cluster.name can be set as a whole only"),
         ("", "x", "unknown option; allowed here: cluster, "),

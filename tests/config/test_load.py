@@ -4,15 +4,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ByteSize, ValidationError
 
+from config.delivery import MaxBacklogSettings, OnRejected, StartPolicy, WhenFull
 from config.errors import ConfigError
 from config.load import load
 from config.schema import Address, Settings, WatchList
+from config.state import OnClusterChange, RetainSettings
+from config.values import Duration
 from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions
 
 Load = Callable[..., Settings]
 Refused = Callable[..., list[str]]
+MiB = 1024 * 1024
 
 
 @pytest.fixture
@@ -47,7 +51,14 @@ def test_the_smallest_file_gives_settings_with_every_default(load_text: Load, tm
     assert (settings.watch.silence_seconds, settings.watch.page_size) == (90, 500)
     assert settings.watch.watch_list is WatchList.AUTO
     assert settings.state.directory == tmp_path / "state"
-    assert settings.sinks["copy"].window == 1000
+    assert settings.state.on_cluster_change is OnClusterChange.REFUSE
+    assert settings.state.retain == RetainSettings(age=Duration(0), bytes=ByteSize(0))
+    assert settings.state.forget_sinks_after == Duration(7 * 86_400)
+    assert settings.state.min_free_bytes == 64 * MiB
+    copy = settings.sinks["copy"]
+    assert copy.window == 1000
+    assert (copy.start, copy.when_full, copy.on_rejected) == (StartPolicy.SNAPSHOT, WhenFull.COMPACT, OnRejected.PARK)
+    assert copy.max_backlog == MaxBacklogSettings(records=None, bytes=ByteSize(4096 * MiB), age=None)
 
 
 def test_each_sinks_options_are_of_the_type_that_was_given_for_it(load_text: Load, tmp_path: Path) -> None:
@@ -106,7 +117,39 @@ def test_addresses_to_listen_on(load_text: Load, written: str, address: Address)
 
 
 def test_sizes_may_be_written_with_a_unit(load_text: Load) -> None:
-    assert load_text(SMALLEST + "state: {memory_max_bytes: 64MiB}\n").state.memory_max_bytes == 64 * 1024 * 1024
+    settings = load_text(SMALLEST + "state: {min_free_bytes: 1GiB, retain: {bytes: 5}}\n")
+    assert (settings.state.min_free_bytes, settings.state.retain.bytes) == (1024 * MiB, 5)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds", "shown"),
+    [
+        ("90", 90, "90s"),
+        ("90s", 90, "90s"),
+        ("0.5", 0.5, "0.5s"),
+        ("10m", 600, "10m"),
+        ("1.5h", 5400, "90m"),
+        ("12h", 43_200, "12h"),
+        ("7d", 604_800, "7d"),
+        ("'7'", 7, "7s"),
+        ("0", 0, "0s"),
+    ],
+)
+def test_a_duration_is_seconds_or_has_a_unit_and_is_shown_with_one(
+    load_text: Load, written: str, seconds: float, shown: str
+) -> None:
+    age = load_text(f"{SMALLEST}state: {{retain: {{age: {written}}}}}\n").state.retain.age
+    assert age == seconds
+    assert str(age) == shown
+
+
+def test_a_backlog_has_the_bounds_that_are_named_and_the_defaults_of_those_that_are_not(load_text: Load) -> None:
+    def bounds(written: str) -> MaxBacklogSettings:
+        return load_text(f"{SMALLEST.rstrip()[:-1]}, max_backlog: {written}}}\n").sinks["copy"].max_backlog
+
+    assert bounds("{age: 12h}") == MaxBacklogSettings(age=Duration(43_200), bytes=ByteSize(4096 * MiB))
+    assert bounds("{records: 5, bytes: 1MiB}") == MaxBacklogSettings(records=5, bytes=ByteSize(MiB))
+    assert bounds("{bytes: null}") == MaxBacklogSettings(bytes=None)
 
 
 # ── What a wrong file gets ───────────────────────────────────────────────────
@@ -129,7 +172,10 @@ watch: {page_size: many}
 shutdown_grace_seconds: -1
 """
     shared = "resources[2]: pods may mean the same objects as resources[0] (pods); an object belongs to one entry: "
-    options = "acks, headers, linger, login, password_file, resync_seconds, servers, topic, type, window"
+    options = (
+        "acks, headers, linger, login, max_backlog, on_rejected, password_file, resync_seconds, servers, start, topic, "
+        "type, when_full, window"
+    )
     assert refused(text, {"KUBEDELTA__TELEMETRY__LOG_LEVEL": "loud", "KUBEDELTA__WATCH__PAGE": "1"}) == [
         "k.yaml:11: telemetry.log_format: given twice; it is already set in line 10",
         (
@@ -223,6 +269,49 @@ def test_what_is_no_address_to_listen_on(refused: Refused, listen: str) -> None:
     [problem] = refused(f"{SMALLEST}telemetry: {{listen: {listen}}}\n")
     assert "telemetry.listen: found" in problem
     assert "host:port is expected" in problem
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        (
+            "memory_max_bytes: 1",
+            "state.memory_max_bytes: unknown option; allowed here: directory, forget_sinks_",
+        ),
+        ("on_cluster_change: ignore", 'state.on_cluster_change: found "ignore"; allowed: refuse, restart'),
+        ("min_free_bytes: much", 'state.min_free_bytes: found "much"; a number of bytes is expected, or one with a'),
+        ("min_free_bytes: 5 sacks", 'state.min_free_bytes: found "5 sacks"; a number of bytes is expected'),
+        ("min_free_bytes: true", "state.min_free_bytes: found true; a number is expected"),
+        ("forget_sinks_after: 1w", 'state.forget_sinks_after: found "1w"; a duration is expected: seconds, or a'),
+        ("forget_sinks_after: '-1'", 'state.forget_sinks_after: found "-1"; a duration is expected: seconds, or a'),
+        ("forget_sinks_after: true", "state.forget_sinks_after: found true; a duration is expected"),
+        ("forget_sinks_after: [7d]", "state.forget_sinks_after: found a list of 1; a duration is expected"),
+        ("forget_sinks_after: -1", "state.forget_sinks_after: found -1; a duration from 0 to 36500d is expected"),
+        ("forget_sinks_after: 1e300", "state.forget_sinks_after: found 1e+300; a duration from 0 to 36500d"),
+        ("retain: 7d", "state.retain: found text; a mapping is expected"),
+        ("retain: {days: 7}", "state.retain.days: unknown option; allowed here: age, bytes"),
+    ],
+)
+def test_what_cannot_be_said_of_the_state(refused: Refused, state: str, problem: str) -> None:
+    [found] = refused(f"{SMALLEST}state: {{{state}}}\n")
+    assert found.startswith(f"k.yaml:6: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("delivery", "problem"),
+    [
+        ("start: latest", 'start: found "latest"; allowed: earliest, now, snapshot'),
+        ("when_full: compacted", 'when_full: found "compacted"; did you mean "compact"? allowed: block, compact, drop'),
+        ("on_rejected: drop", 'on_rejected: found "drop"; allowed: park, pass'),
+        ("max_backlog: {records: 0}", "max_backlog.records: found 0; at least 1 is expected"),
+        ("max_backlog: {bytes: 1KiB}", 'max_backlog.bytes: found "1KiB"; at least 1MiB is expected'),
+        ("max_backlog: {age: 0}", "max_backlog.age: found 0; at least 1s is expected"),
+        ("max_backlog: 4GiB", "max_backlog: found text; a mapping is expected"),
+    ],
+)
+def test_what_cannot_be_said_of_a_delivery(refused: Refused, delivery: str, problem: str) -> None:
+    [found] = refused(f"{SMALLEST}  s: {{type: copy, path: x, {delivery}}}\n")
+    assert found.startswith(f"k.yaml:6: sinks.s.{problem}")
 
 
 @pytest.mark.parametrize(

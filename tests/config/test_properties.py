@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from config.errors import ConfigError
 from config.load import load
+from config.values import Duration
 from tests.config.options import TYPES
 
 BASE: dict[str, Any] = {
     "cluster": {"name": "test"},
     "resources": ["pods", {"resource": "deployments.apps"}],
     "sinks": {
-        "copy": {"type": "copy", "path": "/deltas"},
+        "copy": {"type": "copy", "path": "/deltas", "max_backlog": {}},
         "audit": {"type": "queue", "servers": "a", "topic": "t", "login": {"user": "u"}},
     },
     "state": {},
@@ -29,6 +31,7 @@ BASE: dict[str, Any] = {
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+DURATIONS = st.floats(0, 1e6) | st.builds("{}{}".format, st.integers(0, 30_000), st.sampled_from(["", *"smhd"]))
 OPTIONS: Mapping[tuple[str, ...], st.SearchStrategy[Any]] = {
     ("cluster", "name"): NAMES,
     ("cluster", "context"): WORDS.filter(bool),
@@ -38,7 +41,14 @@ OPTIONS: Mapping[tuple[str, ...], st.SearchStrategy[Any]] = {
     ("watch", "watch_list"): st.sampled_from(["auto", "never"]),
     ("telemetry", "listen"): st.integers(0, 65535).map(lambda port: f"127.0.0.1:{port}"),
     ("shutdown_grace_seconds",): st.floats(0, 1e6),
-    ("state", "memory_max_bytes"): st.integers(2**20, 2**40),
+    ("state", "min_free_bytes"): st.integers(0, 2**40),
+    ("state", "forget_sinks_after"): DURATIONS,
+    ("state", "retain"): st.fixed_dictionaries({}, optional={"age": DURATIONS, "bytes": st.integers(0, 2**40)}),
+    ("state", "on_cluster_change"): st.sampled_from(["refuse", "restart"]),
+    ("sinks", "copy", "start"): st.sampled_from(["snapshot", "now", "earliest"]),
+    ("sinks", "copy", "max_backlog", "records"): st.integers(1, 2**40),
+    ("sinks", "copy", "when_full"): st.sampled_from(["block", "compact", "drop"]),
+    ("sinks", "copy", "on_rejected"): st.sampled_from(["park", "pass"]),
     ("sinks", "copy", "path"): NAMES,
     ("sinks", "copy", "rotate"): st.booleans(),
     ("sinks", "copy", "window"): st.integers(1, 1000),
@@ -52,6 +62,7 @@ MAPPINGS: list[tuple[str | int, ...]] = [
     ("cluster",),
     ("resources", 1),
     ("sinks", "copy"),
+    ("sinks", "copy", "max_backlog"),
     ("sinks", "audit"),
     ("sinks", "audit", "login"),
     ("state",),
@@ -124,6 +135,12 @@ def test_an_unknown_option_is_told_with_its_path_wherever_it_stands(file: Path, 
     assert problem.message.startswith("unknown option")
 
 
+@given(seconds=st.floats(0, 3e9) | st.integers(0, 10**9))
+def test_a_duration_that_is_shown_means_the_same_when_it_is_read(seconds: float) -> None:
+    shown = str(Duration(seconds))
+    assert TypeAdapter(Duration).validate_python(shown) == pytest.approx(seconds, abs=0.001)
+
+
 @settings(deadline=None)
 @given(name=st.from_regex(r"([A-Z]{1,8}__){0,3}[A-Z]{0,8}X", fullmatch=True))
 def test_an_unknown_variable_is_told_by_its_name(file: Path, name: str) -> None:
@@ -137,5 +154,5 @@ def test_an_unknown_variable_is_told_by_its_name(file: Path, name: str) -> None:
 ALL_OPTIONS = {step for path in OPTIONS for step in path} | {
     "kubeconfig", "server", "token_file", "ca_file", "resource", "namespaces", "label_selector", "field_selector",
     "type", "topic", "acks", "login", "linger", "password_file", "keep", "resync_seconds", "directory",
-    "memory_max_records", "log_level", "log_format",
+    "bytes", "age", "log_level", "log_format",
 }  # fmt: skip

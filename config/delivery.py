@@ -1,0 +1,103 @@
+"""What may be set for a sink of any type, beside its own options."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, ByteSize, Field
+
+from config.values import Count, Duration, Positive, Seconds, Section, Size
+
+
+class StartPolicy(StrEnum):
+    SNAPSHOT = "snapshot"
+    NOW = "now"
+    EARLIEST = "earliest"
+
+
+class WhenFull(StrEnum):
+    BLOCK = "block"
+    COMPACT = "compact"
+    DROP = "drop"
+
+
+class OnRejected(StrEnum):
+    PARK = "park"
+    PASS = "pass"  # noqa: S105 - no secret
+
+
+def _a_mebibyte(size: ByteSize) -> ByteSize:
+    if size < 1024**2:  # less than one batch
+        raise ValueError("at least 1MiB is expected")
+    return size
+
+
+def _a_second(age: Duration) -> Duration:
+    if age < 1:
+        raise ValueError("at least 1s is expected")
+    return age
+
+
+class MaxBacklogSettings(Section):
+    """How far behind one sink may be."""
+
+    records: Positive | None = Field(
+        default=None,
+        description="Most records that the sink has not settled.",
+        examples=[1_000_000],
+    )
+    bytes: Annotated[Size, AfterValidator(_a_mebibyte)] | None = Field(
+        default=ByteSize(4 * 1024**3),
+        description="Most bytes that these take in the outbox, where bodies are compressed: 4GiB hold about two "
+        "million changes to pods. A number, or with a unit such as 10GiB; null for no bound. It must fit the disk.",
+    )
+    age: Annotated[Duration, AfterValidator(_a_second)] | None = Field(
+        default=None,
+        description="Longest time that the oldest of them may have waited.",
+        examples=["12h"],
+    )
+
+
+class DeliverySettings(Section):
+    """What may be set for a sink of any type, beside its own options."""
+
+    start: StartPolicy = Field(
+        default=StartPolicy.SNAPSHOT,
+        description="Where a new sink begins, one whose name the state does not remember; for any other it says "
+        "nothing. snapshot: with every known object as added, between a snapshot.began and a snapshot.ended, so that "
+        "its consumers know the whole state. now: with what happens from here on. earliest: with the oldest record "
+        "that the outbox still has (state.retain).",
+    )
+    max_backlog: MaxBacklogSettings = Field(
+        default=MaxBacklogSettings(),
+        description="How far behind the sink may be; whichever bound is met first counts. Being behind costs disk, "
+        "never memory, and no other sink anything.",
+    )
+    when_full: WhenFull = Field(
+        default=WhenFull.COMPACT,
+        description="What happens at the bound of max_backlog. compact: the backlog is reduced to the newest state of "
+        "each object; who keeps state loses nothing, an audit trail loses the steps in between. block: nothing more "
+        "is read from the API server, for any sink, until this one has caught up; what the API server forgets "
+        "meanwhile (it remembers five minutes, by default) is found by comparison, without the steps in between. drop: "
+        "the backlog is given up, and a Gap record in its place says so.",
+    )
+    on_rejected: OnRejected = Field(
+        default=OnRejected.PARK,
+        description="What becomes of the later records of an object after the destination refused one for good, which "
+        "is then in the dead letters. park: they wait there behind it, so that the destination never sees them "
+        "without it. pass: they are delivered.",
+    )
+    window: Count = Field(
+        default=1000,
+        ge=1,
+        le=1_000_000,
+        description="Records held ready in memory for this sink. One that is further behind reads on from the outbox, "
+        "so a larger window costs memory and saves little.",
+    )
+    resync_seconds: Seconds = Field(
+        default=0,
+        ge=0,
+        description="Seconds between two tellings of every known object to this sink (op: sync), without asking the "
+        "API server; 0 for never. For consumers that cannot keep state.",
+    )
