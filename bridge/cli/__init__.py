@@ -1,10 +1,13 @@
 """The ``kubedelta`` command: parse, then call ``bridge.app``.
 
-exits     what the exit codes mean
-parser    the words of the command line
-commands  one function each: run, check, schema, sinks
-demo      a cluster that lives, on the terminal
-view      how demo draws it
+exits            what the exit codes mean
+parser           the words of the command line; upkeep_parser and arguments belong to it
+commands         one function each: run, check, schema, sinks
+upkeep_commands  cursors, replay, dead-letters, state: on a running bridge or on its files (upkeep)
+upkeep_tables    what these print for people, in lines that text aligns
+demo             a cluster that lives, on the terminal
+view             how demo draws it
+settings         the file that a command was given
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from bridge.app.check import Verdict, check_all
 from bridge.app.plan import Plan
 from bridge.app.planning import plan_of
 from bridge.cli.exits import Exit
+from bridge.cli.settings import load_settings, sink_options
 from bridge.kube import CredentialsError
 from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
@@ -22,11 +22,9 @@ from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
 from bridge.web.server import WebServer
 from config.errors import ConfigError
-from config.load import load
 from config.reference import json_schema
 from config.reference import reference as reference_file
-from config.schema import Address, Settings
-from config.sinks import SinkOptionTypes
+from config.schema import Address
 from sinks import registry
 
 _EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdict.WRONG: Exit.CONFIG}
@@ -35,7 +33,7 @@ _EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdi
 def run(path: Path) -> int:
     """Watch and deliver until SIGTERM or SIGINT."""
     try:
-        settings = _load(path)
+        settings = load_settings(path)
         plan = plan_of(settings)
     except ConfigError as error:
         return _refuse(error)
@@ -71,7 +69,7 @@ async def _run(plan: Plan, listen: Address) -> int:
 def check(path: Path, *, offline: bool) -> int:
     """Try everything that can be tried without delivering a record."""
     try:
-        plan = plan_of(_load(path))
+        plan = plan_of(load_settings(path))
     except ConfigError as error:
         return _refuse(error)
     print(f"{Verdict.RIGHT:<11} {path}: every option is known and in its range")
@@ -88,7 +86,7 @@ async def _check(plan: Plan) -> int:
 
 def schema(*, reference: bool) -> int:
     """Print what can be written in a configuration file."""
-    types = _sink_options()
+    types = sink_options()
     print(reference_file(types).rstrip("\n") if reference else json.dumps(json_schema(types), indent=2))
     return Exit.OK
 
@@ -100,14 +98,6 @@ def sinks() -> int:
     for point, why in registry.unusable().items():
         print(f"{point:<10} cannot be used: {why}")
     return Exit.OK
-
-
-def _sink_options() -> SinkOptionTypes:
-    return {name: kind.options for name, kind in registry.types().items()}
-
-
-def _load(path: Path) -> Settings:
-    return load(path, os.environ, _sink_options())
 
 
 def _refuse(error: ConfigError) -> int:

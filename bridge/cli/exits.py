@@ -1,14 +1,17 @@
-"""Exit codes, from BSD's sysexits."""
+"""Exit codes: 0 and 1 as ``grep`` and ``diff`` have them, the others from BSD's sysexits."""
 
 from enum import IntEnum
 
 
 class Exit(IntEnum):
     OK = 0
+    NO = 1
+    """The question was understood, and the answer is no: the state has problems, a sink differs from the cluster, or
+    there is no such sink, dead letter or record."""
     USAGE = 64
     """The command line is wrong."""
     UNAVAILABLE = 69
-    """A service that is needed cannot be reached."""
+    """A service that is needed cannot be reached, or a running bridge does not answer."""
     SOFTWARE = 70
     """A bug."""
     CONFIG = 78

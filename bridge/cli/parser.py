@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import NoReturn
 
-Command = Callable[[], int]
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+from bridge.cli import upkeep_parser
+from bridge.cli.arguments import Command, config_argument, duration
 
 
 class UsageError(Exception):
@@ -36,12 +33,9 @@ def parse(arguments: Sequence[str]) -> Command:
     _add_demo(commands.add_parser("demo", help="a small cluster that lives, on the terminal; no cluster needed"))
     _add_schema(commands.add_parser("schema", help="print the JSON Schema of the configuration file"))
     _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are"))
+    upkeep_parser.add_to(commands)
     chosen = parser.parse_args(arguments)
     return chosen.command(chosen)  # type: ignore[no-any-return]
-
-
-def _config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--config", metavar="FILE", type=Path, required=True, help="the configuration (YAML)")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +44,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
         return partial(run, chosen.config)
 
-    _config_argument(parser)
+    config_argument(parser)
     parser.set_defaults(command=command)
 
 
@@ -60,7 +54,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
         return partial(check, chosen.config, offline=chosen.offline)
 
-    _config_argument(parser)
+    config_argument(parser)
     parser.add_argument("--offline", action="store_true", help="the file alone: ask neither the cluster nor the sinks")
     parser.set_defaults(command=command)
 
@@ -93,11 +87,3 @@ def _add_sinks(parser: argparse.ArgumentParser) -> None:
         return sinks
 
     parser.set_defaults(command=command)
-
-
-def duration(text: str) -> float:
-    """Seconds from ``500ms``, ``5s``, ``2m``, ``1h`` or a plain number of seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text)
-    if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h")
-    return float(match[1]) * _UNITS[match[2] or "s"]

@@ -1,0 +1,52 @@
+"""What arguments look like, for every command."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+Command = Callable[[], int]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LARGEST = 2**63 - 1
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def config_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", "--config", metavar="FILE", type=Path, required=True, help="the configuration (YAML)")
+
+
+def duration(text: str) -> float:
+    """Seconds from ``500ms``, ``5s``, ``2m``, ``1h`` or a plain number of seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text)
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def number(text: str) -> int:
+    """A sequence number, or the number of a dead letter."""
+    if not re.fullmatch(r"[0-9]{1,19}", text) or not 1 <= int(text) <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of a record; allowed: 1 and above")
+    return int(text)
+
+
+def start(text: str) -> int | str:
+    """Where a replay begins: a sequence number, ``beginning``, or a time in the form that records have."""
+    if text == "beginning":
+        return text
+    if text.isdecimal():
+        return number(text)
+    try:
+        if _RFC3339.fullmatch(text):
+            moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
+            return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no place in the log; allowed: a sequence number such as 1200, a time with its offset such as "
+        "2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
+    )

@@ -1,0 +1,36 @@
+"""Who looks after the state now: the bridge that runs on it, or, where none does, this process on its files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from bridge.model.upkeep import Upkeep
+from bridge.web.admin_client import AdminClient, NobodyThere
+from config.schema import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    upkeep: Upkeep
+    running: bool
+    """False where what a sink is to be told waits for the next start."""
+
+
+@asynccontextmanager
+async def upkeep_of(settings: Settings) -> AsyncIterator[Reached]:
+    """Raises NoAnswer where a bridge may be running and cannot be asked, StateError where the files cannot be used."""
+    async with AsyncExitStack() as held:
+        try:
+            running = await held.enter_async_context(AdminClient(settings.state.directory))
+        except NobodyThere:
+            yield Reached(await held.enter_async_context(on_files(settings)), running=False)
+        else:
+            yield Reached(running, running=True)
+
+
+def on_files(settings: Settings) -> AbstractAsyncContextManager[Upkeep]:
+    from bridge.app.offline import open_upkeep
+
+    return open_upkeep(settings)

@@ -1,0 +1,155 @@
+"""Cursors, replay, dead letters and the check of the state: one function each, which returns its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bridge.cli import upkeep_tables as tables
+from bridge.cli.exits import Exit
+from bridge.cli.settings import load_settings
+from bridge.cli.text import counted, plain
+from bridge.cli.upkeep import Reached, upkeep_of
+from bridge.model.upkeep import DeadLetter, ReplayRequest, UnknownTarget, Upkeep
+from bridge.outbox.errors import Damaged, StateError
+from bridge.web.admin_client import NoAnswer, NobodyThere, RequestFailed
+from config.errors import ConfigError
+from config.schema import Settings
+
+Ask: TypeAlias = Callable[[Reached], Awaitable[Exit]]
+
+
+def cursors(path: Path, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        found = await reached.upkeep.cursors()
+        print(_json(found) if as_json else tables.of_cursors(found))
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def replay(path: Path, request: ReplayRequest, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        done = await reached.upkeep.replay(request)
+        if as_json:
+            print(_json({**msgspec.to_builtins(done), "running": reached.running}))
+        elif done.records:
+            what = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
+            print(f"{request.sink} will be told {what}{_when(reached)}")
+        else:
+            print(f"{request.sink} has had no such record: nothing is told again")
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
+    """Prints while it reads: there may be more than fit in memory."""
+
+    async def ask(reached: Reached) -> Exit:
+        after = total = 0
+        while page := await reached.upkeep.dead_letters(sink, after=after):
+            print("\n".join(map(_json, page)) if as_json else tables.of_dead_letters(page))
+            after = page[-1].number
+            total += len(page)
+        if not as_json:
+            print(counted(total, "dead letter"))
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        letter = await _dead_letter(reached.upkeep, number)
+        body = await reached.upkeep.dead_letter_body(number)
+        if as_json:
+            print(_json({"letter": letter, "object": msgspec.Raw(body)}))
+        else:
+            print(tables.of_dead_letter(letter))
+            print(msgspec.json.format(body).decode())
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        count = await reached.upkeep.retry(sink, numbers)
+        if as_json:
+            print(_json({"retried": count, "running": reached.running}))
+        else:
+            print(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(reached)}")
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        count = await reached.upkeep.drop(sink, numbers)
+        if as_json:
+            print(_json({"dropped": count, "running": reached.running}))
+        else:
+            print(f"{counted(count, 'dead letter')} of {sink} dropped")
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def state_check(path: Path, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        report = await reached.upkeep.state_check()
+        print(_json(report) if as_json else tables.of_state(report))
+        return Exit.NO if report.problems else Exit.OK
+
+    return _run(path, ask)
+
+
+async def _dead_letter(upkeep: Upkeep, number: int) -> DeadLetter:
+    for letter in await upkeep.dead_letters(after=number - 1, limit=1):
+        if letter.number == number:
+            return letter
+    raise UnknownTarget(f"there is no dead letter {number}; kubedelta dead-letters list has their numbers")
+
+
+def _when(reached: Reached) -> str:
+    return "" if reached.running else ", when the bridge starts: it does not run now"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _run(path: Path, ask: Ask) -> int:
+    try:
+        settings = load_settings(path)
+    except ConfigError as error:
+        return _refuse(error, Exit.CONFIG)
+    return asyncio.run(_asked(settings, ask))
+
+
+async def _asked(settings: Settings, ask: Ask) -> int:
+    try:
+        async with upkeep_of(settings) as reached:
+            return await ask(reached)
+    except UnknownTarget as error:
+        return _refuse(plain(str(error)), Exit.NO)
+    except (NoAnswer, NobodyThere) as error:
+        return _refuse(error, Exit.UNAVAILABLE)
+    except RequestFailed as error:
+        return _refuse(f"the running bridge could not do it: {plain(str(error))}", Exit.SOFTWARE)
+    except StateError as error:
+        return _refuse(error, Exit.CONFIG)
+    except Damaged as error:
+        return _refuse(f"the state is damaged, and the next start will move it aside: {error}", Exit.NO)
+
+
+def _refuse(why: object, code: Exit) -> int:
+    print(why, file=sys.stderr)
+    return code

@@ -1,0 +1,85 @@
+"""What the commands that look after the state print for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.cli.text import age, counted, pairs, plain, shortened, size, table
+from bridge.model.upkeep import Cursor, Cursors, DeadLetter, StateReport
+
+_LONGEST_REASON = 80
+
+
+def of_cursors(found: Cursors) -> str:
+    header = ("SINK", "SETTLED", "BEHIND", "BYTES", "OLDEST", "")
+    log = f"{found.first} to {found.last} can be replayed" if found.first <= found.last else "nothing can be replayed"
+    return f"{table(header, [_cursor(each) for each in found.sinks])}\n{log}"
+
+
+def _cursor(cursor: Cursor) -> list[str]:
+    notes = []
+    if cursor.errand:
+        notes.append(f"{cursor.errand}: {cursor.errand_left} left")
+    if not cursor.configured:
+        notes.append("not in the configuration")
+    oldest = age(cursor.oldest_seconds) if cursor.backlog_records else "-"
+    return [
+        cursor.sink,
+        str(cursor.settled),
+        str(cursor.backlog_records),
+        size(cursor.backlog_bytes),
+        oldest,
+        "; ".join(notes),
+    ]
+
+
+def of_dead_letters(letters: Sequence[DeadLetter]) -> str:
+    header = ("NUMBER", "SINK", "SEEN", "RESOURCE", "OBJECT", "OP", "STATE", "REASON")
+    return table(header, [_dead_letter(each) for each in letters])
+
+
+def _dead_letter(letter: DeadLetter) -> list[str]:
+    reason = shortened(plain(letter.reason), _LONGEST_REASON)
+    seen = f"{letter.time[:19]}Z"
+    return [str(letter.number), letter.sink, seen, letter.resource, letter.key, letter.op, _state(letter), reason]
+
+
+def _state(letter: DeadLetter) -> str:
+    return "retrying" if letter.retrying else "parked" if letter.parked else "rejected"
+
+
+def of_dead_letter(letter: DeadLetter) -> str:
+    return pairs(
+        [
+            ("number", str(letter.number)),
+            ("sink", letter.sink),
+            ("sequence", str(letter.sequence)),
+            ("id", letter.id),
+            ("resource", letter.resource),
+            ("object", letter.key),
+            ("op", letter.op),
+            ("seen", letter.time),
+            ("state", _state(letter)),
+            ("reason", letter.reason),
+        ]
+    )
+
+
+def of_state(report: StateReport) -> str:
+    told = pairs(
+        [
+            ("path", report.path),
+            ("sqlite", report.sqlite),
+            ("format", str(report.format)),
+            ("cluster", report.cluster or "not known"),
+            ("records", str(report.records)),
+            ("objects", str(report.objects)),
+            ("informers", str(report.informers)),
+            ("sinks", str(report.sinks)),
+            ("dead letters", str(report.dead_letters)),
+            ("file", f"{size(report.file_bytes)}, of which {size(report.free_bytes)} are free"),
+            ("wal", size(report.wal_bytes)),
+            ("integrity", counted(len(report.problems), "problem") if report.problems else "ok"),
+        ]
+    )
+    return "\n".join([told, *(f"  {plain(problem)}" for problem in report.problems)])

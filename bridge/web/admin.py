@@ -1,0 +1,127 @@
+"""What an operator may ask of a running bridge, over a unix socket in its state directory.
+
+The file's permission is the login: only the user of the bridge (and root) may open it, and who may open it may replay,
+retry and drop. There is no other: no token, no port, nothing that a web page or another machine can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from aiohttp import web
+
+from bridge.model.upkeep import ReplayRequest, UnknownTarget, Upkeep
+from bridge.web.admin_socket import SocketFile
+from bridge.web.admin_wire import LARGEST_REQUEST, PREFIX, Chosen, Count, Number, Page, Refusal
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_LONGEST_REASON = 1000
+
+
+class AdminServer:
+    """Answers on ``admin.sock`` in ``directory`` between ``start`` and ``stop``, or inside ``async with``.
+
+    Whoever starts one holds the lock of the directory: a socket file that is there is taken for a killed process's, and
+    replaced. No request ends the bridge: an error of ``upkeep`` goes to the one who asked, with its type and message.
+    """
+
+    def __init__(self, directory: Path, upkeep: Upkeep) -> None:
+        self._directory = directory
+        self._upkeep = upkeep
+        self._file: SocketFile | None = None
+        app = web.Application(middlewares=[_guard], client_max_size=LARGEST_REQUEST)
+        app.router.add_get(f"{PREFIX}/", _answer_greeting)
+        app.router.add_get(f"{PREFIX}/cursors", self._answer_cursors)
+        app.router.add_post(f"{PREFIX}/replay", self._answer_replay)
+        app.router.add_get(f"{PREFIX}/dead-letters", self._answer_dead_letters)
+        app.router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._answer_object)
+        app.router.add_post(f"{PREFIX}/dead-letters/retry", self._answer_retry)
+        app.router.add_post(f"{PREFIX}/dead-letters/drop", self._answer_drop)
+        app.router.add_get(f"{PREFIX}/state", self._answer_state)
+        self._runner = web.AppRunner(app, access_log=None, lingering_time=0, shutdown_timeout=2.0)
+
+    async def start(self) -> None:
+        """Raises OSError where the socket cannot be made."""
+        self._file = SocketFile(self._directory)
+        try:
+            await self._runner.setup()
+            await web.SockSite(self._runner, self._file.socket).start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """What is being answered has two seconds to end. The file is gone afterwards."""
+        await self._runner.cleanup()
+        if self._file is not None:
+            self._file.remove()
+            self._file = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ── Answers ──────────────────────────────────────────────────────────────
+
+    async def _answer_cursors(self, _request: web.Request) -> web.Response:
+        return _json(await self._upkeep.cursors())
+
+    async def _answer_replay(self, request: web.Request) -> web.Response:
+        return _json(await self._upkeep.replay(msgspec.json.decode(await request.read(), type=ReplayRequest)))
+
+    async def _answer_dead_letters(self, request: web.Request) -> web.Response:
+        page = msgspec.convert(dict(request.query), Page, strict=False)
+        return _json(await self._upkeep.dead_letters(page.sink, after=page.after, limit=page.limit))
+
+    async def _answer_object(self, request: web.Request) -> web.Response:
+        number = msgspec.convert(request.match_info["number"], Number, strict=False)
+        return web.Response(body=await self._upkeep.dead_letter_body(number), content_type="application/json")
+
+    async def _answer_retry(self, request: web.Request) -> web.Response:
+        chosen = msgspec.json.decode(await request.read(), type=Chosen)
+        return _json(Count(await self._upkeep.retry(chosen.sink, chosen.numbers)))
+
+    async def _answer_drop(self, request: web.Request) -> web.Response:
+        chosen = msgspec.json.decode(await request.read(), type=Chosen)
+        return _json(Count(await self._upkeep.drop(chosen.sink, chosen.numbers)))
+
+    async def _answer_state(self, _request: web.Request) -> web.Response:
+        return _json(await self._upkeep.state_check())
+
+
+async def _answer_greeting(_request: web.Request) -> web.Response:
+    """Says that the loop goes round."""
+    return web.Response(status=204)
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException:
+        raise
+    except UnknownTarget as unknown:
+        return _json(Refusal(str(unknown)), status=404)
+    except msgspec.MsgspecError as wrong:
+        return _json(Refusal(str(wrong)), status=400)
+    except Exception as error:
+        return _json(Refusal(_reason(error)), status=500)
+
+
+def _reason(error: Exception) -> str:
+    """File names may hold what is no text."""
+    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+def _json(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")

@@ -1,0 +1,38 @@
+"""What goes over the admin socket, beside the values of ``bridge.model.upkeep``."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+SOCKET = "admin.sock"
+PREFIX = "/v1"
+LARGEST_REQUEST = 1024 * 1024
+"""Bytes of a body: the numbers of about 100,000 dead letters."""
+LARGEST_PAGE = 1000
+"""Dead letters in one answer."""
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class Page(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    sink: str | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = LARGEST_PAGE
+
+
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Dead letters of one sink."""
+
+    sink: str
+    numbers: list[Number] | None
+    """None for all."""
+
+
+class Count(msgspec.Struct, frozen=True):
+    count: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    error: str
