@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from bridge.app.plan import Wanted
+from bridge.app.resolving import Desired, resolve_wanted
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown
 from bridge.informer import SharedInformer, SharedInformerFactory
-from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, resolve_name
+from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient
 from bridge.model.answers import ListRequest, Refused
 from bridge.model.backoff import Backoff
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
 
 NOT_FOUND = 404
-
-Desired: TypeAlias = dict[tuple[str, Scope], Resource]
-"""A resource's name and a scope of it → how the server serves it now."""
 
 
 class Subscriptions:
@@ -84,34 +81,14 @@ class Subscriptions:
         self._missing = set(gone)
 
     def _resolve(self, catalogue: Catalogue) -> Desired:
-        """What should run now. An object belongs to one entry, or it would be told twice: a name that is said comes
-        before a wildcard that covers it, and of names for one resource whose scopes meet, the first counts."""
-        found: Desired = {}
-        claimed: dict[str, list[Wanted]] = {}
-        unresolved: dict[str, str] = {}
-        empty: list[str] = []
-        for wanted in sorted(self._wanted, key=lambda each: each.is_wildcard):
-            try:
-                resources = resolve_name(wanted.name, catalogue)
-            except UnknownResource as error:
-                unresolved[wanted.name] = str(error)
-                continue
-            if not resources:
-                empty.append(wanted.name)
-            for resource in resources:
-                others = claimed.setdefault(resource.name, [])
-                if first := next((each for each in others if each.meets(wanted, resource)), None):
-                    if not wanted.is_wildcard:
-                        unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object belongs to one"
-                    continue
-                others.append(wanted)
-                found.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
-        for name, reason in unresolved.items():
+        """What should run now."""
+        found = resolve_wanted(self._wanted, catalogue)
+        for name, reason in found.unresolved.items():
             if self._told.get(name) != reason:
                 self._report(ResourceUnknown(name, reason))
-        self._told = self.unresolved = unresolved
-        self.empty = tuple(empty)
-        return found
+        self._told = self.unresolved = found.unresolved
+        self.empty = found.empty
+        return found.desired
 
     async def _is_gone(self, informer: SharedInformer) -> bool:
         source = self._client.lister_watcher(informer.resource, informer.scope)

@@ -51,9 +51,16 @@ class KubeClient:
         self._patience = patience
         self._compress = connection.compression
 
-    def lister_watcher(self, resource: Resource, scope: Scope) -> ApiListerWatcher:
+    def lister_watcher(self, resource: Resource, scope: Scope, *, metadata_only: bool = False) -> ApiListerWatcher:
+        """``metadata_only``: for lists whose objects need no spec and no status."""
         return ApiListerWatcher(
-            self._http, resource, scope, silence=self._silence, patience=self._patience, compress=self._compress
+            self._http,
+            resource,
+            scope,
+            silence=self._silence,
+            patience=self._patience,
+            compress=self._compress,
+            metadata_only=metadata_only,
         )
 
     async def discover(self, previous: Catalogue | None = None) -> Catalogue:

@@ -1,0 +1,49 @@
+"""What the configured names mean on a cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bridge.app.plan import Wanted
+from bridge.kube import Catalogue, UnknownResource, resolve_name
+from bridge.model.resource import Resource, Scope
+
+Desired: TypeAlias = dict[tuple[str, Scope], Resource]
+"""A resource's name and a scope of it → how the server serves it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    desired: Desired
+    unresolved: dict[str, str]
+    """Names that mean nothing at this moment → why."""
+    empty: tuple[str, ...]
+    """Wildcards that cover nothing at this moment."""
+
+
+def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
+    """An object belongs to one entry, or it would be told twice: a name that is said comes before a wildcard that
+    covers it, and of names for one resource whose scopes meet, the first counts."""
+    desired: Desired = {}
+    claimed: dict[str, list[Wanted]] = {}
+    unresolved: dict[str, str] = {}
+    empty: list[str] = []
+    for wanted in sorted(configured, key=lambda each: each.is_wildcard):
+        try:
+            resources = resolve_name(wanted.name, catalogue)
+        except UnknownResource as error:
+            unresolved[wanted.name] = str(error)
+            continue
+        if not resources:
+            empty.append(wanted.name)
+        for resource in resources:
+            others = claimed.setdefault(resource.name, [])
+            if first := next((each for each in others if each.meets(wanted, resource)), None):
+                if not wanted.is_wildcard:
+                    unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object belongs to one"
+                continue
+            others.append(wanted)
+            desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
+    return Resolution(desired, unresolved, tuple(empty))
