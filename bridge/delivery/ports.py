@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -39,6 +39,11 @@ class Pending(Protocol):
         called."""
         ...
 
+    @property
+    def exhausted(self) -> bool:
+        """Everything that there is has been taken: ``take`` would wait, and not for a disk."""
+        ...
+
     def wake(self) -> None:
         """Let ``take`` return now, or at once the next time it is called."""
         ...
@@ -71,8 +76,9 @@ class DeadLetters(Protocol):
     """Those of one sink. They survive a crash."""
 
     @property
-    def keys(self) -> Collection[OrderingKey]:
-        """Objects that have a letter."""
+    def keys(self) -> Mapping[OrderingKey, int]:
+        """Objects that have a letter, and the sequence number of the first of them. Looked at for every batch. What
+        is in front of that first one is not held up by it: a crash may have come before it was settled."""
         ...
 
     @property
@@ -81,7 +87,11 @@ class DeadLetters(Protocol):
         ...
 
     async def bury(self, burials: Sequence[Burial]) -> None:
-        """Returns when they are durable; only then may their stretch be settled."""
+        """Returns when they are durable; only then may their stretch be settled. In this order, behind those that are
+        there. A record that is a letter already stays one letter: a crash came before its stretch was settled.
+
+        One that is parked behind none but letters that are to be delivered again (or behind none any more: an operator
+        was quicker) is to be delivered again too. Nobody would ask for it."""
         ...
 
     async def next_retries(self, limit: int) -> Sequence[Letter]:
