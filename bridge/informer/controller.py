@@ -10,7 +10,7 @@ import msgspec
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.deltas import DeltaType, Drained, QueuedDelta
 from bridge.informer.handle_deltas import changes_of, needs_last_state
-from bridge.informer.indexer import Indexer, unpacked
+from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, Op
 from bridge.model.object import ApiObject
 
@@ -18,8 +18,9 @@ Transform: TypeAlias = Callable[[ApiObject], ApiObject]
 """What an object loses before anybody sees it. Pure; it does not raise, it keeps key, uid and version, and it leaves
 alone what it made itself."""
 
-Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[None]]
-"""Takes one batch and the position reached with it. Nothing newer is processed until it returns."""
+Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[int | None]]
+"""Takes one batch and the position that holds with it; returns the sequence number of the first change's record, None
+where nothing was numbered. Nothing newer is processed until it returns."""
 
 
 class Controller:
@@ -41,7 +42,10 @@ class Controller:
                 return
 
     async def _process(self, drained: Drained) -> None:
-        await self._deliver(self.handle_deltas(drained), drained.position)
+        changes = self.handle_deltas(drained)
+        first = await self._deliver(changes, drained.position)
+        if first is not None:
+            self._rest(changes, first)
 
     def handle_deltas(self, drained: Drained) -> list[Change]:
         """Apply a batch to the Indexer; the changes it made, in order."""
@@ -50,7 +54,7 @@ class Controller:
         for queued in drained.deltas:
             delta = self._comparable(queued)
             known = indexer.known(delta.key)
-            last_state = unpacked(delta.key, known) if known and needs_last_state(delta, known) else None
+            last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
                 if self._transform is not None and change.object is delta.object:
                     change = _transformed(change, self._transform)
@@ -60,6 +64,14 @@ class Controller:
                     indexer.put(change.object)
                 changes.append(change)
         return changes
+
+    def _rest(self, changes: list[Change], first: int) -> None:
+        """Of several changes of one object the last one counts, and that is what the Indexer knows: it did not change
+        while they were being delivered."""
+        rest = self._indexer.rest
+        for sequence, change in enumerate(changes, first):
+            if change.op is not Op.SYNC and change.op is not Op.DELETED:
+                rest(change.object.key, sequence)
 
     def _comparable(self, delta: QueuedDelta) -> QueuedDelta:
         """What is kept was transformed; a body that will be compared with it must be, too. Transforms twice at most,

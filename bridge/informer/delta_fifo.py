@@ -2,8 +2,8 @@
 
 Kept from client-go: ``items`` by key and ``queue`` of keys, one to one and in the same order; two Deleted in a row
 become one; Replace finds the missing deletes; Resync leaves alone what has something pending. Different: ``drain``
-takes everything in arrival order, so that a batch is one transaction and its position the newest version in it; the
-queue is bounded; a list may arrive in pages; HasSynced is true after the first list was processed, not when it was
+takes everything in arrival order, so that a batch is one transaction and may carry the position that holds behind it;
+the queue is bounded; a list may arrive in pages; HasSynced is true after the first list was processed, not when it was
 popped.
 """
 
@@ -43,7 +43,8 @@ class DeltaFIFO:
     ``max_deltas`` and ``max_bytes`` (of object bodies) bound what is queued: the producer calls ``wait_room`` between
     additions, and so stops reading from the API server; additions that may be many at once wait for room themselves.
     One addition may overshoot. ``resumed`` says that what is known comes from before a restart, so that the first list
-    is a comparison already.
+    is a comparison already; ``position``, that it is what the server had at this version, so that there is no first
+    list to wait for.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class DeltaFIFO:
         max_deltas: int = 2000,
         max_bytes: int = 16 * 1024 * 1024,
         resumed: bool = False,
+        position: str | None = None,
     ) -> None:
         self._known = known
         self._max_deltas = max_deltas
@@ -62,7 +64,9 @@ class DeltaFIFO:
         self._count = 0
         self._bytes = 0
         self._arrivals = 0
-        self._position: str | None = None
+        self._position = position
+        """The version at which the store will be when everything that is queued has been processed; None while it
+        will be at none."""
         self._due = False
         """A batch is due, even an empty one: a position was reached, or a list ended."""
         self._listed: set[str] | None = None
@@ -72,7 +76,7 @@ class DeltaFIFO:
         """A batch is being processed."""
         self._initial_through: int | None = None
         """The newest arrival that the first list made."""
-        self._synced = False
+        self._synced = position is not None
         self._closed = False
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
@@ -81,7 +85,8 @@ class DeltaFIFO:
     # ── The producer's side ──────────────────────────────────────────────────
 
     def happened(self, events: Iterable[tuple[EventType, ApiObject]], position: str | None = None) -> None:
-        """Queue watch events in their order; with them the version ``position`` is reached."""
+        """Queue watch events in their order; with them the version ``position`` is reached. None where something
+        before them may be missing: then no version is, until one is reached again."""
         for kind, thing in events:
             if kind is EventType.DELETED and self._listed is not None:
                 self._listed.discard(thing.key)
@@ -99,8 +104,10 @@ class DeltaFIFO:
         self._add(DeltaType.DELETED, thing.key, thing)
 
     def restored(self) -> None:
-        """The server's versions ran backwards: until a complete list has ended, versions are no proof of sameness."""
+        """The server's versions ran backwards: until a complete list has ended, versions are no proof of sameness, and
+        the version at which the store is means nothing. An empty batch is due, so that this can be kept."""
         self._list_type = DeltaType.RESTORED
+        self._reach(None)
 
     def begin_replace(self) -> None:
         """A list begins; an earlier one that never ended is forgotten, what it said is not."""
@@ -116,8 +123,8 @@ class DeltaFIFO:
 
     async def end_replace(self, position: str | None, *, complete: bool = True) -> int:
         """The list is over: what is known or queued and was not in it has been deleted. Where the list was not
-        ``complete``, no delete is inferred, and so no position is reached. Returns the number of objects in the list.
-        Raises FifoClosed."""
+        ``complete``, no delete is inferred, and so ``position`` is not reached. Returns the number of objects in the
+        list. Raises FifoClosed."""
         if self._listed is None:
             raise RuntimeError("end_replace() outside of a list: call begin_replace() first")
         listed = self._listed
@@ -125,7 +132,7 @@ class DeltaFIFO:
             await self.wait_room()
             self._add(DeltaType.DELETED, key, None, Evidence.RELISTED)
         self._listed = None
-        self._reach(position if complete else None)
+        self._reach(position if complete else self._position)
         if complete:
             self._list_type = DeltaType.REPLACED
         self._list_evidence = Evidence.RELISTED
@@ -194,7 +201,7 @@ class DeltaFIFO:
         await self._wait_filled(lambda: bool(self.queue) or self._due)
         items, self.items = self.items, {}
         self.queue.clear()
-        position, self._position = self._position, None
+        position = self._position
         self._due = False
         deltas = [deltas[0] for deltas in items.values()]
         if len(deltas) != self._count:
@@ -203,7 +210,7 @@ class DeltaFIFO:
             with self._processing(items, deltas):
                 await process(Drained(deltas, position))
         except BaseException:
-            self._not_reached(position)
+            self._due = True
             raise
 
     @property
@@ -227,6 +234,8 @@ class DeltaFIFO:
     ) -> None:
         if self._closed:
             raise FifoClosed
+        if kind is not DeltaType.SYNC:
+            self._position = None
         self._arrivals += 1
         delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, audience)
         pending = self.items.get(key)
@@ -250,14 +259,9 @@ class DeltaFIFO:
         return queued + [key for key in known if key not in listed and key not in self.items]
 
     def _reach(self, position: str | None) -> None:
-        if position is not None:
-            self._position = position
+        self._position = position
         self._due = True
         self._filled.set()
-
-    def _not_reached(self, position: str | None) -> None:
-        """The batch that reached it was put back. What was reached since then is newer."""
-        self._reach(position if self._position is None else None)
 
     async def _wait_filled(self, ready: Callable[[], bool]) -> None:
         while not ready():

@@ -54,4 +54,5 @@ class Drained:
 
     deltas: Sequence[QueuedDelta]
     position: str | None
-    """The version reached with these deltas; None where nothing new was reached."""
+    """With these deltas the store is exactly what the server had at this version; None where it is at none (within a
+    list, in doubt). It stays while nothing but Syncs is queued."""

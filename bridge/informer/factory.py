@@ -9,11 +9,12 @@ from typing import Self, TypeAlias
 
 from bridge.facts import Report, unheard
 from bridge.informer.controller import Transform
-from bridge.informer.indexer import IndexFunc, by_namespace
+from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
 from bridge.informer.shared_informer import DeliverBatch, ResyncPeriods, SharedInformer
 from bridge.informer.watcher import Timing
 from bridge.model.answers import ListerWatcher
+from bridge.model.change import Remembered
 from bridge.model.resource import Resource, Scope
 
 Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]
@@ -31,7 +32,8 @@ class SharedInformerFactory:
             await factory.start().wait_synced(timeout=30)
             pods.lister.by_index("namespace", "shop")
 
-    With ``deliver`` every batch goes there (that is how the bridge uses it); without, informers take handlers.
+    With ``deliver`` every batch goes there (that is how the bridge uses it); without, informers take handlers. With
+    ``stored`` as well, informers hold no bodies: they read them from the records that ``deliver`` made.
     An error in an informer or a handler ends the ``async with`` with it.
     """
 
@@ -40,6 +42,7 @@ class SharedInformerFactory:
         source: Source,
         *,
         deliver: DeliverBatch | None = None,
+        stored: Stored | None = None,
         resync: ResyncPeriods | None = None,
         transform: Callable[[Resource], Transform | None] | None = None,
         indexers: Mapping[str, IndexFunc] | None = None,
@@ -49,6 +52,7 @@ class SharedInformerFactory:
     ) -> None:
         self._source = source
         self._deliver = deliver
+        self._stored = stored
         self._resync = resync
         self._transform = transform
         self._indexers = {NAMESPACE: by_namespace} if indexers is None else indexers
@@ -63,9 +67,11 @@ class SharedInformerFactory:
     def informers(self) -> tuple[SharedInformer, ...]:
         return tuple(self._informers.values())
 
-    def informer(self, resource: Resource, scope: Scope | None = None) -> SharedInformer:
+    def informer(
+        self, resource: Resource, scope: Scope | None = None, remembered: Remembered | None = None
+    ) -> SharedInformer:
         """The informer for this part of this resource; the same one for every version of it. It runs after the next
-        ``start``."""
+        ``start``. One that is made now begins with what is ``remembered``; one that there is knows more than that."""
         key = (resource.name, scope or Scope())
         if key not in self._informers:
             self._informers[key] = SharedInformer(
@@ -79,6 +85,8 @@ class SharedInformerFactory:
                 transform=self._transform(resource) if self._transform else None,
                 indexers=self._indexers,
                 resync=self._resync,
+                stored=self._stored,
+                remembered=remembered,
             )
         return self._informers[key]
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from bridge.facts import ListenerOverrun, Report
-from bridge.informer.indexer import Indexer, unpacked
+from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.ring import Ring, Slice
 from bridge.processor.listener import ListenerClosed, ProcessorListener
@@ -178,4 +178,4 @@ class Handlers:
     def _in_store(self) -> Iterator[Change]:
         """What is known at this moment; bodies are unpacked when their turn comes."""
         known_now = self._indexer.items()
-        return (Change(Op.ADDED, Evidence.LISTED, unpacked(key, known)) for key, known in known_now)
+        return (Change(Op.ADDED, Evidence.LISTED, self._indexer.with_body(key, known)) for key, known in known_now)

@@ -1,7 +1,7 @@
 """The store of an informer: what is known of every object, and where to find it (client-go's thread_safe_store.go).
 
 One writer (the Controller), many readers, one event loop. Objects are never held as dicts: of each there is a key, a
-uid, a version and the packed body; of each index its values.
+uid, a version and where its body is; of each index its values.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from typing import TypeAlias, cast
 from bridge.model.change import Known
 from bridge.model.object import ApiObject
 from bridge.model.packing import pack, unpack
+
+Stored: TypeAlias = Callable[[int], bytes]
+"""Reads the body of the record with this sequence number, at once. It has every record at which an object rests; that
+one is missing is a bug, and whatever is raised ends the informer."""
 
 IndexFunc: TypeAlias = Callable[[ApiObject], Iterable[str]]
 """The values under which an object is to be found. It must not raise: an object that has no such value has none."""
@@ -45,9 +49,14 @@ class UnknownIndex(KeyError):
 
 
 class Indexer:
-    """Keys → what is known, with any number of indices. Empty index buckets are dropped."""
+    """Keys → what is known, with any number of indices. Empty index buckets are dropped.
 
-    def __init__(self, indexers: Mapping[str, IndexFunc] | None = None) -> None:
+    Alone, it keeps every body, packed. With ``stored``, bodies rest elsewhere: it holds on to a body that was ``put``
+    until ``rest`` says which record has it, and reads it from there.
+    """
+
+    def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
+        self._stored = stored
         self._known: dict[str, Known] = {}
         self._functions: dict[str, IndexFunc] = {}
         self._buckets: dict[str, defaultdict[str, set[str]]] = {}
@@ -63,26 +72,31 @@ class Indexer:
         return self._known.keys()
 
     def items(self) -> list[tuple[str, Known]]:
-        """What is known at this moment, bodies packed and by reference."""
+        """What is known at this moment; no body is read."""
         return list(self._known.items())
 
     def known(self, key: str) -> Known | None:
         return self._known.get(key)
 
     def get(self, key: str) -> ApiObject | None:
-        """The object with its body, unpacked anew at every call."""
+        """The object with its body, unpacked or read anew at every call."""
         known = self._known.get(key)
-        return None if known is None else unpacked(key, known)
+        return None if known is None else self.with_body(key, known)
+
+    def with_body(self, key: str, known: Known) -> ApiObject:
+        """A known object with its body. What ``known`` says must be of this moment where bodies rest elsewhere: of an
+        older version there may be no record any more."""
+        return ApiObject(key, known.uid, known.resource_version, self._body(known.state))
 
     def objects(self) -> Iterator[ApiObject]:
-        """Every object, in no particular order, one body at a time. The store may change between two of them; each is
-        as it was when this was called."""
+        """Every object, in no particular order, one body at a time. The store may change between two of them, where it
+        keeps the bodies itself; each is as it was when this was called."""
         for key, known in self.items():
-            yield unpacked(key, known)
+            yield self.with_body(key, known)
 
     def by_index(self, index: str, value: str) -> list[ApiObject]:
         """Objects with that value, ordered by key. Raises UnknownIndex."""
-        return [unpacked(key, self._known[key]) for key in self.index_keys(index, value)]
+        return [self.with_body(key, self._known[key]) for key in self.index_keys(index, value)]
 
     def index_keys(self, index: str, value: str) -> list[str]:
         """Keys of the objects with that value, sorted. Raises UnknownIndex."""
@@ -100,9 +114,26 @@ class Indexer:
 
     def put(self, thing: ApiObject) -> None:
         """Remember this version in place of any other."""
-        self._known[thing.key] = Known(thing.uid, thing.resource_version, pack(thing.body))
+        body = pack(thing.body) if self._stored is None else thing.body
+        self._known[thing.key] = Known(thing.uid, thing.resource_version, body)
         for index, function in self._functions.items():
             self._index(index, thing.key, tuple(function(thing)))
+
+    def rest(self, key: str, sequence: int) -> None:
+        """The record with this sequence number has the body of what is known; there is no need to hold on to it. No
+        error where the object is not known any more; nothing to do for a store that keeps the bodies itself."""
+        known = self._known.get(key)
+        if known is not None and self._stored is not None:
+            self._known[key] = Known(known.uid, known.resource_version, sequence)
+
+    def load(self, objects: Iterable[tuple[str, Known]]) -> None:
+        """Begin with what was known before this start. A body is read only where an index wants it. Raises
+        RuntimeError where something is known already."""
+        if self._known:
+            raise RuntimeError(f"load() comes before anything else: {len(self._known)} objects are known already")
+        self._known.update(objects)
+        for index in self._functions:
+            self._fill(index)
 
     def remove(self, key: str) -> None:
         if self._known.pop(key, None) is not None:
@@ -117,10 +148,19 @@ class Indexer:
             self._functions[index] = function
             self._buckets[index] = defaultdict(set)
             self._values[index] = {}
-            for thing in self.objects():
-                self._index(index, thing.key, tuple(function(thing)))
+            self._fill(index)
 
     # ── Inside ───────────────────────────────────────────────────────────────
+
+    def _body(self, state: bytes | int) -> bytes:
+        if self._stored is None:
+            return unpack(cast(bytes, state))
+        return self._stored(state) if isinstance(state, int) else state
+
+    def _fill(self, index: str) -> None:
+        function = self._functions[index]
+        for thing in self.objects():
+            self._index(index, thing.key, tuple(function(thing)))
 
     def _bucket(self, index: str) -> Mapping[str, set[str]]:
         try:
@@ -145,8 +185,3 @@ class Indexer:
             held[key] = values
         else:
             held.pop(key, None)
-
-
-def unpacked(key: str, known: Known) -> ApiObject:
-    """A known object with its body."""
-    return ApiObject(key, known.uid, known.resource_version, unpack(cast(bytes, known.state)))

@@ -58,6 +58,7 @@ from bridge.model.answers import (
     Unsupported,
     WatchRequest,
 )
+from bridge.model.change import Remembered
 from bridge.model.version import is_older
 
 
@@ -69,6 +70,16 @@ class UnexpectedAnswer(Exception):
 
 
 # ── Decisions ────────────────────────────────────────────────────────────────
+
+
+def begin(remembered: Remembered | None, *, watch_list: bool) -> NotSynced | Synced:
+    """Where a list-watch starts, by what it left behind when it last ran; None where it never did."""
+    if remembered is None:
+        return NotSynced(watch_list=watch_list)
+    if remembered.position is not None:
+        return Synced(remembered.position, watch_list)
+    # Not older than what was told is not enough: of a delete that a list found, only the list knew how new it was.
+    return NotSynced(remembered.newest, Freshness.CONSISTENT, watch_list)
 
 
 def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest:

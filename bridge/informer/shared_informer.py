@@ -7,19 +7,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from bridge.facts import InformerStopped, InformerSynced, Report
+from bridge.informer import reflector
 from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.handlers import Handlers
-from bridge.informer.indexer import Indexer, IndexFunc
+from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
-from bridge.informer.states import NotSynced
 from bridge.informer.watcher import Timing, Watcher
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Change, ChangeBatch
+from bridge.model.change import Change, ChangeBatch, Remembered
 from bridge.model.resource import Resource, Scope
 
-DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[None]]
-"""Returns when the batch is stored where it must be; it tries until it is."""
+DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[int | None]]
+"""Returns when the batch is stored where it must be; it tries until it is. Returns the sequence number of the first
+change's record: the changes of a batch are numbered one after the other. None where nothing was numbered."""
 
 
 class ResyncPeriods(Protocol):
@@ -39,6 +40,10 @@ class SharedInformer:
     newest state. ``has_synced`` stays true once it is; ``live`` says whether a watch is open at this moment.
 
     It runs once, in ``run``; ``retire`` is for a resource that went away, ``stop`` for a process that ends.
+
+    With ``remembered`` it goes on where an earlier one ended: from its position with a watch and no list, and it has
+    synced as soon as it runs; without a position, with a list that is compared with what is remembered. With
+    ``stored``, bodies rest at the sequence numbers that ``deliver`` returns, and are read from there.
     """
 
     def __init__(
@@ -54,16 +59,26 @@ class SharedInformer:
         transform: Transform | None = None,
         indexers: Mapping[str, IndexFunc] | None = None,
         resync: ResyncPeriods | None = None,
+        stored: Stored | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
+        if stored is not None and deliver is None:
+            raise ValueError("bodies can only rest where changes are delivered to: stored needs deliver")
         self.resource = resource
         self.scope = scope
-        self.indexer = Indexer(indexers)
+        self.indexer = Indexer(indexers, stored=stored)
         self.lister = Lister(self.indexer)
         self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
         self._deliver = deliver or self.handlers.deliver
         self._report = report
         self._resync = resync or self._handlers
-        self._fifo = DeltaFIFO(self.indexer)
+        resumed, position, epoch = remembered is not None, None, 1
+        if remembered is not None:
+            self.indexer.load(remembered.objects)
+            position, epoch = remembered.position, remembered.epoch
+        self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
+        if epoch > 1 and position is None:
+            self._fifo.restored()  # It may have ended in the middle of the list with which the epoch began.
         self._watcher = Watcher(
             resource,
             scope,
@@ -71,7 +86,9 @@ class SharedInformer:
             self._fifo,
             report=report,
             timing=timing,
-            start=NotSynced(watch_list=watch_list),
+            start=reflector.begin(remembered, watch_list=watch_list),
+            resumed=resumed,
+            epoch=epoch,
         )
         self._controller = Controller(self._fifo, self.indexer, self._deliver_changes, transform)
         self._synced = asyncio.Event()
@@ -89,7 +106,7 @@ class SharedInformer:
 
     @property
     def has_synced(self) -> bool:
-        """The first list has been taken in, compared and delivered."""
+        """The first list has been taken in, compared and delivered, before this start or since."""
         return self._synced.is_set()
 
     @property
@@ -126,6 +143,7 @@ class SharedInformer:
 
     async def run(self) -> None:
         """Until ``stop`` or ``retire``: then nothing more is read, and what was read is delivered."""
+        self._notice_synced()
         async with asyncio.TaskGroup() as tasks:
             if self._handlers is not None:
                 self._handlers.start(tasks)
@@ -164,10 +182,12 @@ class SharedInformer:
         except FifoClosed:
             return
 
-    async def _deliver_changes(self, changes: list[Change], position: str | None) -> None:
-        await self._deliver(ChangeBatch(self.resource, self.scope, changes, position, self._watcher.epoch))
+    async def _deliver_changes(self, changes: list[Change], position: str | None) -> int | None:
+        batch = ChangeBatch(self.resource, self.scope, changes, position, self._watcher.epoch)
+        first = await self._deliver(batch)
         # The queue counts this batch as processed when we return, so the flag flips one step later.
         asyncio.get_running_loop().call_soon(self._notice_synced)
+        return first
 
     def _notice_synced(self) -> None:
         if self._fifo.has_synced and not self._synced.is_set():

@@ -83,7 +83,8 @@ class Timing:
 
 
 class Watcher:
-    """One endless list-watch. ``run`` ends only by cancellation, or with FifoClosed."""
+    """One endless list-watch. ``run`` ends only by cancellation, or with FifoClosed. Where it is ``resumed``, its first
+    list is a comparison already, and ``epoch`` goes on from before."""
 
     def __init__(
         self,
@@ -95,6 +96,8 @@ class Watcher:
         report: Report,
         timing: Timing,
         start: NotSynced | Synced,
+        resumed: bool = False,
+        epoch: int = 1,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._resource = resource
@@ -109,9 +112,9 @@ class Watcher:
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
         self._now = asyncio.get_running_loop().time
         self._list_began = 0.0
-        self._listed_before = isinstance(start, Synced)
+        self._listed_before = resumed
         self._repair_at = 0.0
-        self.epoch = 1
+        self.epoch = epoch
         """Grows each time the server's versions ran backwards."""
         self.last_contact = self._now()
         """When the server last told anything, bookmarks and refusals included, on the event loop's clock."""

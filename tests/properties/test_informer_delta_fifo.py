@@ -74,7 +74,7 @@ class AgainstAModel(RuleBasedStateMachine):
             while self.pending:
                 self.drain()
             self.fifo.close()
-            if self.due or self.position is not None:
+            if self.due:
                 self.run(self.fifo.drain(self._is_empty))
             with pytest.raises(FifoClosed):
                 self.run(self.fifo.drain(self._is_empty))
@@ -98,13 +98,14 @@ class AgainstAModel(RuleBasedStateMachine):
         new.arrival = new.arrival or self.arrivals
         self.pending.append(new)
 
-    @rule(name=names, kind=st.sampled_from(EventType))
-    def happen(self, name: str, kind: EventType) -> None:
+    @rule(name=names, kind=st.sampled_from(EventType), in_doubt=st.booleans())
+    def happen(self, name: str, kind: EventType, in_doubt: bool = False) -> None:
         thing = self.next_version(name)
-        self.fifo.happened([(kind, thing)], str(self.version))
+        position = None if in_doubt else str(self.version)
+        self.fifo.happened([(kind, thing)], position)
         delta = {"ADDED": DeltaType.ADDED, "MODIFIED": DeltaType.UPDATED, "DELETED": DeltaType.DELETED}[kind]
         self.queue(Entry(delta, thing.key, thing))
-        self.position = str(self.version)
+        self.position, self.due = position, self.due or not in_doubt
         if kind is EventType.DELETED and self.listed is not None:
             self.listed.discard(thing.key)
 
@@ -112,7 +113,7 @@ class AgainstAModel(RuleBasedStateMachine):
     def bookmark(self) -> None:
         self.version += 1
         self.fifo.reached(str(self.version))
-        self.position = str(self.version)
+        self.position, self.due = str(self.version), True
 
     @rule()
     def begin_list(self) -> None:
@@ -127,6 +128,7 @@ class AgainstAModel(RuleBasedStateMachine):
         self.fifo.replaced([thing])
         self.listed.add(thing.key)
         self.queue(Entry(DeltaType.REPLACED, thing.key, thing))
+        self.position = None
 
     @precondition(lambda self: self.listed is not None)
     @rule(complete=st.booleans())
@@ -162,7 +164,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @precondition(lambda self: self.pending)
     @rule(fails=st.booleans(), meanwhile=st.booleans(), name=names)
     def take_all(self, fails: bool = False, meanwhile: bool = False, name: str = "a") -> None:
-        position, self.position, self.due = self.position, None, False
+        position, self.due = self.position, False
         self.in_flight, self.pending = self.pending, []
 
         async def process(batch: Drained) -> None:
@@ -174,8 +176,6 @@ class AgainstAModel(RuleBasedStateMachine):
                 raise Failing
 
         self.process(self.fifo.drain(process), fails, whole=True)
-        if fails and self.position is None:
-            self.position = position
 
     def drain(self) -> None:
         self.take_all()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
 from collections.abc import Iterable
+from typing import cast
 
 import pytest
 
 from bridge.informer.indexer import Indexer, IndexerConflict, UnknownIndex, by_label, by_name, by_namespace
+from bridge.model.change import Known
 from bridge.model.object import ApiObject
 from tests.kit.objects import Blueprint, a_node, a_pod
 
@@ -189,4 +192,107 @@ def test_bodies_are_kept_packed() -> None:
     known = store.known(pod.key)
 
     assert known is not None
-    assert len(known.packed) * 5 < len(pod.body)
+    assert len(cast(bytes, known.state)) * 5 < len(pod.body)
+
+
+# ── Bodies that rest elsewhere ───────────────────────────────────────────────
+
+
+class Records(dict[int, bytes]):
+    """The bodies of an outbox, by sequence number, and what was read of them."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        super().__init__(enumerate(bodies, 1))
+        self.read: list[int] = []
+
+    def __call__(self, sequence: int) -> bytes:
+        self.read.append(sequence)
+        return self[sequence]
+
+
+def test_a_body_is_held_until_it_rests_and_read_from_there_afterwards() -> None:
+    records = Records(b"older", WEB.body)
+    store = Indexer(stored=records)
+    store.put(WEB)
+    held = store.known(WEB.key)
+    assert held is not None
+    assert held.state is WEB.body
+    assert (store.get(WEB.key), records.read) == (WEB, [])
+
+    store.rest(WEB.key, 2)
+    assert store.known(WEB.key) == Known(WEB.uid, WEB.resource_version, 2)
+    assert (store.get(WEB.key), records.read) == (WEB, [2])
+    assert held.state is WEB.body, "whoever took it before still has what it took"
+
+
+def test_what_was_removed_meanwhile_needs_no_rest() -> None:
+    store = Indexer(stored=Records(WEB.body))
+    store.put(WEB)
+    store.remove(WEB.key)
+    store.rest(WEB.key, 1)
+
+    assert len(store) == 0
+
+
+def test_a_store_that_keeps_the_bodies_itself_has_no_use_for_a_sequence_number() -> None:
+    store = a_store(WEB)
+    store.rest(WEB.key, 1)
+
+    assert store.get(WEB.key) == WEB
+
+
+def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
+    store = Indexer({"namespace": by_namespace}, stored=Records(DB.body))
+    store.load([(DB.key, Known(DB.uid, DB.resource_version, 1))])
+    store.put(WEB)
+
+    assert store.by_index("namespace", "shop") == [DB, WEB]
+    assert list(store.objects()) == [DB, WEB]
+
+
+def test_a_record_that_is_missing_is_an_error() -> None:
+    store = Indexer(stored=Records())
+    store.load([(WEB.key, Known(WEB.uid, WEB.resource_version, 7))])
+
+    with pytest.raises(KeyError, match="7"):
+        store.get(WEB.key)
+
+
+def test_loading_reads_bodies_only_where_an_index_wants_them() -> None:
+    records = Records(WEB.body, BARE.body)
+    known = [(WEB.key, Known(WEB.uid, "1", 1)), (BARE.key, Known(BARE.uid, "4", 2))]
+    Indexer(stored=records).load(known)
+    assert records.read == []
+
+    store = Indexer({"tier": by_label("tier")}, stored=records)
+    store.load(iter(known))
+    assert (store.index_keys("tier", "front"), len(store)) == ([WEB.key], 2)
+
+
+def test_an_index_that_is_added_later_covers_what_was_loaded() -> None:
+    store = Indexer(stored=Records(WEB.body))
+    store.load([(WEB.key, Known(WEB.uid, "1", 1))])
+    store.add_indexers({"tier": by_label("tier")})
+
+    assert store.index_keys("tier", "front") == [WEB.key]
+
+
+def test_loading_comes_before_anything_else() -> None:
+    store = a_store(WEB)
+
+    with pytest.raises(RuntimeError, match="1 objects are known already"):
+        store.load([])
+
+
+def test_what_is_known_of_an_object_costs_little_beside_its_names() -> None:
+    """100,000 objects of a cluster are remembered in memory; their bodies are not."""
+    names = [(f"shop/web-{number}", f"uid-{number}", f"{number}") for number in range(10_000)]
+    store = Indexer(stored=Records())
+    tracemalloc.start()
+    try:
+        store.load((key, Known(uid, version, 10**9 + place)) for place, (key, uid, version) in enumerate(names))
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size / len(names) < 150

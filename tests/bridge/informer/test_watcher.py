@@ -82,6 +82,7 @@ async def settled() -> None:
 async def watching(
     *script: Turn,
     start: NotSynced | Synced = LISTS,
+    resumed: bool = False,
     chance: Callable[[], float] = lambda: 0.5,
     timing: Timing | None = None,
     max_deltas: int = 2000,
@@ -90,7 +91,15 @@ async def watching(
     fifo = DeltaFIFO(dict[str, None](), max_deltas=max_deltas)
     facts: list[Fact] = []
     watcher = Watcher(
-        PODS, ALL, source, fifo, report=facts.append, timing=timing or Timing(), start=start, chance=chance
+        PODS,
+        ALL,
+        source,
+        fifo,
+        report=facts.append,
+        timing=timing or Timing(),
+        start=start,
+        resumed=resumed,
+        chance=chance,
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(watcher.run())
@@ -358,7 +367,7 @@ async def test_lists_and_watches_are_reported_with_what_they_brought() -> None:
 
 
 async def test_a_resumed_watcher_reports_its_first_list_as_a_relist() -> None:
-    async with watching(EXPIRED, page(at=9), start=WATCHES) as world:
+    async with watching(EXPIRED, page(at=9), start=WATCHES, resumed=True) as world:
         await world.played()
 
     assert world.told(ListEnded) == [ListEnded(PODS, ALL, objects=0, seconds=0.0, relist=True)]
