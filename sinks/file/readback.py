@@ -1,0 +1,188 @@
+"""Reads the lines of a file again, and those of the parts that logrotate moved aside."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import re
+import stat
+import zlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+
+from bridge.model.change import Op
+from bridge.model.held import FOREIGN, CannotReadBack, Held, HeldKind, Sought, held_of, partition_key
+from sinks.base import SinkUnavailable
+from sinks.file.options import STANDARD_OUTPUT, FileOptions
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes. A longer line is passed over: etcd takes objects of 1.5 MiB."""
+_BATCH = 1000
+_ROTATED = re.compile(r"(?:\.(?P<number>\d+)|-(?P<date>\d{8}(?:-?\d+)?))(?P<packed>\.gz)?")
+"""What logrotate puts behind a name: a number, the smallest for the newest part, or with ``dateext`` a date."""
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
+
+
+class _Source(msgspec.Struct):
+    """Of an envelope."""
+
+    cluster: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resourceversion: str = ""
+
+
+class _Line(msgspec.Struct):
+    """What an event of either form says of itself; the object in it is passed over."""
+
+    op: str = ""
+    source: str | _Source = ""
+    type: str = ""
+    partitionkey: str = ""
+    uid: str = ""
+    resourceversion: str = ""
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def held_in(line: bytes) -> Held:
+    """What a line tells, whichever of the two formats it has: the option may have been changed in between."""
+    try:
+        told = _decode(line)
+    except _UNREADABLE:
+        return FOREIGN
+    source = told.source
+    if isinstance(source, str):
+        attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
+        return held_of({name: getattr(told, name) for name in attributes})
+    if (op := _OPS.get(told.op)) is None:
+        return Held(HeldKind.GAP if told.op == "gap" else HeldKind.NOTICE, source.cluster)
+    key = partition_key(source.cluster, source.group, source.resource, source.namespace, source.name)
+    return Held(HeldKind.OBJECT, key, op, source.uid, source.resourceversion)
+
+
+class FileReadBack:
+    """The file stays open from one ``read`` to the next, so that what is appended while it is moved away is not lost
+    from sight. A file that became shorter (logrotate's ``copytruncate``) is read from its beginning."""
+
+    def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
+        self._path = options.path
+        self._file: BinaryIO | None = None
+        self._begun = False
+        self._torn = 0
+        self._parts: list[Path] = []
+
+    async def open(self) -> str:
+        return await asyncio.to_thread(self._open)
+
+    async def read(self, sought: Sequence[Sought]) -> AsyncGenerator[Sequence[Held]]:
+        lines = self._held()
+        try:
+            while batch := await asyncio.to_thread(lambda: list(islice(lines, _BATCH))):
+                yield batch
+        except (OSError, EOFError, zlib.error) as error:
+            raise SinkUnavailable(f"cannot read {self._path}: {error}") from error
+
+    @property
+    def notes(self) -> Sequence[str]:
+        if not self._torn:
+            return ()
+        return (f"{self._path} ends with a torn line of {self._torn} bytes, which is not counted",)
+
+    async def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self) -> str:
+        path = self._path
+        if path == STANDARD_OUTPUT:
+            raise CannotReadBack("what went to standard output cannot be read again")
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise CannotReadBack(f"{path} is not a regular file: what went into it cannot be read again")
+            self._file = path.open("rb")
+            found = os.fstat(self._file.fileno())
+            parts = rotated_parts(path)
+        except FileNotFoundError:
+            raise SinkUnavailable(f"there is no file {path}: nothing was delivered yet, or it is another one") from None
+        except OSError as error:
+            raise SinkUnavailable(f"cannot read {path}: {error.strerror}") from error
+        # It may have been moved aside since it was opened.
+        self._parts = [part for part, status in parts if not os.path.samestat(status, found)]
+        rotated = f" and {len(self._parts)} rotated parts" if self._parts else ""
+        return f"{path}, {found.st_size} bytes{rotated}"
+
+    def _held(self) -> Iterator[Held]:
+        if not self._begun:
+            for part in self._parts:
+                with part.open("rb") if part.suffix != ".gz" else cast("BinaryIO", gzip.open(part)) as file:
+                    for line in _lines(file, None):
+                        yield FOREIGN if line is None else held_in(line)
+            self._begun = True
+        yield from self._appended()
+        while self._moved_on():
+            yield from self._appended()
+
+    def _appended(self) -> Iterator[Held]:
+        file = self._opened()
+        size = os.fstat(file.fileno()).st_size
+        if size < file.tell():
+            file.seek(0)
+        for line in _lines(file, size):
+            yield FOREIGN if line is None else held_in(line)
+        self._torn = max(0, size - file.tell())
+
+    def _moved_on(self) -> bool:
+        """Whether another file stands where this one was; then it is open now."""
+        file = self._opened()
+        try:
+            newer = self._path.open("rb")
+        except FileNotFoundError:
+            return False
+        if os.path.samestat(os.fstat(newer.fileno()), os.fstat(file.fileno())):
+            newer.close()
+            return False
+        file.close()
+        self._file = newer
+        return True
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            raise RuntimeError("read() before open()")
+        return self._file
+
+
+def rotated_parts(path: Path) -> list[tuple[Path, os.stat_result]]:
+    """Oldest first."""
+    found = []
+    for each in path.parent.iterdir():
+        match = each.name.startswith(path.name) and _ROTATED.fullmatch(each.name, len(path.name))
+        if match and each.is_file():
+            order = (1, -int(match["number"]), "") if match["number"] else (0, 0, match["date"])
+            found.append((order, each))
+    return [(each, each.stat()) for _, each in sorted(found)]
+
+
+def _lines(file: BinaryIO, end: int | None) -> Iterator[bytes | None]:
+    """Whole lines up to that place, or to the end of the file, and None for one that is too long. The file is left
+    behind the last newline."""
+    while end is None or file.tell() < end:
+        start = file.tell()
+        line = file.readline(LONGEST_LINE)
+        too_long = len(line) == LONGEST_LINE
+        while too_long and line and not line.endswith(b"\n"):
+            line = file.readline(LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            file.seek(start)
+            return
+        yield None if too_long else line

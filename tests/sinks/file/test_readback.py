@@ -1,0 +1,200 @@
+"""Reading a file back that the sink wrote."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.model.change import Op
+from bridge.model.cloudevent import CloudEvents
+from bridge.model.held import FOREIGN, CannotReadBack, Held, HeldKind
+from bridge.model.record import Delta, Record
+from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.file import readback
+from sinks.file.options import FileOptions
+from sinks.file.readback import FileReadBack
+from sinks.file.sink import FileSink
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, changes
+
+RECORDS: list[Record] = [
+    a_delta(1, op=Op.ADDED),
+    a_delta(2, key="shop/web-2", body=b'{"text":"pages\\nof text","op":"deleted","type":"none"}'),
+    a_gap(3, 4),
+    a_delta(5, resource=DEPLOYMENTS, key="shop/web", op=Op.SYNC),
+    a_delta(6, resource=CLUSTER_ROLES, key="admin"),
+    a_delta(7, op=Op.DELETED),
+]
+
+
+async def write(path: Path, records: Sequence[Record], **options: Any) -> None:
+    sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **options}), cluster="prod")
+    await sink.open()
+    try:
+        assert await sink.deliver(records) == ALL_STORED
+    finally:
+        await sink.close()
+
+
+@asynccontextmanager
+async def reading(path: Path) -> AsyncIterator[FileReadBack]:
+    reader = FileReadBack("copy", FileOptions(path=path), cluster="prod")
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def rest(reader: FileReadBack) -> list[Held]:
+    return [held async for batch in reader.read(()) for held in batch]
+
+
+async def everything(path: Path) -> list[Held]:
+    async with reading(path) as reader:
+        await reader.open()
+        return await rest(reader)
+
+
+def cut(path: Path, count: int) -> bytes:
+    """Take so many bytes from the end; what was there before."""
+    whole = path.read_bytes()
+    os.truncate(path, len(whole) - count)
+    return whole
+
+
+def rotate(path: Path, suffix: str) -> None:
+    part = path.with_name(path.name + suffix)
+    path.rename(part)
+    if suffix.endswith(".gz"):
+        part.write_bytes(gzip.compress(part.read_bytes()))
+
+
+def as_told(records: Sequence[Record]) -> list[Held]:
+    events = CloudEvents("prod")
+    return [
+        Held(HeldKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
+        if isinstance(each, Delta)
+        else Held(HeldKind.GAP, "prod")
+        for each in records
+    ]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deltas.ndjson"
+
+
+@pytest.mark.parametrize("form", ["cloudevents", "envelope"])
+async def test_every_record_is_read_in_its_order_and_told_by_what_it_is(path: Path, form: str) -> None:
+    await write(path, RECORDS, format=form)
+
+    assert await everything(path) == as_told(RECORDS)
+
+
+async def test_both_formats_may_stand_in_one_file(path: Path) -> None:
+    await write(path, RECORDS)
+    await write(path, RECORDS, format="envelope")
+
+    assert await everything(path) == as_told(RECORDS) * 2
+
+
+async def test_another_read_gives_only_what_came_since(path: Path) -> None:
+    await write(path, changes(1500))
+    async with reading(path) as reader:
+        assert str(path) in await reader.open()
+        assert await rest(reader) == as_told(changes(1500))
+        assert await rest(reader) == []
+        await write(path, changes(3, first=1501))
+        assert await rest(reader) == as_told(changes(3, first=1501))
+
+
+async def test_a_torn_last_line_is_told_and_read_when_it_is_whole(path: Path) -> None:
+    await write(path, changes(3))
+    whole = cut(path, 7)
+    async with reading(path) as reader:
+        await reader.open()
+        assert await rest(reader) == as_told(changes(2))
+        [note] = reader.notes
+        assert str(path) in note
+        assert f"{len(whole.splitlines(keepends=True)[2]) - 7} bytes" in note
+
+        with path.open("ab") as file:
+            file.write(whole[-7:])
+        assert await rest(reader) == as_told(changes(3))[2:]
+        assert not reader.notes
+
+
+async def test_lines_that_are_not_of_the_bridge_are_foreign_and_the_others_are_read(path: Path) -> None:
+    await write(path, changes(1))
+    with path.open("ab") as file:
+        file.write(b'not JSON\n{"level":"info"}\n[]\n{"specversion":"1.0","type":"com.acme.sold","source":"shop"}\n\n')
+        file.write(b'{"type":"kubedelta.object.updated.v1","op":"jumped","partitionkey":"x"}\n\xff\xfe\n')
+    await write(path, changes(1, first=2))
+
+    assert await everything(path) == [*as_told(changes(1)), *[FOREIGN] * 7, *as_told(changes(1, first=2))]
+
+
+async def test_a_line_beyond_the_limit_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readback, "LONGEST_LINE", 2000)
+    long = a_delta(2, body=b'"' + b"x" * 7000 + b'"')
+    await write(path, [a_delta(1), long, a_delta(3)])
+
+    assert await everything(path) == [*as_told([a_delta(1)]), FOREIGN, *as_told([a_delta(3)])]
+
+
+@pytest.mark.parametrize(
+    ("oldest", "middle", "newest"),
+    [(".10", ".2.gz", ".1"), ("-20261119.gz", "-20261120", "-20261121")],
+    ids=["numbered", "dated"],
+)
+async def test_parts_that_were_moved_aside_are_read_before_the_file(
+    path: Path, oldest: str, middle: str, newest: str
+) -> None:
+    for number, suffix in enumerate((oldest, middle, newest)):
+        await write(path, changes(2, first=1 + 2 * number))
+        rotate(path, suffix)
+    await write(path, changes(2, first=7))
+    path.with_name(path.name + ".bak").write_bytes(b"another's\n")
+
+    assert await everything(path) == as_told(changes(8))
+
+
+async def test_a_file_that_is_moved_away_between_two_reads_is_followed(path: Path) -> None:
+    await write(path, changes(2))
+    async with reading(path) as reader:
+        await reader.open()
+        assert await rest(reader) == as_told(changes(2))
+        await write(path, changes(2, first=3))
+        rotate(path, ".1")
+        await write(path, changes(2, first=5))
+        assert await rest(reader) == as_told(changes(4, first=3))
+        assert await rest(reader) == []
+
+
+async def test_a_file_that_was_cut_to_nothing_is_read_from_its_beginning(path: Path) -> None:
+    await write(path, changes(5))
+    async with reading(path) as reader:
+        await reader.open()
+        await rest(reader)
+        os.truncate(path, 0)
+        await write(path, changes(2, first=6))
+        assert await rest(reader) == as_told(changes(2, first=6))
+
+
+async def test_a_file_that_is_not_there_is_named(path: Path) -> None:
+    async with reading(path) as reader:
+        with pytest.raises(SinkUnavailable, match=f"there is no file {path}"):
+            await reader.open()
+
+
+async def test_what_cannot_be_read_again_is_refused(path: Path) -> None:
+    os.mkfifo(path)
+    for each in (Path("-"), path, Path("/dev/null")):
+        async with reading(each) as reader:
+            with pytest.raises(CannotReadBack, match="cannot be read again"):
+                await reader.open()
