@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from string import Formatter
 
-from bridge.model.record import Gap, Record
+from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
 
 PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace", "name")
@@ -13,9 +13,10 @@ PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace", 
 
 CORE = "core"
 NOTHING = "_"
-"""Stands for the namespace of a cluster-scoped object, and for all but ``resource`` in the name of a gap's topic."""
-GAP = "gap"
-"""Stands for ``resource`` where a record tells of a gap, which may have held records of any resource."""
+"""Stands for the namespace of a cluster-scoped object, and for all but ``resource`` where a record is a notice."""
+NOTICE = "notice"
+"""Stands for ``resource`` where a record is a notice (a gap, the edge of a snapshot): it is about objects of any
+resource. All notices have the same name, because that is where they have a common order."""
 
 
 def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
@@ -48,13 +49,13 @@ class Template:
         self._escape = escape
         self._per_object = "{namespace}" in text or "{name}" in text
         self._of_resource: dict[Resource, str] = {}
-        self._gap = self._fill(group=NOTHING, version=NOTHING, resource=GAP, kind=NOTHING).format(
+        self._notice = self._fill(group=NOTHING, version=NOTHING, resource=NOTICE, kind=NOTHING).format(
             namespace=NOTHING, name=NOTHING
         )
 
     def render(self, record: Record) -> str:
-        if isinstance(record, Gap):
-            return self._gap
+        if not isinstance(record, Delta):
+            return self._notice
         text = self._of_resource.get(record.resource)
         if text is None:
             text = self._of_resource[record.resource] = self._for_resource(record.resource)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Gap, Record
+from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
 from bridge.model.resource import Resource
 
 SPEC_VERSION = "1.0"
@@ -21,15 +21,16 @@ JSON = "application/json"
 STRUCTURED_JSON = "application/cloudevents+json"
 STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
 GAP_TYPE = "kubedelta.gap.v1"
+SNAPSHOT_TYPES = {edge: f"kubedelta.snapshot.{edge}.v1" for edge in SnapshotEdge}
 
 Attributes: TypeAlias = tuple[str, ...]
-"""Values in the order of ``DELTA_ATTRIBUTES`` or ``GAP_ATTRIBUTES``."""
+"""Values in the order of ``DELTA_ATTRIBUTES`` or ``NOTICE_ATTRIBUTES``."""
 
 DELTA_ATTRIBUTES = (
     "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "partitionkey", "sequence",
     "uid", "resourceversion", "op", "evidence", "epoch",
 )  # fmt: skip
-GAP_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
+NOTICE_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class HeaderNames:
     """What the attributes are called in the headers of a binary form."""
 
     delta: tuple[str, ...]
-    gap: tuple[str, ...]
+    notice: tuple[str, ...]
 
     @classmethod
     def prefixed(cls, prefix: str, datacontenttype: str) -> HeaderNames:
@@ -45,7 +46,7 @@ class HeaderNames:
         called = {"datacontenttype": datacontenttype}
         return cls(
             delta=tuple(called.get(name, prefix + name) for name in DELTA_ATTRIBUTES),
-            gap=tuple(called.get(name, prefix + name) for name in GAP_ATTRIBUTES),
+            notice=tuple(called.get(name, prefix + name) for name in NOTICE_ATTRIBUTES),
         )
 
 
@@ -67,7 +68,7 @@ class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
     data: msgspec.Raw
 
 
-class _GapEvent(msgspec.Struct, frozen=True, gc=False):
+class _NoticeEvent(msgspec.Struct, frozen=True, gc=False):
     specversion: str
     id: str
     source: str
@@ -82,8 +83,14 @@ class _GapEvent(msgspec.Struct, frozen=True, gc=False):
 class _GapData(msgspec.Struct, frozen=True):
     first: int
     last: int
-    count: int
+    count: int | None
     reason: str
+
+
+class _SnapshotData(msgspec.Struct, frozen=True):
+    sink: str
+    through: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +111,12 @@ _UNSAFE = re.compile(r"[^!#$&-~]")
 class CloudEvents:
     """The events of one cluster.
 
-    The id is that of the record. ``partitionkey`` is ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five
-    segments: the group is empty for the core group, the namespace for cluster-scoped objects
-    (``prod//pods/shop/web-1``, ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A gap belongs to no object: it
-    has no subject, and its partition key is the cluster's name.
+    The id is that of the record. The source is ``/clusters/<cluster>``; from the second epoch on it is
+    ``/clusters/<cluster>/epochs/<epoch>``, because ids of earlier epochs may come again. ``partitionkey`` is
+    ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five segments: the group is empty for the core group,
+    the namespace for cluster-scoped objects (``prod//pods/shop/web-1``,
+    ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A notice (a gap, the edge of a snapshot) belongs to no
+    object: it has no subject, and its partition key is the cluster's name.
 
     With ``envelope`` the data of an object's event is what that function makes of the record, and the type says so:
     ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
@@ -116,48 +125,51 @@ class CloudEvents:
     def __init__(self, cluster: str, envelope: Callable[[Record], bytes] | None = None) -> None:
         self._cluster = cluster
         self._source = f"/clusters/{cluster}"
+        self._sources = {1: self._source}
         self._envelope = envelope
         form = "object" if envelope is None else "envelope"
         self._types = {op: f"kubedelta.{form}.{op}.v1" for op in Op}
         self._paths: dict[Resource, _Paths] = {}
 
     def partition_key(self, record: Record) -> str:
-        if isinstance(record, Gap):
-            return self._cluster
-        return self._paths_of(record.resource).partition + record.key
+        if isinstance(record, Delta):
+            return self._paths_of(record.resource).partition + record.key
+        return self._cluster
 
     def attributes(self, record: Record) -> Attributes:
         """The binary form's values: all of them text, in their order."""
-        if isinstance(record, Gap):
-            return self._gap_attributes(record)
+        if not isinstance(record, Delta):
+            return self._notice_attributes(record)
         values = self._delta_attributes(record)
         return (*values[:-1], str(values[-1]))
 
     def headers(self, record: Record, names: HeaderNames) -> list[tuple[str, str]]:
         """The attributes under the names that a protocol binding gives them."""
-        return list(zip(names.gap if isinstance(record, Gap) else names.delta, self.attributes(record), strict=True))
+        return list(zip(_names_for(record, names), self.attributes(record), strict=True))
 
     def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
         """As ``headers``, with the values encoded as the bindings to HTTP and NATS want them."""
         values = self.attributes(record)
         if _UNSAFE.search("".join(values)) is not None:
             values = tuple(percent_encoded(value) for value in values)
-        return dict(zip(names.gap if isinstance(record, Gap) else names.delta, values, strict=True))
+        return dict(zip(_names_for(record, names), values, strict=True))
 
     def data(self, record: Record) -> bytes:
         """The binary form's payload: JSON."""
         if self._envelope is not None:
             return self._envelope(record)
+        if isinstance(record, Delta):
+            return record.body
         if isinstance(record, Gap):
             return _encode(_GapData(record.first, record.sequence, record.count, record.reason))
-        return record.body
+        return _encode(_SnapshotData(record.sink, record.sequence, record.count))
 
     def structured(self, record: Record) -> bytes:
         """The structured form: one JSON object with the data as its member ``data``."""
         data = msgspec.Raw(self.data(record))
-        if isinstance(record, Gap):
-            return _encode(_GapEvent(*self._gap_attributes(record), data))
-        return _encode(_DeltaEvent(*self._delta_attributes(record), data))
+        if isinstance(record, Delta):
+            return _encode(_DeltaEvent(*self._delta_attributes(record), data))
+        return _encode(_NoticeEvent(*self._notice_attributes(record), data))
 
     def _delta_attributes(
         self, delta: Delta
@@ -171,7 +183,7 @@ class CloudEvents:
         return (
             SPEC_VERSION,
             delta.id,
-            self._source,
+            self._sources.get(delta.epoch) or self._source_of(delta.epoch),
             self._types[delta.op],
             subject,
             delta.time,
@@ -185,9 +197,14 @@ class CloudEvents:
             delta.epoch,
         )
 
-    def _gap_attributes(self, gap: Gap) -> tuple[str, str, str, str, str, str, str, str]:
-        sequence = f"{gap.sequence:020d}"
-        return (SPEC_VERSION, gap.id, self._source, GAP_TYPE, gap.time, JSON, self._cluster, sequence)
+    def _notice_attributes(self, notice: Notice) -> tuple[str, str, str, str, str, str, str, str]:
+        kind = GAP_TYPE if isinstance(notice, Gap) else SNAPSHOT_TYPES[notice.edge]
+        sequence = f"{notice.sequence:020d}"
+        return (SPEC_VERSION, notice.id, self._source, kind, notice.time, JSON, self._cluster, sequence)
+
+    def _source_of(self, epoch: int) -> str:
+        source = self._sources[epoch] = f"{self._source}/epochs/{epoch}"
+        return source
 
     def _paths_of(self, resource: Resource) -> _Paths:
         paths = self._paths.get(resource)
@@ -201,6 +218,10 @@ class CloudEvents:
             return _Paths(subject=f"{resource.path()}/", collection="", partition=f"{partition}/")
         subject, _, _ = resource.path("*").rpartition("*")
         return _Paths(subject=subject, collection=f"/{resource.plural}/", partition=partition)
+
+
+def _names_for(record: Record, names: HeaderNames) -> tuple[str, ...]:
+    return names.delta if isinstance(record, Delta) else names.notice
 
 
 def percent_encoded(value: str) -> str:

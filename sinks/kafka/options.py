@@ -104,8 +104,9 @@ class KafkaOptions(EventOptions):
     topic: Annotated[str, AfterValidator(_topic)] = Field(
         default="k8s.{resource}",
         description="Where records go. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace}; what a"
-        " topic's name cannot have becomes _. {resource} is the plural; the core group is called core. Gaps go to the"
-        " topic with resource gap. All records about one object must meet in one topic, so there is no {name}.",
+        " topic's name cannot have becomes _. {resource} is the plural; the core group is called core. Notices (gaps,"
+        " the edges of a snapshot) go to the topic with resource notice. All records about one object must meet in one"
+        " topic, so there is no {name}.",
     )
     create_topics: CreateTopics | None = Field(
         default=None,

@@ -29,6 +29,7 @@ _PER_HEADER = len(": \r\n")
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     id: str
+    """For ``Nats-Msg-Id``."""
     subject: str
     headers: dict[str, str]
     payload: bytes
@@ -52,7 +53,7 @@ class MessageEncoder:
         subject = self._subject.render(record)
         if len(subject) > LONGEST_SUBJECT:
             raise ValueError(f"its subject would have {len(subject)} bytes; {LONGEST_SUBJECT} are the most")
-        identity = percent_encoded(record.id)
+        identity = percent_encoded(record.unique_id)
         headers = self._events.encoded_headers(record, _NATS)
         headers |= {MSG_ID: identity, EXPECTED_STREAM: self._stream, _CONTENT_TYPE: JSON}
         payload = self._events.data(record)

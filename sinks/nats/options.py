@@ -71,7 +71,8 @@ class NatsOptions(EventOptions):
         default="k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
         description="Where to publish. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace} {name}."
         " A dot in a value becomes _, and every other character outside of letters, digits, - and : becomes =XX. The"
-        " core group is called core; the namespace of a cluster-scoped object is _. Gaps have resource gap.",
+        " core group is called core; the namespace of a cluster-scoped object is _. Notices (gaps, the"
+        " edges of a snapshot) have resource notice.",
     )
     sole_writer: bool = Field(
         default=True,

@@ -51,4 +51,4 @@ def batch_of(messages: Sequence[Message]) -> Message:
 
 def _webhook_id(record: Record) -> str:
     # A dot divides the id from the timestamp in what is signed, so an id must not have one.
-    return percent_encoded(record.id).replace(".", "%2E")
+    return percent_encoded(record.unique_id).replace(".", "%2E")

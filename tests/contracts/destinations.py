@@ -53,8 +53,8 @@ class Destination(ABC):
 
     uncompressed: ClassVar[Mapping[str, Any]] = {}
     """Options with which a record is as large on the way as it is."""
-    envelopes: ClassVar[Mapping[str, Any]] = {"format": "envelope", "before": True}
-    """Options for change data capture. A record whose earlier state is damaged has no such form."""
+    envelopes: ClassVar[Mapping[str, Any]] = {"format": "envelope", "before": True, "patch": True}
+    """Options for change data capture. A record whose earlier state is no JSON has no such form."""
 
     def __init__(self) -> None:
         self.name = f"contract-{secrets.token_hex(4)}"

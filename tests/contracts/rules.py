@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.model.record import Delta, Gap, Record
+from bridge.model.record import Delta, Gap, Record, Snapshot
 from sinks.base import Receipt, Sink
 from tests.contracts.destinations import CLUSTER, Stored
 
@@ -180,6 +180,11 @@ def attributes_of(record: Record) -> dict[str, str]:
     if isinstance(record, Gap):
         name = f"gap/{record.first}/{record.sequence}"
         return {**common, "id": name, "type": "kubedelta.gap.v1", "partitionkey": CLUSTER}
+    if isinstance(record, Snapshot):
+        name = f"snapshot/{record.sink}/{record.sequence}/{record.edge.value}"
+        return {**common, "id": name, "type": f"kubedelta.snapshot.{record.edge.value}.v1", "partitionkey": CLUSTER}
+    if record.epoch > 1:
+        common["source"] += f"/epochs/{record.epoch}"
     resource = record.resource
     namespace, _, name = record.key.rpartition("/")
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 
-from bridge.model.change import Known, Op
+from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from tests.contracts.conftest import OVER_A_NETWORK
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import Told, assert_in_order, attributes_of, deliver, deliver_all
-from tests.kit.records import a_delta, a_gap, changes
+from tests.kit.records import a_delta, a_gap, a_snapshot, changes
 
 pytestmark = pytest.mark.parametrize("kind", OVER_A_NETWORK, indirect=True)
 
@@ -21,7 +20,7 @@ async def test_what_has_no_form_is_rejected_and_its_neighbours_are_stored(destin
     sent: list[Delta] = changes(30, keys=3)
     damaged = {0, 13, 14, 29}
     for place in damaged:
-        sent[place] = msgspec.structs.replace(sent[place], before=Known("u", "1", b"damaged"))
+        sent[place] = a_delta(place + 1, key=sent[place].key, before=b"damaged")
     told = Told()
     async with destination.opened(**destination.envelopes) as sink:
         left = await deliver(sink, sent, told)
@@ -41,9 +40,11 @@ async def test_an_envelope_has_what_was_before_and_the_attributes_of_the_event(d
         a_delta(2, op=Op.UPDATED, body='{"a":"\u2028"}'.encode(), before=b'{"a":1}'),
         a_delta(3, op=Op.DELETED, body='{"a":"\u2028"}'.encode()),
         a_gap(4, 9),
+        a_snapshot(through=9),
+        a_delta(10, op=Op.SYNC, body=b'{"a":2}', epoch=2),
     ]
     async with destination.opened(**destination.envelopes) as sink:
-        await deliver_all(sink, sent, 4)
+        await deliver_all(sink, sent, len(sent))
     found = {each.id: each for each in await destination.stored()}
 
     for record in sent:
@@ -55,4 +56,6 @@ async def test_an_envelope_has_what_was_before_and_the_attributes_of_the_event(d
         ("u", {"a": 1}, {"a": "\u2028"}),
         ("d", {"a": "\u2028"}, None),
         ("gap", None, None),
+        ("snapshot", None, None),
+        ("r", None, {"a": 2}),
     ]

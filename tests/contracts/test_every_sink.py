@@ -9,12 +9,12 @@ from itertools import accumulate, cycle, pairwise
 import pytest
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, SnapshotEdge
 from bridge.model.resource import Resource
 from tests.contracts.conftest import EVERY
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import Told, assert_holds, assert_same, deliver, deliver_all
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, NODES, PODS, a_delta, a_gap, changes
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot, changes
 
 pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
 
@@ -59,7 +59,10 @@ def varied() -> list[Record]:
         records.append(a_role(len(records) + 1, name))
     for body in ODD_BODIES:
         add(body=body)
+    add(epoch=2)
+    add(epoch=3)
     records.append(a_gap(len(records) + 1, len(records) + 10))
+    records.extend(a_snapshot(edge, through=records[-1].sequence) for edge in SnapshotEdge)
     return records
 
 
@@ -93,6 +96,32 @@ async def test_a_gap_is_told_in_words_of_its_own(destination: Destination) -> No
     assert_same(found, a_gap(5, 9))
     assert found.attributes["type"] == "kubedelta.gap.v1"
     assert json.loads(found.body) == {"first": 5, "last": 9, "count": 5, "reason": "the outbox was full"}
+
+
+async def test_a_snapshots_edges_are_told_in_words_of_their_own(destination: Destination) -> None:
+    edges = [a_snapshot(SnapshotEdge.BEGAN, 9, 4), a_snapshot(SnapshotEdge.ENDED, 9, 4)]
+    async with destination.opened() as sink:
+        await deliver_all(sink, edges, 1)
+        found = await destination.stored()
+
+    assert [each.attributes["type"] for each in found] == [
+        "kubedelta.snapshot.began.v1",
+        "kubedelta.snapshot.ended.v1",
+    ]
+    assert [json.loads(each.body) for each in found] == [{"sink": "audit", "through": 9, "count": 4}] * 2
+
+
+async def test_what_has_the_id_of_an_earlier_epoch_is_no_repetition(destination: Destination) -> None:
+    sent = [a_delta(1), a_delta(1, epoch=2)]
+    async with destination.opened() as sink:
+        for record in sent:
+            await deliver_all(sink, [record], 1)
+        found = await destination.stored()
+
+    assert [(each.id, each.attributes["source"]) for each in found] == [
+        (sent[0].id, "/clusters/prod-eu1"),
+        (sent[0].id, "/clusters/prod-eu1/epochs/2"),
+    ]
 
 
 async def test_order_is_kept_over_many_batches_of_any_size(destination: Destination) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Gap
+from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 
 PODS = Resource("", "v1", "pods", "Pod", True)
@@ -24,6 +24,7 @@ def a_delta(
     uid: str | None = None,
     body: bytes | None = None,
     before: bytes | None = None,
+    epoch: int = 1,
 ) -> Delta:
     """One change. The resourceVersion is a thousand more than the sequence, the uid belongs to the key."""
     version = str(1000 + sequence)
@@ -37,7 +38,7 @@ def a_delta(
         uid=uid,
         resource_version=version,
         time=TIME,
-        epoch=3,
+        epoch=epoch,
         body=body if body is not None else a_body(resource, key, uid, version),
         before=before,
     )
@@ -53,6 +54,10 @@ def a_body(resource: Resource, key: str, uid: str, version: str) -> bytes:
 
 def a_gap(first: int = 5, last: int = 9) -> Gap:
     return Gap(sequence=last, first=first, count=last - first + 1, reason="the outbox was full", time=TIME)
+
+
+def a_snapshot(edge: SnapshotEdge = SnapshotEdge.BEGAN, through: int = 9, count: int = 4) -> Snapshot:
+    return Snapshot(edge=edge, sequence=through, sink="audit", count=count, time=TIME)
 
 
 def changes(count: int, *, keys: int = 7, first: int = 1, resource: Resource = PODS) -> list[Delta]:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.kit.told import (
     Told,
+    ToldEdge,
+    ToldGap,
     Version,
     as_told,
     assert_each_once,
@@ -15,6 +17,7 @@ from tests.kit.told import (
     assert_same_state,
     from_events,
     rebuilt,
+    tolds,
     without_repeats,
 )
 
@@ -100,14 +103,24 @@ def test_what_is_told_again_counts_where_it_came_first() -> None:
     assert_in_order([*STREAM, *STREAM], "log")
 
 
+def test_the_edges_of_a_snapshot_are_no_objects_and_a_gap_is_not_passed_over() -> None:
+    edge = ToldEdge("began", "copy", through=4, count=1)
+
+    assert tolds([edge, *STREAM]) == STREAM
+    with pytest.raises(AssertionError, match="1 gaps"):
+        tolds([*STREAM, ToldGap(5, 6, None)])
+
+
 def test_an_event_that_contradicts_itself_is_refused() -> None:
     told = a_told(7)
     event = {
         "specversion": "1.0", "type": "kubedelta.object.updated.v1", "id": told.id, "op": told.op, "uid": told.uid,
         "subject": told.subject, "resourceversion": "7", "sequence": "7", "evidence": "watched", "data": told.data,
+        "epoch": 1, "source": "/clusters/prod",
     }  # fmt: skip
     assert from_events([event]) == [told]
 
-    for wrong in ({"id": "u/6/updated"}, {"type": "kubedelta.object.added.v1"}, {"subject": "/api/v1/pods/b"}):
+    for wrong in ({"id": "u/6/updated"}, {"type": "kubedelta.object.added.v1"}, {"subject": "/api/v1/pods/b"},
+                  {"epoch": 2}, {"source": "/clusters/prod/epochs/2"}):  # fmt: skip
         with pytest.raises(AssertionError):
             from_events([{**event, **wrong}])

@@ -15,6 +15,7 @@ from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import KafkaRecord, NatsRecord
 
 GAP = "kubedelta.gap.v1"
+SNAPSHOT_EDGES = {"kubedelta.snapshot.began.v1": "began", "kubedelta.snapshot.ended.v1": "ended"}
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -54,16 +55,27 @@ class ToldGap:
 
     first: int
     last: int
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldEdge:
+    """Here a snapshot began or ended, which is of all there was up to the record ``through``."""
+
+    edge: str
+    sink: str
+    through: int
     count: int
 
 
-Stream: TypeAlias = Sequence[Told | ToldGap]
+AnyTold: TypeAlias = Told | ToldGap | ToldEdge
+Stream: TypeAlias = Sequence[AnyTold]
 """In the order of arrival; of Kafka, by partition."""
 
 # ── Readers ──────────────────────────────────────────────────────────────────
 
 
-def from_kafka(records: Iterable[KafkaRecord]) -> list[Told | ToldGap]:
+def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyTold]:
     """Binary CloudEvents: attributes in `ce_…` headers. The key must be the event's partition key."""
     stream = []
     for record in records:
@@ -75,33 +87,37 @@ def from_kafka(records: Iterable[KafkaRecord]) -> list[Told | ToldGap]:
     return stream
 
 
-def from_nats(records: Iterable[NatsRecord]) -> list[Told | ToldGap]:
+def from_nats(records: Iterable[NatsRecord]) -> list[AnyTold]:
     """Binary CloudEvents: attributes in `ce-…` headers, percent-encoded. The message id must be the event's."""
     stream = []
     for record in records:
         headers = {name: unquote(value) for name, value in record.headers.items()}
         attributes = {name.removeprefix("ce-"): value for name, value in headers.items() if name.startswith("ce-")}
-        assert headers["Nats-Msg-Id"] == attributes["id"], headers["Nats-Msg-Id"]
+        later = "" if attributes.get("epoch", "1") == "1" else f"{attributes['epoch']}/"
+        assert headers["Nats-Msg-Id"] == later + attributes["id"], headers["Nats-Msg-Id"]
         stream.append(_told(attributes, json.loads(record.data)))
     return stream
 
 
-def from_events(events: Iterable[Mapping[str, Any]]) -> list[Told | ToldGap]:
+def from_events(events: Iterable[Mapping[str, Any]]) -> list[AnyTold]:
     """Structured CloudEvents, as webhooks get them."""
     return [_told({name: value for name, value in each.items() if name != "data"}, each["data"]) for each in events]
 
 
-def from_file(path: Path) -> list[Told | ToldGap]:
+def from_file(path: Path) -> list[AnyTold]:
     """Structured CloudEvents, one a line. A last line without its end is not there yet."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return from_events(json.loads(line) for line in lines)
 
 
-def _told(attributes: Mapping[str, Any], data: Any) -> Told | ToldGap:
+def _told(attributes: Mapping[str, Any], data: Any) -> AnyTold:
     """Raises AssertionError where the attributes contradict each other or the object."""
     assert attributes["specversion"] == "1.0"
     if attributes["type"] == GAP:
         return ToldGap(data["first"], data["last"], data["count"])
+    if edge := SNAPSHOT_EDGES.get(attributes["type"]):
+        assert int(attributes["sequence"]) == data["through"]
+        return ToldEdge(edge, data["sink"], data["through"], data["count"])
     told = Told(
         id=attributes["id"],
         op=attributes["op"],
@@ -112,6 +128,8 @@ def _told(attributes: Mapping[str, Any], data: Any) -> Told | ToldGap:
         evidence=attributes["evidence"],
         data=data,
     )
+    _, _, later_epoch = attributes["source"].partition("/epochs/")
+    assert (later_epoch or "1") == str(attributes["epoch"]), f"{attributes['source']} in epoch {attributes['epoch']}"
     metadata = data["metadata"]
     assert told.id == "/".join(told.version), f"the id {told.id} is not made of what happened: {told}"
     assert attributes["type"] == f"kubedelta.object.{told.op}.v1", f"{attributes['type']} for {told}"
@@ -121,7 +139,7 @@ def _told(attributes: Mapping[str, Any], data: Any) -> Told | ToldGap:
 
 
 def tolds(stream: Stream) -> list[Told]:
-    """The stream, in which there must be no gap."""
+    """The objects in the stream, in which there must be no gap."""
     gaps = [each for each in stream if isinstance(each, ToldGap)]
     assert not gaps, f"{len(gaps)} gaps, the first of them {gaps[0]}"
     return [each for each in stream if isinstance(each, Told)]
@@ -150,31 +168,43 @@ def as_told(listed: Manifest, collection: str, kind: str) -> dict[str, Manifest]
     root, _, plural = collection.rpartition("/")
     objects: dict[str, Manifest] = {}
     for item in listed["items"]:
-        metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
-        annotations = {name: value for name, value in metadata.get("annotations", {}).items() if name != LAST_APPLIED}
-        metadata.pop("annotations", None)
-        if annotations:
-            metadata["annotations"] = annotations
+        thing = as_it_leaves({**item, "kind": kind, "apiVersion": listed["apiVersion"]})
+        metadata = thing["metadata"]
         inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-        api_version = listed["apiVersion"]
-        subject = f"{root}{inside}/{plural}/{metadata['name']}"
-        objects[subject] = {**item, "kind": kind, "apiVersion": api_version, "metadata": metadata}
+        objects[f"{root}{inside}/{plural}/{metadata['name']}"] = thing
     return objects
+
+
+def as_it_leaves(thing: Manifest) -> Manifest:
+    """Without what the bridge strips by default. What it redacts is another matter: see `without_secrets`."""
+    metadata = {name: value for name, value in thing["metadata"].items() if name != "managedFields"}
+    annotations = {name: value for name, value in metadata.pop("annotations", {}).items() if name != LAST_APPLIED}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**thing, "metadata": metadata}
+
+
+def without_secrets(thing: Manifest) -> Manifest:
+    """The names alone of what a Secret holds: its values do not leave the bridge."""
+    return {**thing, "data": sorted(thing.get("data", ()))} if thing["kind"] == "Secret" else thing
 
 
 def assert_same_state(have: Mapping[str, Manifest], want: Mapping[str, Manifest], who: str) -> None:
     """Names the objects that are missing, extra or different; never what is in them."""
     __tracebackhide__ = True  # A traceback would print the objects.
     missing, extra = sorted(want.keys() - have.keys()), sorted(have.keys() - want.keys())
-    different = [f"{subject} in {_where(have[subject], want[subject])}" for subject in sorted(want.keys() & have.keys())
-                 if have[subject] != want[subject]]  # fmt: skip
-    _assert_none(who, missing_objects=missing, extra_objects=extra, different_objects=different)
+    different = [
+        f"{subject} in {where_different(have[subject], want[subject])}"
+        for subject in sorted(want.keys() & have.keys())
+        if have[subject] != want[subject]
+    ]
+    assert_none(who, missing_objects=missing, extra_objects=extra, different_objects=different)
 
 
 def assert_each_once(stream: Iterable[Told], want: Iterable[Version], who: str) -> None:
     """Exactly these versions were told, each of them once."""
     have, wanted = Counter(told.version for told in stream), set(want)
-    _assert_none(
+    assert_none(
         who,
         missing=sorted(wanted - have.keys()),
         extra=sorted(have.keys() - wanted),
@@ -192,7 +222,7 @@ def assert_in_order(stream: Iterable[Told], who: str) -> None:
         if any(_is_after(before, told) for before in sooner):
             wrong.append(f"{told}, and before it {sooner[0]} and {sooner[1]}")
         newest[told.uid] = by_subject[told.subject] = told
-    _assert_none(who, out_of_order=wrong)
+    assert_none(who, out_of_order=wrong)
 
 
 def _is_after(before: Told, told: Told) -> bool:
@@ -214,17 +244,18 @@ def repeats(stream: Iterable[Told]) -> int:
     return sum(count - 1 for count in Counter(told.id for told in stream).values())
 
 
-def _assert_none(who: str, **wrongs: Sequence[object]) -> None:
+def assert_none(who: str, **wrongs: Sequence[object]) -> None:
+    """Fails with the count and a few examples of each kind of wrong that has any."""
     __tracebackhide__ = True
     found = [f"{len(examples)} {name.replace('_', ' ')}" for name, examples in wrongs.items() if examples]
     examples = [f"  {name.replace('_', ' ')}: {each}" for name, all_ in wrongs.items() for each in islice(all_, 5)]
     assert not found, "\n".join([f"{who}: {', '.join(found)}, such as", *examples])
 
 
-def _where(have: Any, want: Any, path: str = "") -> str:
+def where_different(have: Any, want: Any, path: str = "") -> str:
     """The path of the first difference."""
     if isinstance(have, Mapping) and isinstance(want, Mapping):
         for name in sorted(have.keys() | want.keys()):
             if have.get(name) != want.get(name):
-                return _where(have.get(name), want.get(name), f"{path}.{name}")
+                return where_different(have.get(name), want.get(name), f"{path}.{name}")
     return path.lstrip(".") or "its whole"

@@ -15,7 +15,7 @@ from sinks.base import EventOptions, Format, SecretFile, SinkOptions, SinkUnavai
 from sinks.template import PLACEHOLDERS, Template, check_template
 from sinks.tls import tls_context
 from tests.kit.certificates import Authority
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, a_snapshot
 
 # ── Secrets ──────────────────────────────────────────────────────────────────
 
@@ -96,7 +96,7 @@ def test_what_is_not_there_has_a_word_of_its_own() -> None:
         "clusterroles",
     ]
     assert template.render(a_delta()) == "core.shop.web-1.pods"
-    assert template.render(a_gap()) == "_._._.gap"
+    assert template.render(a_gap()) == template.render(a_snapshot()) == "_._._.notice"
 
 
 def test_names_of_one_resource_are_told_apart() -> None:

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from cloudevents.core.bindings import http, kafka
 from cloudevents.core.formats.json import JSONFormat
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
 from bridge.model.cloudevent import CloudEvents, HeaderNames, percent_encoded
-from bridge.model.record import Record
+from bridge.model.record import Record, SnapshotEdge
 from bridge.model.resource import Resource
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
 
 SDK = JSONFormat()
 EVENTS = CloudEvents("prod-eu1")
@@ -52,11 +53,11 @@ def test_both_forms_have_the_attributes_of_the_change_and_the_object_as_data() -
         "resourceversion": "1012",
         "op": "added",
         "evidence": "listed",
-        "epoch": 3,
+        "epoch": 1,
     }
 
     assert read_structured(delta) == (expected, json.loads(delta.body))
-    assert read_binary(delta) == (expected | {"epoch": "3"}, json.loads(delta.body))
+    assert read_binary(delta) == (expected | {"epoch": "1"}, json.loads(delta.body))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,46 @@ def test_a_gap_says_which_records_will_never_come() -> None:
 
     assert read_structured(a_gap()) == (expected, data)
     assert read_binary(a_gap()) == (expected, data)
+
+
+def test_a_gap_of_which_nobody_knows_how_many_it_holds_says_so() -> None:
+    gap = msgspec.structs.replace(a_gap(), count=None)
+
+    _, data = read_structured(gap)
+    assert data == {"first": 5, "last": 9, "count": None, "reason": "the outbox was full"}
+
+
+@pytest.mark.parametrize("edge", SnapshotEdge)
+def test_a_snapshots_edges_say_how_many_objects_stand_between_them(edge: SnapshotEdge) -> None:
+    expected = {
+        "specversion": "1.0",
+        "id": f"snapshot/audit/9/{edge}",
+        "source": "/clusters/prod-eu1",
+        "type": f"kubedelta.snapshot.{edge}.v1",
+        "time": datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC),
+        "datacontenttype": "application/json",
+        "partitionkey": "prod-eu1",
+        "sequence": "00000000000000000009",
+    }
+    data = {"sink": "audit", "through": 9, "count": 4}
+
+    assert read_structured(a_snapshot(edge)) == (expected, data)
+    assert read_binary(a_snapshot(edge)) == (expected, data)
+    assert EVENTS.partition_key(a_snapshot(edge)) == "prod-eu1"
+
+
+def test_an_id_that_comes_again_in_a_later_epoch_comes_from_another_source() -> None:
+    events = CloudEvents("prod-eu1")
+    told = [read_structured(a_delta(epoch=epoch), events)[0] for epoch in (1, 2, 17, 2)]
+
+    assert len({attributes["id"] for attributes in told}) == 1
+    assert [attributes["source"] for attributes in told] == [
+        "/clusters/prod-eu1",
+        "/clusters/prod-eu1/epochs/2",
+        "/clusters/prod-eu1/epochs/17",
+        "/clusters/prod-eu1/epochs/2",
+    ]
+    assert [attributes["epoch"] for attributes in told] == [1, 2, 17, 2]
 
 
 def test_an_envelope_as_data_is_said_in_the_type() -> None:

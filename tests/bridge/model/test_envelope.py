@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.change import Evidence, Known, Op
+from bridge.model.change import Evidence, Op
 from bridge.model.envelope import Envelopes, merge_patch
-from bridge.model.record import Delta
-from tests.kit.records import DEPLOYMENTS, a_delta, a_gap
+from bridge.model.record import Delta, SnapshotEdge
+from tests.kit.records import DEPLOYMENTS, a_delta, a_gap, a_snapshot
 
 BEFORE = b'{"spec":{"replicas":1,"paused":true},"status":{}}'
 AFTER = b'{"spec":{"replicas":2},"status":{}}'
@@ -44,7 +44,7 @@ def test_an_update_has_the_object_after_it_and_where_it_came_from() -> None:
             "resourceversion": "1012",
             "sequence": 12,
             "evidence": "watched",
-            "epoch": 3,
+            "epoch": 1,
         },
         "ts_ms": 1795251600123,
     }
@@ -105,11 +105,34 @@ def test_a_gap_is_an_operation_of_its_own() -> None:
     }
 
 
-def test_an_earlier_state_that_is_damaged_is_a_value_error() -> None:
-    delta = msgspec.structs.replace(a_delta(body=AFTER), before=Known("u", "1", b"not packed"))
+def test_a_gap_of_which_nobody_knows_how_many_it_holds_says_so() -> None:
+    envelope = json.loads(Envelopes("prod")(msgspec.structs.replace(a_gap(), count=None)))
 
-    with pytest.raises(ValueError, match="packed body"):
-        read(delta, before=True)
+    assert envelope["source"]["count"] is None
+
+
+@pytest.mark.parametrize("edge", SnapshotEdge)
+def test_the_edge_of_a_snapshot_is_an_operation_of_its_own(edge: SnapshotEdge) -> None:
+    assert json.loads(Envelopes("prod")(a_snapshot(edge))) == {
+        "op": "snapshot",
+        "before": None,
+        "after": None,
+        "source": {
+            "cluster": "prod",
+            "id": f"snapshot/audit/9/{edge}",
+            "sequence": 9,
+            "edge": edge.value,
+            "sink": "audit",
+            "count": 4,
+        },
+        "ts_ms": 1795251600123,
+    }
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"a":"\xff"}', b"[" * 100_000])
+def test_an_earlier_state_of_which_no_patch_can_be_made_is_a_value_error(damage: bytes) -> None:
+    with pytest.raises(ValueError, match="no patch can be made of this"):
+        read(a_delta(body=AFTER, before=damage), patch=True)
 
 
 SCALARS = st.booleans() | st.integers(-5, 5) | st.text(max_size=3)

@@ -8,15 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from cloudevents.core.formats.json import JSONFormat
 
-from bridge.model.change import Known
 from sinks.base import ALL_STORED, Format, SinkUnavailable
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
-from tests.kit.records import a_delta, a_gap, changes
+from tests.kit.records import a_delta, a_gap, a_snapshot, changes
 
 
 async def opened(path: Path, **options: object) -> FileSink:
@@ -28,11 +26,12 @@ async def opened(path: Path, **options: object) -> FileSink:
 async def test_every_line_is_a_cloudevent(tmp_path: Path) -> None:
     sink = await opened(tmp_path / "deltas.ndjson")
 
-    assert await sink.deliver([*changes(3), a_gap()]) == ALL_STORED
+    assert await sink.deliver([a_snapshot(), *changes(3), a_gap()]) == ALL_STORED
     await sink.close()
 
     events = [JSONFormat().read(None, line) for line in (tmp_path / "deltas.ndjson").read_bytes().splitlines()]
-    assert [event.get_id() for event in events] == [*(record.id for record in changes(3)), "gap/5/9"]
+    ids = ["snapshot/audit/9/began", *(record.id for record in changes(3)), "gap/5/9"]
+    assert [event.get_id() for event in events] == ids
 
 
 async def test_an_object_that_came_on_several_lines_is_written_on_one(tmp_path: Path) -> None:
@@ -57,8 +56,8 @@ async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_a_record_that_has_no_form_is_rejected_and_the_others_are_stored(tmp_path: Path) -> None:
-    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", before=True)
-    damaged = msgspec.structs.replace(a_delta(2), before=Known("u", "1", b"damaged"))
+    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", patch=True)
+    damaged = a_delta(2, before=b"damaged")
 
     receipt = await sink.deliver([a_delta(1), damaged, a_delta(3)])
     only_damaged = await sink.deliver([damaged])

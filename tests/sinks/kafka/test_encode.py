@@ -11,7 +11,7 @@ from bridge.model.cloudevent import CloudEvents
 from bridge.model.record import Record
 from bridge.model.resource import Resource
 from sinks.kafka.encode import Parcel, ParcelEncoder
-from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap
+from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
 
 
 def encoded(record: Record, topic: str = "k8s.{resource}", *, tombstones: bool = False) -> Parcel:
@@ -22,7 +22,9 @@ def encoded(record: Record, topic: str = "k8s.{resource}", *, tombstones: bool =
     ("template", "record", "topic"),
     [
         ("k8s.{resource}", a_delta(resource=PODS), "k8s.pods"),
-        ("k8s.{resource}", a_gap(), "k8s.gap"),
+        ("k8s.{resource}", a_gap(), "k8s.notice"),
+        ("k8s.{resource}", a_snapshot(), "k8s.notice"),
+        ("{cluster}.{group}.{version}.{kind}.{namespace}", a_snapshot(), "eu_1._._._._"),
         ("{cluster}.{group}.{version}.{kind}", a_delta(resource=DEPLOYMENTS), "eu_1.apps.v1.Deployment"),
         ("{group}.{namespace}", a_delta(resource=PODS), "core.shop"),
         ("{group}.{namespace}", a_delta(resource=NODES, key="node-1"), "core._"),
@@ -53,6 +55,11 @@ def test_a_tombstone_follows_a_delete_when_asked_for() -> None:
     assert encoded(deleted).values == (deleted.body,)
     assert len(encoded(a_delta(), tombstones=True).values) == 1
     assert len(encoded(a_gap(), tombstones=True).values) == 1
+    assert len(encoded(a_snapshot(), tombstones=True).values) == 1
+
+
+def test_notices_have_the_clusters_name_as_their_key() -> None:
+    assert encoded(a_gap()).key == encoded(a_snapshot()).key == "eu:1"
 
 
 def test_a_topic_that_would_be_too_long_is_no_topic() -> None:

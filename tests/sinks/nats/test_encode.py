@@ -12,7 +12,7 @@ from bridge.model.record import Record
 from sinks.nats.encode import Message, MessageEncoder, escaped, stream_subjects
 from sinks.nats.options import NatsOptions
 from sinks.template import NOTHING
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
 
 
 def options(**more: object) -> NatsOptions:
@@ -32,7 +32,8 @@ def encoded(record: Record, cluster: str = "prod.eu", **more: object) -> Message
             a_delta(resource=CLUSTER_ROLES, key="system:node *>\n"),
             "k8s.prod_eu.rbac_authorization_k8s_io.clusterroles._.system:node=20=2A=3E=0A",
         ),
-        (a_gap(), "k8s.prod_eu._.gap._._"),
+        (a_gap(), "k8s.prod_eu._.notice._._"),
+        (a_snapshot(), "k8s.prod_eu._.notice._._"),
     ],
 )
 def test_every_part_of_a_name_is_one_token_of_the_subject(record: Record, subject: str) -> None:
@@ -59,6 +60,15 @@ def test_headers_are_those_of_the_binary_form(uid: str, name: str) -> None:
     assert event.get_extension("partitionkey") == f"prod.eu//pods/shop/{name}"
     assert message.headers["Nats-Msg-Id"] == message.id
     assert message.headers["Nats-Expected-Stream"] == "K8S"
+
+
+def test_the_server_can_tell_an_id_that_comes_again_in_a_later_epoch_from_the_first() -> None:
+    first, later = encoded(a_delta(uid="u-1")), encoded(a_delta(uid="u-1", epoch=2))
+
+    assert (first.id, first.headers["Nats-Msg-Id"]) == ("u-1/1001/updated",) * 2
+    assert (later.id, later.headers["Nats-Msg-Id"]) == ("2/u-1/1001/updated",) * 2
+    assert first.headers["ce-id"] == later.headers["ce-id"]
+    assert later.headers["ce-source"] == "/clusters/prod.eu/epochs/2"
 
 
 def test_the_object_is_the_payload_as_it_came() -> None:

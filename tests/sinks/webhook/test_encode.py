@@ -1,0 +1,34 @@
+"""What is posted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bridge.model.cloudevent import CloudEvents
+from bridge.model.record import Record
+from sinks.base import Format
+from sinks.webhook.encode import Message, MessageEncoder
+from tests.kit.records import a_delta, a_gap, a_snapshot
+
+FORMS = (Format.CLOUDEVENTS, Format.ENVELOPE)
+
+
+def encoded(record: Record, form: Format) -> Message:
+    return MessageEncoder(CloudEvents("prod"), form).single(record)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_receiver_can_tell_an_id_that_comes_again_in_a_later_epoch_from_the_first(form: Format) -> None:
+    assert encoded(a_delta(uid="u-1"), form).id == "u-1/1001/updated"
+    assert encoded(a_delta(uid="u-1", epoch=2), form).id == "2/u-1/1001/updated"
+
+
+@pytest.mark.parametrize("record", [a_gap(), a_snapshot()])
+def test_a_notice_is_posted_under_its_own_id(record: Record) -> None:
+    structured, binary = (encoded(record, form) for form in FORMS)
+
+    assert structured.id == binary.id == record.id
+    assert json.loads(structured.body)["id"] == binary.headers["ce-id"] == record.id
+    assert json.loads(structured.body)["data"] == json.loads(binary.body)
