@@ -23,7 +23,8 @@ DEEPEST = 12_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the return value is the exit code."""
-    from bridge.cli.parser import UsageError, parse
+    from bridge.cli.arguments import UsageError
+    from bridge.cli.parser import parse
 
     # An object may be nested as deep as kube-apiserver takes it: 10,000 levels. Decoding one counts against this limit.
     sys.setrecursionlimit(DEEPEST)

@@ -1,4 +1,4 @@
-"""What arguments look like, for every command."""
+"""What arguments look like, and how a wrong command line is refused, for every command."""
 
 from __future__ import annotations
 
@@ -7,12 +7,37 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NoReturn
 
 Command = Callable[[], int]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LARGEST = 2**63 - 1
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class UsageError(Exception):
+    """The message is the usage and what is wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.format_usage()}{self.prog}: {message}")
+
+
+class IntermixedParser(Parser):
+    """Takes options between positional arguments too: ``drop hook -c FILE 7``."""
+
+    _inside = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._inside:
+            return super().parse_known_args(args, namespace)
+        self._inside = True  # the next call comes back here, once for options and once for the rest
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._inside = False
 
 
 def config_argument(parser: argparse.ArgumentParser) -> None:

@@ -6,28 +6,18 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import NoReturn
 
 from bridge.cli import upkeep_parser
-from bridge.cli.arguments import Command, config_argument, duration
-
-
-class UsageError(Exception):
-    """The message is the usage and what is wrong."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.format_usage()}{self.prog}: {message}")
+from bridge.cli.arguments import Command, Parser, config_argument, duration
 
 
 def parse(arguments: Sequence[str]) -> Command:
     """What to do, ready to be called. Raises UsageError; `--help` and `--version` print and raise SystemExit(0)."""
-    parser = _Parser(
+    parser = Parser(
         prog="kubedelta", description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks, files."
     )
     parser.add_argument("--version", action="version", version=f"kubedelta {version('kubedelta')}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     _add_run(commands.add_parser("run", help="watch what the file names and deliver it, until SIGTERM"))
     _add_check(commands.add_parser("check", help="try the file, the permissions and every sink; deliver nothing"))
     _add_demo(commands.add_parser("demo", help="a small cluster that lives, on the terminal; no cluster needed"))

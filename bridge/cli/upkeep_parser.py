@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import Any, TypeAlias
 
-from bridge.cli.arguments import Command, config_argument, number, start
+from bridge.cli.arguments import Command, IntermixedParser, config_argument, number, start
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -67,7 +67,7 @@ def _add_state_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_dead_letters(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=IntermixedParser)
     _add_list(actions.add_parser("list", help="one line for each, oldest first"))
     _add_show(actions.add_parser("show", help="one of them whole, with its object"))
     _add_retry(actions.add_parser("retry", help="deliver them again, with what is parked behind them"))

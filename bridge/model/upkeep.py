@@ -58,7 +58,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class ReplayRequest(msgspec.Struct, frozen=True):
     sink: str
     start: int | str
-    """A sequence number; or an RFC 3339 time; or ``beginning``."""
+    """A sequence number; or a time in the form that records have (RFC 3339, UTC, microseconds); or ``beginning``."""
     resource: str | None = None
     """As kubectl names it; None for all."""
     namespace: str | None = None

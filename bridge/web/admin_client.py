@@ -13,7 +13,7 @@ import msgspec
 
 from bridge.model.upkeep import Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
 from bridge.web.admin_socket import found
-from bridge.web.admin_wire import LARGEST_PAGE, PREFIX, SOCKET, Chosen, Count, Page, Refusal
+from bridge.web.admin_wire import LARGEST_PAGE, LARGEST_REQUEST, PREFIX, SOCKET, Chosen, Count, Page, Refusal
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class NoAnswer(Exception):
 
 
 class RequestFailed(Exception):
-    """The running bridge answered that it could not do it, and why."""
+    """The running bridge could not do it. The message says why."""
 
 
 class AdminClient:
@@ -100,6 +100,8 @@ class AdminClient:
         seconds: float = _ANSWER_SECONDS,
     ) -> bytes:
         body = None if value is None else msgspec.json.encode(value)
+        if body is not None and len(body) > LARGEST_REQUEST:
+            raise RequestFailed("too many dead letters for one request: name fewer of them, or all")
         timeout = aiohttp.ClientTimeout(total=seconds)
         url = f"http://bridge{PREFIX}{path}"
         try:

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from bridge.cli import main
-from bridge.cli.arguments import duration
+from bridge.cli.arguments import UsageError, duration
 from bridge.cli.exits import Exit
-from bridge.cli.parser import UsageError, parse
+from bridge.cli.parser import parse
 from bridge.playground import Playground
 
 
