@@ -1,5 +1,6 @@
 """Deltas as records of Kafka topics."""
 
+from bridge.model.held import ReadBack
 from sinks.base import Sink, SinkType
 from sinks.kafka.options import KafkaOptions
 
@@ -10,10 +11,17 @@ def _load() -> type[Sink]:
     return KafkaSink
 
 
+def _load_read_back() -> type[ReadBack]:
+    from sinks.kafka.readback import KafkaReadBack
+
+    return KafkaReadBack
+
+
 TYPE = SinkType(
     name="kafka",
     options=KafkaOptions,
     load=_load,
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
+    read_back=_load_read_back,
 )

@@ -31,7 +31,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
 class ParcelEncoder:
     def __init__(self, events: CloudEvents, topic: str, cluster: str, *, tombstones: bool) -> None:
         self._events = events
-        self._topic = Template(topic, cluster, lambda value: _NOT_IN_A_TOPIC.sub("_", value))
+        self._topic = Template(topic, cluster, topic_part)
         self._tombstones = tombstones
 
     def parcel(self, record: Record) -> Parcel:
@@ -43,3 +43,8 @@ class ParcelEncoder:
         deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
         headers = cast("Headers", self._events.headers(record, _KAFKA))
         return Parcel(topic, self._events.partition_key(record), (value, None) if deleted else (value,), headers)
+
+
+def topic_part(value: str) -> str:
+    """A value as it stands in the name of a topic."""
+    return _NOT_IN_A_TOPIC.sub("_", value)
