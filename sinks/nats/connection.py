@@ -115,9 +115,13 @@ class Connection:
             raise ConnectionError(self.trouble or str(error)) from error
         return self._published
 
+    def jetstream(self, timeout: float) -> JetStreamContext:
+        """The client's own view of JetStream; ``timeout`` is in seconds for each request."""
+        return JetStreamContext(self._client, timeout=timeout)
+
     async def ensure_stream(self, options: NatsOptions, subjects: list[str]) -> str:
         """Find the stream, or make it where that was asked for; say what is there. Raises SinkUnavailable."""
-        jetstream = JetStreamContext(self._client, timeout=options.connect_timeout)
+        jetstream = self.jetstream(options.connect_timeout)
         try:
             return await self._find_or_make(jetstream, options, subjects)
         except ServiceUnavailableError as error:

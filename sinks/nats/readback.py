@@ -1,0 +1,118 @@
+"""Reads a stream from its beginning to where it ends now. Only headers are sent; nothing is acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+
+from bridge.model.held import Held, Sought, held_of
+from sinks.base import SinkUnavailable
+from sinks.nats.connection import Connection
+from sinks.nats.encode import stream_subjects
+from sinks.nats.options import NatsOptions
+
+_BATCH = 500
+_PATIENCE = 30.0
+"""Seconds without anything new before the server counts as away."""
+_GOODBYE = 2.0
+"""Seconds."""
+_LINGERS = 600.0
+"""Seconds for which the server keeps a consumer that nobody asks."""
+
+
+def held_in(message: Msg) -> Held:
+    """By its headers, which both formats have."""
+    headers = message.headers or {}
+    return held_of({name.removeprefix("ce-"): unquote(value) for name, value in headers.items()})
+
+
+class NatsReadBack:
+    """Every message under the sink's subjects, in the order of the stream, by a consumer that goes with us."""
+
+    def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
+        self._name = name
+        self._options = options
+        self._subjects = stream_subjects(options, cluster)
+        self._connection: Connection | None = None
+        self._consumer: Any = None
+        self._read = 0
+        """Messages, as the consumer counts them."""
+
+    async def open(self) -> str:
+        self._connection = connection = await Connection.make(self._options, f"{self._name}-verify", ())
+        [subject] = self._subjects
+        jetstream = connection.jetstream(self._options.connect_timeout)
+        with self._speaking():
+            state = (await jetstream.stream_info(self._options.stream)).state
+            self._consumer = await jetstream.pull_subscribe(
+                subject,
+                stream=self._options.stream,
+                config=ConsumerConfig(ack_policy=AckPolicy.NONE, headers_only=True, inactive_threshold=_LINGERS),
+            )
+        return f"{connection.server}, stream {self._options.stream} with {state.messages} messages"
+
+    async def read(self, sought: Sequence[Sought]) -> AsyncGenerator[Sequence[Held]]:
+        with self._speaking():
+            left = await self._pending()
+        while left > 0:
+            with self._speaking():
+                messages = await self._next(min(left, _BATCH))
+            if not messages:
+                return
+            # Some of them may have gone from the stream.
+            left = min(left - len(messages), messages[-1].metadata.num_pending)
+            yield [held_in(message) for message in messages]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    async def close(self) -> None:
+        if self._connection is None:
+            return
+        if self._consumer is not None:
+            with contextlib.suppress(TimeoutError, nats.errors.Error):  # It goes by itself, later.
+                name = (await self._consumer.consumer_info()).name
+                await self._connection.jetstream(_GOODBYE).delete_consumer(self._options.stream, name)
+        await self._connection.close()
+
+    async def _pending(self) -> int:
+        """Messages that are there and not read."""
+        return int((await self._consumer.consumer_info()).num_pending)
+
+    async def _next(self, count: int) -> list[Msg]:
+        """Nothing where they went from the stream in the meantime. Raises SinkUnavailable."""
+        try:
+            messages: list[Msg] = await self._consumer.fetch(count, timeout=_PATIENCE)
+        except TimeoutError:
+            if await self._pending() == 0:
+                return []
+            raise
+        for message in messages:
+            self._read += 1
+            if message.metadata.sequence.consumer != self._read:
+                raise SinkUnavailable(f"messages of {self._options.stream} were lost on the way here; try again")
+        return messages
+
+    @contextlib.contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """Raises SinkUnavailable."""
+        server = self._connection.server if self._connection else "nobody"
+        try:
+            yield
+        except NotFoundError as error:
+            raise SinkUnavailable(f"{server} has no stream {self._options.stream}") from error
+        except ServiceUnavailableError as error:
+            raise SinkUnavailable(f"{server}: JetStream does not answer; is it enabled?") from error
+        except (TimeoutError, nats.errors.Error) as error:
+            said = (isinstance(error, APIError) and error.description) or str(error).removeprefix("nats: ")
+            trouble = self._connection.trouble if self._connection else ""
+            reason = trouble or said or type(error).__name__
+            raise SinkUnavailable(f"{server}: cannot read the stream {self._options.stream}: {reason}") from error

@@ -1,0 +1,153 @@
+"""Reading back from a real server what the NATS sink wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+import pytest
+
+from bridge.model.change import Op
+from bridge.model.cloudevent import CloudEvents
+from bridge.model.held import FOREIGN, Held, HeldKind
+from bridge.model.record import Delta, Record
+from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.nats import readback
+from sinks.nats.options import NatsOptions
+from sinks.nats.readback import NatsReadBack
+from sinks.nats.sink import NatsSink
+from tests.cluster.fixtures import MakeStream, NatsStream
+from tests.cluster.servers import Nats
+from tests.cluster.servers.process import free_port
+from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, changes
+
+CLUSTER = "prod"
+
+
+def options(server: Nats, stream: NatsStream, **further: Any) -> NatsOptions:
+    subject = f"{stream.prefix}.{{group}}.{{resource}}.{{namespace}}.{{name}}"
+    return NatsOptions.model_validate(
+        {"servers": [server.url], "stream": stream.name, "subject": subject, "connect_timeout": 2.0, **further}
+    )
+
+
+async def write(chosen: NatsOptions, records: Sequence[Record]) -> None:
+    sink = NatsSink("live", chosen, cluster=CLUSTER)
+    await sink.open()
+    try:
+        for start in range(0, len(records), 500):
+            assert await sink.deliver(records[start : start + 500]) == ALL_STORED
+    finally:
+        await sink.close()
+
+
+@asynccontextmanager
+async def reading(chosen: NatsOptions) -> AsyncIterator[NatsReadBack]:
+    reader = NatsReadBack("live", chosen, cluster=CLUSTER)
+    try:
+        await reader.open()
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def rest(reader: NatsReadBack) -> list[Held]:
+    return [held async for batch in reader.read(()) for held in batch]
+
+
+def as_told(records: Sequence[Record]) -> list[Held]:
+    events = CloudEvents(CLUSTER)
+    return [
+        Held(HeldKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
+        if isinstance(each, Delta)
+        else Held(HeldKind.GAP, CLUSTER)
+        for each in records
+    ]
+
+
+@pytest.mark.parametrize("form", ["cloudevents", "envelope"])
+async def test_every_record_is_read_in_its_order_and_told_by_what_it_is(
+    nats_server: Nats, nats_stream: MakeStream, form: str
+) -> None:
+    chosen = options(nats_server, await nats_stream(), format=form)
+    records: list[Record] = [
+        a_delta(1),
+        a_gap(2, 3),
+        a_delta(4, resource=CLUSTER_ROLES, key="system:node 50%"),
+        a_delta(5, op=Op.DELETED),
+    ]
+    await write(chosen, records)
+
+    async with reading(chosen) as reader:
+        assert await rest(reader) == as_told(records)
+
+
+async def test_a_long_stream_is_read_whole_and_another_read_gives_only_what_came_since(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    chosen = options(nats_server, await nats_stream())
+    await write(chosen, changes(1700))
+    async with reading(chosen) as reader:
+        assert await rest(reader) == as_told(changes(1700))
+        assert await rest(reader) == []
+        await write(chosen, changes(3, first=1701))
+        assert await rest(reader) == as_told(changes(3, first=1701))
+
+
+async def test_other_subjects_are_left_alone_and_messages_of_others_are_foreign(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    stream = await nats_stream()
+    chosen = options(nats_server, stream)
+    await write(chosen, changes(1))
+    async with await nats.connect(nats_server.url) as other:
+        await other.jetstream().publish(f"{stream.prefix}.elsewhere", b"{}")
+        await other.jetstream().publish(f"{stream.prefix}.core.pods.shop.web-1", b"{}")
+
+    async with reading(chosen) as reader:
+        assert await rest(reader) == [*as_told(changes(1)), FOREIGN]
+
+
+async def test_messages_that_went_from_the_stream_are_not_waited_for(
+    nats_server: Nats, nats_stream: MakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readback, "_BATCH", 10)
+    stream = await nats_stream()
+    chosen = options(nats_server, stream)
+    await write(chosen, changes(30))
+    found: list[Held] = []
+    async with reading(chosen) as reader, await nats.connect(nats_server.url) as other:
+        async for batch in reader.read(()):
+            found += batch
+            if len(found) == 10:
+                await other.jetstream().purge_stream(stream.name, seq=26)
+
+    assert found == as_told([*changes(10), *changes(5, first=26)])
+
+
+async def test_nothing_is_left_behind_at_the_server(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    chosen = options(nats_server, stream)
+    await write(chosen, changes(2))
+    async with reading(chosen) as reader:
+        await rest(reader)
+    async with await nats.connect(nats_server.url) as other:
+        assert (await other.jetstream().stream_info(stream.name)).state.consumer_count == 0
+
+
+async def test_a_stream_that_is_not_there_is_named(nats_server: Nats) -> None:
+    chosen = options(nats_server, NatsStream("no-such-stream", "nowhere"))
+    with pytest.raises(SinkUnavailable, match="has no stream no-such-stream"):
+        async with reading(chosen):
+            pass
+
+
+async def test_a_server_that_cannot_be_reached_is_named() -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    chosen = NatsOptions.model_validate({"servers": [url], "stream": "K8S", "connect_timeout": 0.5})
+    with pytest.raises(SinkUnavailable, match=re.escape(f"cannot connect to {url}")):
+        async with reading(chosen):
+            pass
