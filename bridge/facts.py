@@ -174,7 +174,7 @@ class DeliveryDelayed:
 
 @dataclass(frozen=True, slots=True)
 class RecordRejected:
-    """The sink will never take this record. It is settled as lost to that sink, with its reason."""
+    """The sink will never take this record. It goes to the dead letters, with its reason."""
 
     sink: str
     record: str
@@ -183,7 +183,8 @@ class RecordRejected:
 
 @dataclass(frozen=True, slots=True)
 class RecordsLeftBehind:
-    """The bridge ends, and the grace was over before this sink had settled everything that was read."""
+    """The bridge ends, and the grace was over before this sink had settled everything that was read. The rest is
+    delivered after the next start."""
 
     sink: str
     records: int

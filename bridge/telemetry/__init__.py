@@ -5,6 +5,7 @@ from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Observer, Telemetry
 from bridge.telemetry.status import (
+    CircuitState,
     InformerState,
     InformerStatus,
     SinkState,
@@ -14,6 +15,7 @@ from bridge.telemetry.status import (
 )
 
 __all__ = [
+    "CircuitState",
     "InformerState",
     "InformerStatus",
     "Logs",

@@ -9,18 +9,29 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 
 from bridge.facts import (
+    BacklogCompacted,
+    BacklogDropped,
     BatchCommitted,
     BatchDelivered,
+    CircuitOpened,
+    ClusterChanged,
     DeliveryDelayed,
     Fact,
     InformerStopped,
     InputUnreadable,
+    IntakeBlocked,
     ListEnded,
     ListenerOverrun,
+    OutboxFull,
+    OutboxRebuilt,
     RecordRejected,
+    RecordsParked,
     RequestFailed,
     ResourceRefused,
+    ScopeChanged,
+    SinkForgotten,
     SinkOpened,
+    SnapshotBegan,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
@@ -138,8 +149,16 @@ class SinkCounters:
         self._records = counter("sink_delivered_records", "Records that the destination has stored.")
         self._bytes = counter("sink_delivered_bytes", "Bytes of object bodies that the destination has stored.")
         self._retries = counter("sink_retries", "Times the destination could not take records, and they waited.")
-        self._rejected = counter("sink_rejected_records", "Records that the destination will never take.")
-        self._gaps = counter("gap_records", "Records that left the outbox before the sink had them.")
+        self._rejected = counter("sink_rejected_records", "Records that the destination refused for good.")
+        self._parked = counter("sink_parked_records", "Records parked behind a refused one of the same object.")
+        self._circuits = counter("sink_circuit_opens", "Times that deliveries failed in a row until pauses were made.")
+        self._snapshots = counter("sink_snapshots", "Tellings of every known object that began.")
+        self._blocks = counter("sink_intake_blocks", "Times the sink's backlog stopped the intake, for all sinks.")
+        self._compactions = counter("sink_compactions", "Times the sink's backlog was compacted.")
+        self._compacted = counter("sink_compacted_records", "Records that a compaction left out, being superseded.")
+        self._drops = counter("sink_backlog_drops", "Times the sink's backlog was given up.")
+        self._gaps = counter("gap_records", "Records in whose place the sink got a Gap record.")
+        self._families = [each for each in vars(self).values() if isinstance(each, Counter)]
         self._seconds = Histogram(
             "kubedelta_sink_delivery_seconds",
             "Seconds from handing a batch to the sink to the destination's word on it.",
@@ -162,13 +181,61 @@ class SinkCounters:
                 self._retries.labels(sink).inc()
             case RecordRejected(sink):
                 self._rejected.labels(sink).inc()
+            case RecordsParked(sink, records):
+                self._parked.labels(sink).inc(records)
+            case CircuitOpened(sink):
+                self._circuits.labels(sink).inc()
+            case _:
+                self._behind(fact)
+
+    def _behind(self, fact: Fact) -> None:
+        match fact:
             case ListenerOverrun(sink):
                 self._gaps.labels(sink).inc(fact.count)
+            case BacklogDropped(sink):
+                self._drops.labels(sink).inc()
+                self._gaps.labels(sink).inc(fact.count)
+            case BacklogCompacted(sink):
+                self._compactions.labels(sink).inc()
+                self._compacted.labels(sink).inc(fact.before - fact.after)
+            case IntakeBlocked(sink):
+                self._blocks.labels(sink).inc()
+            case SnapshotBegan(sink):
+                self._snapshots.labels(sink).inc()
 
     def bind(self, sink: str) -> tuple[Counter, Counter, Histogram]:
         """All of the sink's series, from zero on: a rate needs the zero before the first failure."""
-        for family in (self._opened, self._retries, self._rejected, self._gaps):
+        for family in self._families:
             family.labels(sink)
         bound = self._records.labels(sink), self._bytes.labels(sink), self._seconds.labels(sink)
         self._bound[sink] = bound
         return bound
+
+
+class StateCounters:
+    """What happens to the database, and to the bridge's memory as a whole."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"kubedelta_{name}_total", text, registry=registry)
+
+        self._full = counter("outbox_full", "Transactions that found no room on the disk and are tried again.")
+        self._rebuilt = counter("outbox_rebuilds", "Damaged databases that were moved aside, with what was in them.")
+        self._clusters = counter("cluster_changes", "Times that the state was found to belong to another cluster.")
+        self._scope = counter("scope_left_objects", "Objects told as deleted because the configuration left them out.")
+        self._sinks = counter("forgotten_sinks", "Sinks that were taken out and whose backlog was given up.")
+        self._records = counter("forgotten_records", "Records in these backlogs.")
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case OutboxFull():
+                self._full.inc()
+            case OutboxRebuilt():
+                self._rebuilt.inc()
+            case ClusterChanged():
+                self._clusters.inc()
+            case ScopeChanged():
+                self._scope.inc(fact.left)
+            case SinkForgotten():
+                self._sinks.inc()
+                self._records.inc(fact.records)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from bridge.telemetry.status import InformerStatus, SinkState, SinkStatus, Snapshot
+from bridge.telemetry.status import CircuitState, InformerStatus, SinkState, SinkStatus, Snapshot
 
 
 def gauges(snapshot: Snapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
@@ -19,10 +19,28 @@ def gauges(snapshot: Snapshot, *, build: Mapping[str, str], failures: Mapping[st
         broken.add_metric((observer,), count)
     yield broken
     yield GaugeMetricFamily("kubedelta_ready", "1 where /readyz answers 200.", value=float(snapshot.ready))
-    yield GaugeMetricFamily("kubedelta_outbox_records", "Records in the outbox.", value=snapshot.outbox_records)
-    yield GaugeMetricFamily("kubedelta_outbox_bytes", "Bytes of bodies in the outbox.", value=snapshot.outbox_bytes)
+    yield from _state(snapshot)
     yield from _informers(snapshot)
     yield from _sinks(snapshot.sinks)
+
+
+def _state(snapshot: Snapshot) -> Iterator[Metric]:
+    def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"kubedelta_{name}", text, value=value)
+
+    yield gauge("outbox_records", "Records in the outbox.", snapshot.outbox_records)
+    yield gauge("outbox_bytes", "Bytes that these take, compressed.", snapshot.outbox_bytes)
+    yield gauge("outbox_oldest_seconds", "Age of the oldest record in the outbox.", snapshot.outbox_oldest_seconds)
+    yield gauge("outbox_file_bytes", "Bytes of the database's file.", snapshot.outbox_file_bytes)
+    yield gauge("outbox_wal_bytes", "Bytes of its write-ahead log.", snapshot.outbox_wal_bytes)
+    yield gauge("ledger_objects", "Objects that were told and not told deleted.", snapshot.ledger_objects)
+    yield gauge(
+        "intake_blocked",
+        "1 while nothing is read from the API server, for want of room.",
+        bool(snapshot.intake_blocked),
+    )
+    if snapshot.disk_free_bytes is not None:
+        yield gauge("disk_free_bytes", "Bytes free on the disk of state.directory.", snapshot.disk_free_bytes)
 
 
 def _informers(snapshot: Snapshot) -> Iterator[Metric]:
@@ -54,14 +72,31 @@ def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[Metric]:
     def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"kubedelta_sink_{name}", text, labels=("sink", *labels))
 
-    lag = gauge("lag_records", "Records in the outbox that the sink has not settled.")
-    window = gauge("window_records", "Of these, records held ready in memory.")
+    def per_sink(name: str, text: str, value: Callable[[SinkStatus], float]) -> GaugeMetricFamily:
+        family = gauge(name, text)
+        for sink in sinks:
+            family.add_metric((sink.name,), value(sink))
+        return family
+
+    yield per_sink("lag_records", "Records in the outbox that the sink has not settled.", lambda sink: sink.lag)
+    yield per_sink("window_records", "Of these, records held ready in memory.", lambda sink: sink.window)
+    yield per_sink("lag_bytes", "Bytes in the outbox that the sink has not settled.", lambda sink: sink.lag_bytes)
+    yield per_sink(
+        "lag_seconds", "Age of the oldest record that the sink has not settled.", lambda sink: sink.lag_seconds
+    )
+    yield per_sink("dead_letters", "Records refused for good, or parked behind one.", lambda sink: sink.dead_letters)
+    yield per_sink("dead_letters_parked", "Of these, records that were not tried.", lambda sink: sink.parked)
+    yield per_sink(
+        "errand_records",
+        "Records of a snapshot, a compacted backlog or a replay to come.",
+        lambda sink: sink.errand_left,
+    )
+    yield per_sink("retry_seconds", "Seconds until a waiting sink tries again, or 0.", lambda sink: sink.retry_in or 0)
     state = gauge("state", "1 for the state the sink is in.", "state")
-    retry = gauge("retry_seconds", "Seconds until a sink that is waiting tries again; 0 while it is not.")
+    circuit = gauge("circuit", "1 for the state the sink's circuit is in.", "state")
     for sink in sinks:
-        lag.add_metric((sink.name,), sink.lag)
-        window.add_metric((sink.name,), sink.window)
-        retry.add_metric((sink.name,), sink.retry_in or 0)
         for each in SinkState:
             state.add_metric((sink.name, each.value), float(sink.state is each))
-    yield from (lag, window, state, retry)
+        for way in CircuitState:
+            circuit.add_metric((sink.name, way.value), float(sink.circuit is way))
+    yield from (state, circuit)

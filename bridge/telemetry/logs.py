@@ -1,22 +1,18 @@
 """Facts to log lines, for the person who is on call.
 
-info tells states (synced, well again, stopped), warning tells troubles and what to do about them, error tells gaps.
-A state is told when it changes; a trouble that repeats is told again every half minute, with how often it came in
-between. Batches and single requests are debug. No line holds an object's body.
+info tells states (synced, well again, stopped), warning tells troubles and what to do about them, error tells gaps and
+that nothing is read any more. A state is told when it changes; a trouble that repeats is told again every half minute,
+with how often it came in between. Batches and single requests are debug. No line holds an object's body.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
-
-import structlog
+from collections.abc import Callable
 
 from bridge.facts import (
     BatchCommitted,
-    BatchDelivered,
     ConnectionInsecure,
-    DeliveryDelayed,
     DiscoveryFailed,
     Fact,
     GroupStale,
@@ -24,20 +20,17 @@ from bridge.facts import (
     InformerSynced,
     InputUnreadable,
     ListEnded,
-    ListenerOverrun,
-    RecordRejected,
-    RecordsLeftBehind,
     RequestFailed,
     ResourceRefused,
     ResourceUnknown,
-    SinkOpened,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
 )
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.log_stream import NAME
-from bridge.telemetry.repeats import Repeats
+from bridge.telemetry.sink_logs import SinkLogs
+from bridge.telemetry.state_logs import StateLogs
+from bridge.telemetry.telling import Telling
 
 _WHAT_TO_DO = {
     401: "the API server does not accept the bridge's credentials: check cluster.token_file, or the kubeconfig",
@@ -51,52 +44,26 @@ class Logs:
     """An observer of facts."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log = structlog.stdlib.get_logger(NAME)
-        self._repeats = Repeats(clock)
+        self._telling = Telling(clock)
+        self._log = self._telling.log
+        self._sinks = SinkLogs(self._telling)
+        self._state = StateLogs(self._telling)
         self._refused: dict[tuple[Resource, Scope], int] = {}
         self._unknown: dict[str, str] = {}
 
     def observe(self, fact: Fact) -> None:
         match fact:
-            case BatchCommitted() | BatchDelivered() | SinkOpened():
-                self._went_well(fact)
-            case DeliveryDelayed() | RecordRejected() | ListenerOverrun() | RecordsLeftBehind():
-                self._sink_trouble(fact)
+            case BatchCommitted(resource, scope):
+                self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
             case ListEnded() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
                 self._informer(fact)
             case RequestFailed() | ResourceRefused() | InputUnreadable() | VersionsRanBackwards():
                 self._informer_trouble(fact)
             case ResourceUnknown() | DiscoveryFailed() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
-
-    # ── Sinks ────────────────────────────────────────────────────────────────
-
-    def _went_well(self, fact: BatchCommitted | BatchDelivered | SinkOpened) -> None:
-        match fact:
-            case BatchCommitted(resource, scope):
-                self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
-            case BatchDelivered(sink):
-                if self._repeats.over(("delayed", sink)):
-                    self._log.info("sink delivers again", sink=sink)
-                self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
-            case SinkOpened(sink):
-                self._repeats.over(("delayed", sink))
-                self._log.info("sink is open", sink=sink)
-
-    def _sink_trouble(self, fact: DeliveryDelayed | RecordRejected | ListenerOverrun | RecordsLeftBehind) -> None:
-        match fact:
-            case DeliveryDelayed(sink, records, reason, retry_after):
-                wait = {"sink": sink, "waiting_records": records, "retry_in": round(retry_after, 1)}
-                self._trouble(("delayed", sink), "sink cannot take records now", reason, wait)
-            case RecordRejected(sink, record, reason):
-                text = "sink will never take this record; it is lost to that sink"
-                self._trouble(("rejected", sink), text, reason, {"sink": sink, "record": record})
-            case ListenerOverrun(sink, first, last, count):
-                text = "sink was too far behind and lost records; a Gap record stands in their place"
-                self._log.error(text, sink=sink, records=count, first=first, last=last)
-            case RecordsLeftBehind(sink, records):
-                text = "the grace is over; records that this sink has not settled are lost to it"
-                self._log.error(text, sink=sink, records=records)
+            case _:
+                self._sinks.observe(fact)
+                self._state.observe(fact)
 
     # ── Informers ────────────────────────────────────────────────────────────
 
@@ -110,7 +77,7 @@ class Logs:
                 tell("listed again" if relist else "listed", objects=objects, seconds=round(seconds, 3))
             case WatchOpened():
                 self._served(key)
-                if self._repeats.over(("failed", *key)):
+                if self._telling.over(("failed", *key)):
                     log.info("watch is live again")
                 log.debug("watch opened")
             case WatchEnded():
@@ -120,8 +87,8 @@ class Logs:
                 log.info("synced", objects=objects)
             case InformerStopped():
                 self._refused.pop(key, None)
-                self._repeats.forget(("failed", *key))
-                self._repeats.forget(("unreadable", *key))
+                self._telling.forget(("failed", *key))
+                self._telling.forget(("unreadable", *key))
                 log.info("informer stopped")
 
     def _served(self, key: tuple[Resource, Scope]) -> None:
@@ -133,7 +100,7 @@ class Logs:
         named = _named(*key)
         match fact:
             case RequestFailed(verb=verb, reason=reason, retry_after=after):
-                self._trouble(("failed", *key), f"{verb} failed", reason, named | {"retry_in": round(after, 1)})
+                self._telling.trouble(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
             case ResourceRefused(status=status, reason=reason, retry_after=after):
                 tell = self._log.debug if self._refused.get(key) == status else self._log.warning
                 self._refused[key] = status
@@ -141,7 +108,7 @@ class Logs:
                 tell(f"refused: {advice}", **named, status=status, reason=reason, retry_in=round(after, 1))
             case InputUnreadable(reason=reason):
                 text = "the API server sent something that cannot be read; it was left out"
-                self._trouble(("unreadable", *key), text, reason, named)
+                self._telling.trouble(("unreadable", *key), text, reason, **named)
             case VersionsRanBackwards(was=was, now=now):
                 text = "the API server's versions ran backwards: its store was restored; comparing everything with it"
                 self._log.warning(text, **named, was=was, now=now)
@@ -156,19 +123,13 @@ class Logs:
                     text = "the cluster does not know this resource; it is watched as soon as it does"
                     self._log.warning(text, resource=name, reason=reason)
             case DiscoveryFailed(reason, retry_after):
-                self._trouble("discovery", "discovery failed", reason, {"retry_in": round(retry_after, 1)})
+                self._telling.trouble("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
             case GroupStale(group, reason):
                 text = "the API server cannot describe this API group now; what it served before is kept"
                 self._log.warning(text, group=group, reason=reason)
             case ConnectionInsecure(server, reason):
                 self._log.warning("connection to the API server is not secure", server=server, reason=reason)
 
-    def _trouble(self, subject: Hashable, text: str, reason: str, fields: Mapping[str, object]) -> None:
-        times = self._repeats.tell(subject, reason)
-        if times is not None:
-            often = {"times": times} if times > 1 else {}
-            self._log.warning(text, **fields, **often, reason=reason)
 
-
-def _named(resource: Resource, scope: Scope) -> dict[str, object]:
+def _named(resource: Resource, scope: Scope) -> dict[str, str]:
     return {"resource": resource.name} if scope == Scope() else {"resource": resource.name, "scope": str(scope)}

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from bridge.facts import ConnectionInsecure, DiscoveryFailed, Fact, GroupStale, ResourceUnknown
-from bridge.telemetry.counters import ResourceCounters, SinkCounters
+from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
 from bridge.telemetry.gauges import gauges
 from bridge.telemetry.status import Snapshot
 
@@ -32,6 +32,7 @@ class Metrics:
         ProcessCollector(registry=registry)
         self._resources = ResourceCounters(registry)
         self._sinks = SinkCounters(registry)
+        self._state = StateCounters(registry)
         self._discovery = Counter("kubedelta_discovery_failures_total", "Discoveries that failed.", registry=registry)
         self._stale = Counter(
             "kubedelta_discovery_stale_groups_total",
@@ -50,6 +51,7 @@ class Metrics:
             case _:
                 self._resources.observe(fact)
                 self._sinks.observe(fact)
+                self._state.observe(fact)
 
     def expect_sinks(self, *names: str) -> None:
         """Show the series of these sinks from zero on, before anything has happened to them."""

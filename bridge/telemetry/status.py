@@ -30,6 +30,15 @@ class SinkState(StrEnum):
     """The destination could not take records; they are delivered again after a while."""
 
 
+class CircuitState(StrEnum):
+    CLOSED = "closed"
+    """Deliveries go through, or fail once in a while."""
+    OPEN = "open"
+    """They failed in a row: nothing is tried until a pause is over."""
+    HALF_OPEN = "half-open"
+    """One delivery tries whether the destination is back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerStatus:
     """One resource in one scope."""
@@ -59,12 +68,25 @@ class SinkStatus:
     type: str
     state: SinkState
     lag: int = 0
-    """Records that are in the outbox and that this sink has not settled."""
+    """Records that are in the outbox and that this sink has not settled: its backlog."""
+    lag_bytes: int = 0
+    """What these take in the outbox."""
+    lag_seconds: float = 0.0
+    """Age of the oldest of them; 0 where there is none."""
     window: int = 0
     """Of these, records held ready in memory."""
     delivered: int = 0
     """Records since the start."""
     rejected: int = 0
+    dead_letters: int = 0
+    """Records that the destination refused for good, and those parked behind them."""
+    parked: int = 0
+    """Of these, records that were not tried."""
+    errand: str = ""
+    """What is told before the log goes on: ``snapshot``, ``compacted``, ``dropped``, ``replay``; empty for nothing."""
+    errand_left: int = 0
+    """Records of it."""
+    circuit: CircuitState = CircuitState.CLOSED
     last_error: str = ""
     """What it last could not do; empty since it could."""
     retry_in: float | None = None
@@ -79,6 +101,17 @@ class Snapshot:
     sinks: tuple[SinkStatus, ...]
     outbox_records: int = 0
     outbox_bytes: int = 0
+    """What these take, compressed."""
+    outbox_oldest_seconds: float = 0.0
+    """Age of the oldest record, settled or not; 0 where there is none."""
+    outbox_file_bytes: int = 0
+    outbox_wal_bytes: int = 0
+    disk_free_bytes: int | None = None
+    """On the disk of ``state.directory``; None where that is not known."""
+    ledger_objects: int = 0
+    """Objects that were told and not told deleted."""
+    intake_blocked: str = ""
+    """Why nothing is read from the API server; empty while it is."""
 
     @property
     def ready(self) -> bool:

@@ -12,6 +12,8 @@ def report(standing: Standing) -> str:
     lines = [*map(_informer, standing.informers), *map(_sink, standing.sinks)]
     if not standing.informers:
         lines.insert(0, "[-] no resource is known yet")
+    if standing.intake_blocked:
+        lines.insert(0, f"[ ] nothing is read from the API server reason: {_one_line(standing.intake_blocked)}")
     return "\n".join([*lines, f"readyz check {'passed' if standing.ready else 'failed'}", ""])
 
 
@@ -30,10 +32,28 @@ def _details(informer: Informer) -> Iterator[str]:
 
 
 def _sink(sink: Sink) -> str:
-    line = f"[ ] sink {sink.name} ({sink.type}) {sink.state} lag={sink.lag}"
+    return " ".join([f"[ ] sink {sink.name} ({sink.type}) {sink.state}", *_backlog(sink), *_trouble(sink)])
+
+
+def _backlog(sink: Sink) -> Iterator[str]:
+    yield f"lag={sink.lag}"
+    if sink.lag:
+        yield f"lag_age={sink.lag_seconds:.1f}s"
+    if sink.errand:
+        yield f"{sink.errand}_left={sink.errand_left}"
+    if sink.dead_letters:
+        yield f"dead_letters={sink.dead_letters}"
+    if sink.parked:
+        yield f"parked={sink.parked}"
+
+
+def _trouble(sink: Sink) -> Iterator[str]:
+    if sink.circuit != "closed":
+        yield f"circuit={sink.circuit}"
     if sink.retry_in is not None:
-        line += f" retry_in={sink.retry_in:.1f}s"
-    return f"{line} reason: {_one_line(sink.last_error)}" if sink.last_error else line
+        yield f"retry_in={sink.retry_in:.1f}s"
+    if sink.last_error:
+        yield f"reason: {_one_line(sink.last_error)}"
 
 
 def _one_line(text: str) -> str:

@@ -12,8 +12,14 @@ import pytest
 import structlog
 
 from bridge.facts import (
+    BacklogCompacted,
+    BacklogDropped,
     BatchCommitted,
     BatchDelivered,
+    CircuitClosed,
+    CircuitOpened,
+    ClusterChanged,
+    ClusterUnidentified,
     ConnectionInsecure,
     DeliveryDelayed,
     DiscoveryFailed,
@@ -22,25 +28,35 @@ from bridge.facts import (
     InformerStopped,
     InformerSynced,
     InputUnreadable,
+    IntakeBlocked,
+    IntakeResumed,
     ListEnded,
     ListenerOverrun,
+    OutboxFull,
+    OutboxHasRoom,
+    OutboxOpened,
+    OutboxRebuilt,
     RecordRejected,
     RecordsLeftBehind,
+    RecordsParked,
     RequestFailed,
     ResourceRefused,
     ResourceUnknown,
+    ScopeChanged,
+    SinkForgotten,
     SinkOpened,
+    SnapshotBegan,
+    SnapshotEnded,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
 )
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Scope
 from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
+from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS
 
-PODS = Resource("", "v1", "pods", "Pod", True)
 SHOP = Scope(namespace="shop")
-ALL = Scope()
 
 
 class Terminal(io.StringIO):
@@ -102,6 +118,16 @@ def test_batches_and_watches_are_told_at_debug() -> None:
     assert told == [("debug", "batch committed"), ("debug", "watch opened"), ("debug", "watch ended")]
 
 
+def test_every_fact_is_told_at_some_level() -> None:
+    stream = io.StringIO()
+    set_up_logging("debug", "json", stream)
+    logs = Logs(clock=Clock())
+    for fact in [*EVERYTHING, InformerStopped(PODS, ALL)]:
+        before = len(_lines(stream))
+        logs.observe(fact)
+        assert len(_lines(stream)) > before, fact
+
+
 def test_a_refused_resource_is_told_once_with_what_to_do_and_again_when_that_changes() -> None:
     forbidden = ResourceRefused(PODS, SHOP, 403, "forbidden", 60)
     missing = ResourceRefused(PODS, SHOP, 404, "not found", 60)
@@ -146,8 +172,78 @@ def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
 
 def test_records_that_a_sink_lost_are_always_told() -> None:
     overrun = ListenerOverrun("audit", first=3, last=9, count=7)
-    assert [level for level, _ in _told(overrun, overrun)] == ["error", "error"]
-    assert [level for level, _ in _told(RecordsLeftBehind("audit", 7))] == ["error"]
+    dropped = BacklogDropped("audit", first=10, last=19, count=8)
+    assert [level for level, _ in _told(overrun, overrun, dropped, dropped)] == ["error"] * 4
+
+
+def test_a_full_disk_is_told_once_as_an_error_and_so_is_its_end() -> None:
+    full = OutboxFull("database or disk is full", 1.0)
+    told = _told(full, full, full, OutboxHasRoom(60.0), OutboxHasRoom(60.0))
+    assert [level for level, _ in told] == ["error", "info"]
+    assert "nothing is read from the API server" in told[0][1]
+
+
+def test_a_sink_that_stops_the_intake_is_told_loudly_with_its_name() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    logs = Logs()
+    logs.observe(IntakeBlocked("audit", records=20))
+    logs.observe(IntakeResumed("audit", 61.25))
+    blocked, resumed = _lines(stream)
+    assert (blocked["level"], blocked["sink"], blocked["records"]) == ("error", "audit", 20)
+    assert "nothing is read from the API server, for any sink" in blocked["event"]
+    assert (resumed["level"], resumed["sink"], resumed["seconds"]) == ("info", "audit", 61.2)
+
+
+def test_an_outage_is_one_story_however_often_it_is_tried_whether_the_sink_is_back() -> None:
+    delayed = DeliveryDelayed("audit", 10, "no broker", 2.0)
+    opened = CircuitOpened("audit", failures=5, reason="no broker")
+    told = _told(
+        delayed, delayed, opened, delayed, opened, CircuitClosed("audit", 60.0), BatchDelivered("audit", 1, 9, 0.1)
+    )
+    assert told == [
+        ("warning", "sink cannot take records now"),
+        ("warning", "sink failed many times in a row; one delivery at a time tries whether it is back"),
+        ("info", "sink is back"),
+    ]
+
+
+def test_a_backlog_that_is_compacted_again_and_again_is_told_every_half_minute() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    logs = Logs(clock=clock)
+    for number in range(10):
+        logs.observe(BacklogCompacted("audit", before=100 + number, after=40))
+        clock.now += 4
+    first, again = _lines(stream)
+    assert (first["before"], first["after"], again["times"]) == (100, 40, 8)
+
+
+def test_what_is_given_up_or_left_out_is_a_warning_only_where_there_was_something() -> None:
+    assert [level for level, _ in _told(SinkForgotten("gone", 30), SinkForgotten("gone", 0))] == ["warning", "info"]
+    assert [level for level, _ in _told(ScopeChanged("pods", 4), ScopeChanged("pods", 0))] == ["warning", "info"]
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        OutboxOpened("/state/outbox.db", "3.54.1", records=4, objects=3),
+        RecordsLeftBehind("audit", 7),
+        SnapshotBegan("audit", objects=3),
+        SnapshotEnded("audit", objects=3),
+    ],
+)
+def test_a_state_is_told_for_information(fact: Fact) -> None:
+    assert [level for level, _ in _told(fact)] == ["info"]
+
+
+def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    Logs().observe(OutboxRebuilt("/state/outbox.db.damaged", "malformed"))
+    [line] = _lines(stream)
+    assert (line["level"], line["aside"], line["reason"]) == ("error", "/state/outbox.db.damaged", "malformed")
 
 
 def test_an_unknown_resource_is_told_once_until_its_reason_changes_or_it_comes_and_goes() -> None:
@@ -165,6 +261,11 @@ def test_an_unknown_resource_is_told_once_until_its_reason_changes_or_it_comes_a
         GroupStale("metrics.k8s.io/v1beta1", "503"),
         ConnectionInsecure("https://10.0.0.1:6443", "its certificate is not verified"),
         RecordRejected("audit", "u/1/added", "too large"),
+        RecordsParked("audit", records=6, objects=2),
+        CircuitOpened("audit", failures=5, reason="no broker"),
+        BacklogCompacted("audit", before=100, after=40),
+        ClusterChanged("uid-1", "uid-2"),
+        ClusterUnidentified("forbidden"),
     ],
 )
 def test_every_trouble_is_a_warning(fact: Fact) -> None:

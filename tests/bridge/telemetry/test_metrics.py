@@ -4,40 +4,19 @@ import platform
 import shutil
 import subprocess
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from bridge.facts import (
-    BatchCommitted,
-    BatchDelivered,
-    ConnectionInsecure,
-    DeliveryDelayed,
-    DiscoveryFailed,
-    Fact,
-    GroupStale,
-    InformerStopped,
-    InformerSynced,
-    InputUnreadable,
-    ListEnded,
-    ListenerOverrun,
-    RecordRejected,
-    RequestFailed,
-    ResourceRefused,
-    ResourceUnknown,
-    SinkOpened,
-    VersionsRanBackwards,
-    WatchEnded,
-    WatchOpened,
-)
+from bridge.facts import BatchCommitted, Fact, InformerStopped, SinkForgotten, WatchOpened
 from bridge.model.resource import Resource, Scope
 from bridge.telemetry.metrics import Metrics
-from bridge.telemetry.status import InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
+from bridge.telemetry.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
+from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS
 
-PODS = Resource("", "v1", "pods", "Pod", True)
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
-EVERYWHERE = Scope()
 SHOP = Scope(namespace="shop")
 
 LIVE = InformerStatus(
@@ -45,29 +24,6 @@ LIVE = InformerStatus(
 )
 IDLE = SinkStatus(name="audit", type="kafka", state=SinkState.IDLE)
 NOTHING = Snapshot(informers=(), sinks=())
-
-EVERYTHING: list[Fact] = [
-    ConnectionInsecure("http://127.0.0.1:1", "plain HTTP"),
-    GroupStale("metrics.k8s.io/v1beta1", "503"),
-    ListEnded(PODS, EVERYWHERE, 3, 0.5, relist=False),
-    ListEnded(PODS, EVERYWHERE, 3, 0.25, relist=True),
-    WatchOpened(PODS, EVERYWHERE),
-    WatchEnded(PODS, EVERYWHERE, "timeout", 0.5, 0),
-    WatchEnded(PODS, EVERYWHERE, "timeout", 300.0, 0),
-    RequestFailed(PODS, EVERYWHERE, "watch", "no answer", 1.0),
-    ResourceRefused(PODS, EVERYWHERE, 403, "forbidden", 60.0),
-    InputUnreadable(PODS, EVERYWHERE, "no metadata"),
-    VersionsRanBackwards(PODS, EVERYWHERE, "9", "3"),
-    InformerSynced(PODS, EVERYWHERE, 3),
-    ResourceUnknown("widgets", "not served"),
-    DiscoveryFailed("no answer", 1.0),
-    BatchCommitted(PODS, EVERYWHERE, records=10, bytes=700, added=4, updated=3, deleted=2),
-    SinkOpened("audit"),
-    BatchDelivered("audit", records=10, bytes=700, seconds=0.02),
-    DeliveryDelayed("audit", 10, "no broker", 2.0),
-    RecordRejected("audit", "u/1/added", "too large"),
-    ListenerOverrun("audit", first=3, last=9, count=7),
-]
 
 
 @pytest.fixture
@@ -112,19 +68,41 @@ def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> N
         "sink_delivery_seconds_count{sink=audit}": 1,
         "sink_retries_total{sink=audit}": 1,
         "sink_rejected_records_total{sink=audit}": 1,
-        "gap_records_total{sink=audit}": 7,
+        "gap_records_total{sink=audit}": 15,
+        "sink_parked_records_total{sink=audit}": 6,
+        "sink_circuit_opens_total{sink=audit}": 1,
+        "sink_snapshots_total{sink=audit}": 1,
+        "sink_intake_blocks_total{sink=audit}": 1,
+        "sink_compactions_total{sink=audit}": 1,
+        "sink_compacted_records_total{sink=audit}": 60,
+        "sink_backlog_drops_total{sink=audit}": 1,
+        "outbox_full_total": 1,
+        "outbox_rebuilds_total": 1,
+        "cluster_changes_total": 1,
+        "scope_left_objects_total": 4,
+        "forgotten_sinks_total": 1,
+        "forgotten_records_total": 30,
         "discovery_failures_total": 1,
         "discovery_stale_groups_total": 1,
     }
     assert {name: samples.get(f"kubedelta_{name}") for name in expected} == expected
 
 
+def test_every_fact_there_is_is_tried_here() -> None:
+    assert {type(fact) for fact in EVERYTHING} | {InformerStopped} == set(get_args(Fact))
+
+
+def test_a_sink_that_was_forgotten_leaves_no_label_behind(metrics: Metrics) -> None:
+    metrics.observe(SinkForgotten("gone", records=30))
+    assert not [name for name in _samples(metrics) if "gone" in name]
+
+
 def test_labels_are_forgotten_when_the_last_informer_of_a_resource_stops(metrics: Metrics) -> None:
     for fact in EVERYTHING:
         metrics.observe(fact)
     metrics.observe(WatchOpened(PODS, SHOP))
-    metrics.observe(WatchOpened(JOBS, EVERYWHERE))
-    metrics.observe(InformerStopped(PODS, EVERYWHERE))
+    metrics.observe(WatchOpened(JOBS, ALL))
+    metrics.observe(InformerStopped(PODS, ALL))
     assert _samples(metrics)["kubedelta_reflector_watches_total{resource=pods}"] == 2
     metrics.observe(InformerStopped(PODS, SHOP))
     samples = _samples(metrics)
@@ -133,8 +111,8 @@ def test_labels_are_forgotten_when_the_last_informer_of_a_resource_stops(metrics
 
 
 def test_a_resource_that_comes_back_is_counted_from_zero(metrics: Metrics) -> None:
-    batch = BatchCommitted(PODS, EVERYWHERE, records=1, bytes=70, added=1, updated=0, deleted=0)
-    for fact in (batch, InformerStopped(PODS, EVERYWHERE), batch):
+    batch = BatchCommitted(PODS, ALL, records=1, bytes=70, added=1, updated=0, deleted=0)
+    for fact in (batch, InformerStopped(PODS, ALL), batch):
         metrics.observe(fact)
     assert _samples(metrics)["kubedelta_records_committed_total{op=added,resource=pods}"] == 1
 
@@ -143,23 +121,44 @@ def test_an_expected_sink_is_shown_from_zero_on(metrics: Metrics) -> None:
     metrics.expect_sinks("audit")
     samples = _samples(metrics)
     assert samples["kubedelta_sink_rejected_records_total{sink=audit}"] == 0
+    assert samples["kubedelta_sink_backlog_drops_total{sink=audit}"] == 0
     assert samples["kubedelta_sink_delivery_seconds_count{sink=audit}"] == 0
 
 
 def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metrics: Metrics) -> None:
-    waiting = replace(IDLE, state=SinkState.WAITING, lag=12, window=5, retry_in=2.5)
-    now = Snapshot(informers=(LIVE,), sinks=(waiting,), outbox_records=12, outbox_bytes=900)
+    waiting = replace(
+        IDLE, state=SinkState.WAITING, lag=12, lag_bytes=800, lag_seconds=61.5, window=5, retry_in=2.5,
+        dead_letters=3, parked=2, errand="snapshot", errand_left=40, circuit=CircuitState.HALF_OPEN,
+    )  # fmt: skip
+    now = Snapshot(
+        informers=(LIVE,), sinks=(waiting,), outbox_records=12, outbox_bytes=900, outbox_oldest_seconds=70.5,
+        outbox_file_bytes=16_384, outbox_wal_bytes=4096, disk_free_bytes=10**9, ledger_objects=3,
+        intake_blocked="no room",
+    )  # fmt: skip
     samples = _samples(metrics, now)
     expected = {
         "kubedelta_ready": 1,
         "kubedelta_outbox_records": 12,
         "kubedelta_outbox_bytes": 900,
+        "kubedelta_outbox_oldest_seconds": 70.5,
+        "kubedelta_outbox_file_bytes": 16_384,
+        "kubedelta_outbox_wal_bytes": 4096,
+        "kubedelta_disk_free_bytes": 10**9,
+        "kubedelta_ledger_objects": 3,
+        "kubedelta_intake_blocked": 1,
         "kubedelta_informer_objects{resource=pods}": 3,
         "kubedelta_informer_queued_items{resource=pods}": 1,
         "kubedelta_resource_synced{resource=pods}": 1,
         "kubedelta_resource_live{resource=pods}": 1,
         "kubedelta_resource_last_contact_seconds{resource=pods}": 2,
         "kubedelta_sink_lag_records{sink=audit}": 12,
+        "kubedelta_sink_lag_bytes{sink=audit}": 800,
+        "kubedelta_sink_lag_seconds{sink=audit}": 61.5,
+        "kubedelta_sink_dead_letters{sink=audit}": 3,
+        "kubedelta_sink_dead_letters_parked{sink=audit}": 2,
+        "kubedelta_sink_errand_records{sink=audit}": 40,
+        "kubedelta_sink_circuit{sink=audit,state=half-open}": 1,
+        "kubedelta_sink_circuit{sink=audit,state=closed}": 0,
         "kubedelta_sink_window_records{sink=audit}": 5,
         "kubedelta_sink_retry_seconds{sink=audit}": 2.5,
         "kubedelta_sink_state{sink=audit,state=waiting}": 1,
@@ -167,7 +166,10 @@ def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metric
         f"kubedelta_build_info{{python={platform.python_version()},version=1.2.3}}": 1,
     }
     assert {name: samples.get(name) for name in expected} == expected
-    assert not [name for name in _samples(metrics) if "resource=" in name or "sink=" in name]
+    nothing = _samples(metrics)
+    assert not [name for name in nothing if "resource=" in name or "sink=" in name]
+    assert nothing["kubedelta_intake_blocked"] == 0
+    assert "kubedelta_disk_free_bytes" not in nothing
 
 
 def test_a_resource_is_as_ready_and_as_fresh_as_the_worst_of_its_scopes(metrics: Metrics) -> None:

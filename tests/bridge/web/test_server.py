@@ -29,12 +29,19 @@ class ASink:
     lag: int = 0
     last_error: str = ""
     retry_in: float | None = None
+    lag_seconds: float = 0.0
+    dead_letters: int = 0
+    parked: int = 0
+    errand: str = ""
+    errand_left: int = 0
+    circuit: str = "closed"
 
 
 @dataclass(frozen=True)
 class AStanding:
     informers: tuple[AnInformer, ...] = (AnInformer(),)
     sinks: tuple[ASink, ...] = (ASink(),)
+    intake_blocked: str = ""
 
     @property
     def ready(self) -> bool:
@@ -130,7 +137,11 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
             AnInformer("jobs.batch", "namespace shop", "refused", False, 0, None, "no\nrights"),
             AnInformer("widgets", "", "unknown", False, 0, None),
         ),
-        (ASink(), ASink("hook", "webhook", "waiting", 12, "503 from\nthe receiver", 2.5)),
+        (
+            ASink(),
+            ASink("hook", "webhook", "waiting", 12, "503 from\nthe receiver", 2.5, 61.25, 3, 2, circuit="open"),
+            ASink("new", errand="snapshot", errand_left=40),
+        ),
     )
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
@@ -139,9 +150,19 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
         "[-] jobs.batch (namespace shop) refused objects=0 reason: no rights",
         "[-] widgets unknown objects=0",
         "[ ] sink audit (kafka) idle lag=0",
-        "[ ] sink hook (webhook) waiting lag=12 retry_in=2.5s reason: 503 from the receiver",
+        "[ ] sink hook (webhook) waiting lag=12 lag_age=61.2s dead_letters=3 parked=2 circuit=open retry_in=2.5s "
+        "reason: 503 from the receiver",
+        "[ ] sink new (kafka) idle lag=0 snapshot_left=40",
         "readyz check failed",
     ]
+
+
+async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient, bridge: ABridge) -> None:
+    bridge.standing = AStanding(intake_blocked="sink hook is at\nits max_backlog")
+    answer = await web.get("/readyz?verbose")
+    assert (
+        answer.text.splitlines()[0] == "[ ] nothing is read from the API server reason: sink hook is at its max_backlog"
+    )
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])

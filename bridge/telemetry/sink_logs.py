@@ -1,0 +1,92 @@
+"""What sinks do, as log lines."""
+
+from __future__ import annotations
+
+from bridge.facts import (
+    BacklogCompacted,
+    BacklogDropped,
+    BatchDelivered,
+    CircuitClosed,
+    CircuitOpened,
+    DeliveryDelayed,
+    Fact,
+    IntakeBlocked,
+    IntakeResumed,
+    ListenerOverrun,
+    RecordRejected,
+    RecordsLeftBehind,
+    RecordsParked,
+    SinkForgotten,
+    SinkOpened,
+    SnapshotBegan,
+    SnapshotEnded,
+)
+from bridge.telemetry.telling import Telling
+
+
+class SinkLogs:
+    def __init__(self, telling: Telling) -> None:
+        self._telling = telling
+        self._log = telling.log
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case BatchDelivered(sink):
+                if self._telling.over(("delayed", sink)):
+                    self._log.info("sink delivers again", sink=sink)
+                self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
+            case SinkOpened(sink):
+                self._telling.over(("delayed", sink))
+                self._log.info("sink is open", sink=sink)
+            case SnapshotBegan(sink, objects):
+                self._log.info("snapshot began", sink=sink, objects=objects)
+            case SnapshotEnded(sink, objects):
+                self._log.info("snapshot ended", sink=sink, objects=objects)
+            case DeliveryDelayed() | CircuitOpened() | CircuitClosed() | RecordRejected() | RecordsParked():
+                self._delivery(fact)
+            case _:
+                self._backlog(fact)
+
+    def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
+        trouble, sink = self._telling.trouble, fact.sink
+        match fact:
+            case DeliveryDelayed(_, records, reason, retry_after):
+                text, wait = "sink cannot take records now", round(retry_after, 1)
+                trouble(("delayed", sink), text, reason, sink=sink, waiting_records=records, retry_in=wait)
+            case CircuitOpened(_, failures, reason):
+                text = "sink failed many times in a row; one delivery at a time tries whether it is back"
+                trouble(("circuit", sink), text, reason, sink=sink, failures=failures)
+            case CircuitClosed(_, seconds):
+                self._telling.over(("delayed", sink))
+                if self._telling.over(("circuit", sink)):
+                    self._log.info("sink is back", sink=sink, outage_seconds=round(seconds, 1))
+            case RecordRejected(_, record, reason):
+                text = "sink refused a record for good; it is in the dead letters"
+                trouble(("rejected", sink), text, reason, sink=sink, record=record)
+            case RecordsParked(_, records, objects):
+                text, reason = "records wait in the dead letters", "an earlier record of their object was refused"
+                trouble(("parked", sink), text, reason, sink=sink, records=records, objects=objects)
+
+    def _backlog(self, fact: Fact) -> None:
+        match fact:
+            case BacklogCompacted(sink, before, after):
+                text = "sink is too far behind; it gets the newest state of each object without the steps in between"
+                reason = "its max_backlog was reached"
+                self._telling.trouble(("compacted", sink), text, reason, sink=sink, before=before, after=after)
+            case BacklogDropped(sink, first, last, count) | ListenerOverrun(sink, first, last, count):
+                text = "sink was too far behind and lost records; a Gap record stands in their place"
+                self._log.error(text, sink=sink, records=count, first=first, last=last)
+            case IntakeBlocked(sink, records):
+                text = "nothing is read from the API server, for any sink, until this one has caught up"
+                self._log.error(text, sink=sink, records=records, when_full="block")
+            case IntakeResumed(sink, seconds):
+                text = "sink has caught up; the API server is read again"
+                self._log.info(text, sink=sink, seconds=round(seconds, 1))
+            case RecordsLeftBehind(sink, records):
+                text = "the grace is over; what this sink has not settled is delivered after the next start"
+                self._log.info(text, sink=sink, records=records)
+            case SinkForgotten(sink, records):
+                tell = self._log.warning if records else self._log.info
+                tell(
+                    "sink is forgotten: it was not configured for state.forget_sinks_after", sink=sink, records=records
+                )
