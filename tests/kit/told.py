@@ -37,10 +37,15 @@ class Told:
     sequence: int
     evidence: str
     data: Manifest
+    epoch: int = 1
 
     @property
     def version(self) -> Version:
         return Version(self.uid, self.resource_version, self.op)
+
+    @property
+    def unique_id(self) -> tuple[int, str]:
+        return (self.epoch, self.id)
 
     def __str__(self) -> str:
         """Never the object: it may be a Secret."""
@@ -118,6 +123,8 @@ def _told(attributes: Mapping[str, Any], data: Any) -> AnyTold:
     if edge := SNAPSHOT_EDGES.get(attributes["type"]):
         assert int(attributes["sequence"]) == data["through"]
         return ToldEdge(edge, data["sink"], data["through"], data["count"])
+    epoch = int(attributes["epoch"])
+    assert attributes["source"].endswith(f"/epochs/{epoch}") == (epoch > 1), f"{attributes['source']} in epoch {epoch}"
     told = Told(
         id=attributes["id"],
         op=attributes["op"],
@@ -232,16 +239,16 @@ def _is_after(before: Told, told: Told) -> bool:
 
 
 def without_repeats(stream: Iterable[Told]) -> list[Told]:
-    """As a consumer sees it that forgets what it has seen by id."""
-    first: dict[str, Told] = {}
+    """As a consumer sees it that forgets what it has seen, by id and source."""
+    first: dict[tuple[int, str], Told] = {}
     for told in stream:
-        first.setdefault(told.id, told)
+        first.setdefault(told.unique_id, told)
     return list(first.values())
 
 
 def repeats(stream: Iterable[Told]) -> int:
     """How many were told again."""
-    return sum(count - 1 for count in Counter(told.id for told in stream).values())
+    return sum(count - 1 for count in Counter(told.unique_id for told in stream).values())
 
 
 def assert_none(who: str, **wrongs: Sequence[object]) -> None:
