@@ -14,11 +14,11 @@ _decompressors: list[zstandard.ZstdDecompressor] = []
 
 
 def pack(body: bytes) -> bytes:
-    """One zstandard frame that says how large its content is."""
+    """One zstandard frame that says how large its content is, and notices damage."""
     try:
         compressor = _compressors.pop()
     except IndexError:
-        compressor = zstandard.ZstdCompressor(level=1, write_content_size=True)
+        compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=True)
     try:
         return compressor.compress(body)
     finally:

@@ -96,6 +96,7 @@ class ProcessorListener(Generic[T]):
         self._closed = False
         self._filled = asyncio.Event()
         self._filled.set()
+        self._woken = False
         self.taken = after
         """Sequence number through which items have been handed out."""
 
@@ -130,13 +131,30 @@ class ProcessorListener(Generic[T]):
         """Whether ``initial`` has not been handed out yet."""
         return self._initial is not None
 
+    @property
+    def exhausted(self) -> bool:
+        """Everything that was distributed has been handed out."""
+        return not self._window and not self._more and self._initial is None
+
+    def wake(self) -> None:
+        """Let ``take`` return nothing now, where it waits, or the next time it would wait."""
+        self._woken = True
+        self._filled.set()
+
+    def skip(self, through: int) -> None:
+        """Hand out next what stands behind ``through``. Not while a ``take`` is under way."""
+        self.taken = through
+        self._window.clear()
+        self._window_bytes = 0
+        self._more = self._log.last > through
+
     def close(self) -> None:
         self._closed = True
         self._filled.set()
 
     async def take(self, limit: int) -> Taken[T]:
-        """Wait for items; at most ``limit`` of them. May return none, where all were meant for others or ``initial``
-        has come to its end. Raises ListenerClosed once the listener was closed, whatever is pending."""
+        """Wait for items; at most ``limit`` of them. May return none, where all were meant for others, ``initial`` has
+        come to its end, or ``wake`` was called. Raises ListenerClosed once the listener was closed, whatever is pending."""
         while True:
             if self._closed:
                 raise ListenerClosed(self.name)
@@ -149,6 +167,9 @@ class ProcessorListener(Generic[T]):
                 return self._take_window(limit)
             if self._more:
                 return await self._take_log(limit)
+            if self._woken:
+                self._woken = False
+                return Taken((), self.taken)
             self._filled.clear()
             await self._filled.wait()
 

@@ -1,0 +1,98 @@
+"""How far each sink has come: in memory at once, on disk a little later. One that was not saved costs duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import apsw
+
+from bridge.outbox import errands
+from bridge.outbox.errands import Errand
+from bridge.outbox.sql import one, row
+
+
+class Start(StrEnum):
+    """With what a sink begins that was never there before."""
+
+    SNAPSHOT = "snapshot"
+    """Every known object, then what happens."""
+    NOW = "now"
+    """What happens from now on."""
+    EARLIEST = "earliest"
+    """Whatever the log still has, then what happens."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    sink: str
+    settled: int
+    """Everything up to here is settled."""
+    absent_seconds: float
+    errand: Errand | None
+    configured: bool = True
+    dirty: bool = False
+    settled_place: int = 0
+    """Of the errand; not saved yet where it is not 0."""
+
+    @property
+    def holds(self) -> int:
+        """Everything up to here may leave the log, as far as this sink goes; what is selected stays all the same."""
+        if self.errand is not None and self.settled >= self.errand.after:
+            return max(self.settled, self.errand.cut)
+        return self.settled
+
+    def records_until(self, last: int) -> int:
+        """Records that are still to be settled, others' included."""
+        if self.errand is None:
+            return max(0, last - self.settled)
+        before = max(0, self.errand.after - self.settled)
+        return before + self.errand.last - max(self.settled_place, 0) + max(0, last - self.errand.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is to be saved of one cursor."""
+
+    sink: str
+    settled: int
+    place: int
+
+
+def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Cursor]:
+    """Every cursor there is."""
+    there = set(configured)
+    found = list(database.execute("SELECT sink, settled, absent_seconds FROM cursors"))
+    return {
+        sink: Cursor(sink, settled, absent, errands.load(database, sink), configured=sink in there)
+        for sink, settled, absent in found
+    }
+
+
+def register(database: apsw.Connection, sink: str, start: Start, time: str) -> None:
+    """A cursor for a sink that has none. A snapshot of nothing is none."""
+    last, trimmed = row(database, "SELECT last, trimmed FROM meta")
+    settled = trimmed if start is Start.EARLIEST else last
+    database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
+    if start is Start.SNAPSHOT and one(database, "SELECT EXISTS (SELECT 1 FROM objects)"):
+        errands.begin_snapshot(database, sink, time)
+
+
+def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
+    for each in progress:
+        database.execute("UPDATE cursors SET settled = ? WHERE sink = ?", (each.settled, each.sink))
+        if each.place:
+            errands.settle(database, each.sink, each.place)
+
+
+def miss(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:
+    """These were not configured for so much longer; the bridge's own running time counts, no clock."""
+    database.executemany(
+        "UPDATE cursors SET absent_seconds = absent_seconds + ? WHERE sink = ?", [(seconds, sink) for sink in sinks]
+    )
+
+
+def forget(database: apsw.Connection, sink: str) -> None:
+    database.execute("DELETE FROM cursors WHERE sink = ?", (sink,))
+    database.execute("DELETE FROM selections WHERE sink = ?", (sink,))

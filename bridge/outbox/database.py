@@ -1,0 +1,131 @@
+"""The directory and the file: who may use them, and how they are opened."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+
+from bridge.outbox import schema
+from bridge.outbox.errors import Damaged, StateUnusable
+
+FILE = "outbox.db"
+LOCK = "lock"
+_DAMAGED = "outbox.db.damaged"
+"""Written by a process that met damage; the next one moves the database aside."""
+_COMPANIONS = ("", "-wal", "-shm")
+
+PAGE_BYTES = 16 * 1024
+CHECKPOINT_PAGES = 1000
+"""Of the write-ahead log, after which the writer takes it into the file: 16 MB."""
+
+
+class Holder:
+    """Holds ``state.directory`` until ``release``, or until the process ends, however it ends (flock)."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises StateUnusable."""
+        self.directory = directory
+        if not directory.is_dir():
+            what = "is no directory" if directory.exists() else "does not exist"
+            raise StateUnusable(f"state.directory: {directory} {what}: make it, or mount a volume there")
+        try:
+            self._lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise StateUnusable(f"state.directory: cannot write in {directory}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
+            os.close(self._lock)
+            raise StateUnusable(
+                f"state.directory: {directory} is held by another process ({holder or 'unknown'}): one bridge at a time"
+            ) from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._lock)
+
+    # ── The file ─────────────────────────────────────────────────────────────
+
+    @property
+    def file(self) -> Path:
+        return self.directory / FILE
+
+    def mark_damaged(self, reason: str) -> None:
+        """Let the next start move the database aside."""
+        (self.directory / _DAMAGED).write_text(reason)
+
+    def damage(self) -> str:
+        """Why an earlier process gave the database up; empty where none did."""
+        marker = self.directory / _DAMAGED
+        return (marker.read_text() or "unknown damage") if marker.exists() else ""
+
+    def move_aside(self) -> Path:
+        """Make room for a new database; the old one stays beside it for who wants to look."""
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        aside = self.directory / f"{FILE}.{now}.aside"
+        while aside.exists():
+            aside = aside.with_name(aside.name + "x")
+        for suffix in reversed(_COMPANIONS):  # The file itself last: until then the next start begins again.
+            part = self.directory / (FILE + suffix)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+        (self.directory / _DAMAGED).unlink(missing_ok=True)
+        return aside
+
+    def free_bytes(self) -> int:
+        """What the disk has left for us."""
+        return shutil.disk_usage(self.directory).free
+
+
+def open_writer(file: Path) -> apsw.Connection:
+    """The one connection that writes. Raises StateUnusable, UnknownFormat and Damaged."""
+    with _usable(file):
+        connection = apsw.Connection(str(file))
+        connection.set_busy_timeout(10_000)
+        connection.pragma("page_size", PAGE_BYTES)
+        connection.pragma("auto_vacuum", "incremental")
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", "full")
+        connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        connection.pragma("journal_size_limit", 4 * CHECKPOINT_PAGES * PAGE_BYTES)
+        connection.pragma("cache_size", -16 * 1024)
+        schema.prepare(connection)
+        return connection
+
+
+def open_reader(file: Path) -> apsw.Connection:
+    """A connection for short reads. It never writes, and leaves checkpoints to the writer."""
+    with _usable(file):
+        connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(10_000)
+        connection.pragma("query_only", True)
+        connection.pragma("wal_autocheckpoint", 0)
+        connection.pragma("cache_size", -2 * 1024)
+        return connection
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """Raises Damaged in place of what SQLite calls it."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise Damaged(str(error)) from error
+
+
+@contextmanager
+def _usable(file: Path) -> Iterator[None]:
+    try:
+        with understood():
+            yield
+    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
+        raise StateUnusable(f"state.directory: cannot write {file}: {error}") from error

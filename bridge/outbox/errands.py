@@ -1,0 +1,300 @@
+"""What a sink is told out of turn: a snapshot, a compacted backlog, a Gap, a replay.
+
+An errand stands in the table ``selections``: numbers of records in the order in which they are told, each with the op
+that they are told as, or a notice. The sink's way is then: the log through ``after``, the selection, the log behind
+``cut``. It survives a crash like everything else; what was told and not yet saved as told is told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import apsw
+
+from bridge.model.change import Op
+from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
+from bridge.model.resource import Resource
+from bridge.outbox import rows
+from bridge.outbox.compaction import Step, compact
+from bridge.outbox.errors import Damaged
+from bridge.outbox.sql import one, row
+from bridge.outbox.work import MOST_BYTES
+
+
+class ErrandKind(StrEnum):
+    SNAPSHOT = "snapshot"
+    COMPACTED = "compacted"
+    DROPPED = "dropped"
+    REPLAY = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    kind: ErrandKind
+    after: int
+    """The log is told up to here before."""
+    cut: int
+    """The log goes on behind this."""
+    told: int
+    """Places up to this one have been read."""
+    last: int
+    """The last place."""
+
+    @property
+    def left(self) -> int:
+        return self.last - self.told
+
+
+class Selected(NamedTuple):
+    """One row of a selection, without its place."""
+
+    sequence: int
+    op: str
+    """As which a record is told; or ``gap``, ``began``, ``ended``."""
+    first: int | None = None
+    records: int | None = None
+    time: str | None = None
+    """Of a notice that is made here; None for what stands in the log."""
+    before_sequence: int | None = None
+    """Of the record whose ``before`` is told, where that is another one."""
+    before: bytes | None = None
+
+
+DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
+
+
+def load(database: apsw.Connection, sink: str) -> Errand | None:
+    kind, after, cut = row(database, "SELECT errand, errand_after, errand_cut FROM cursors WHERE sink = ?", (sink,))
+    if not kind:
+        return None
+    first, last = row(database, "SELECT min(place), max(place) FROM selections WHERE sink = ?", (sink,))
+    return Errand(ErrandKind(kind), after, cut, 0 if first is None else first - 1, last or 0)
+
+
+def read(
+    database: apsw.Connection, resources: dict[int, Resource], sink: str, told: int, limit: int
+) -> tuple[list[Record], int]:
+    """At most ``limit`` records behind place ``told``, and the place of the last of them."""
+    columns = ", ".join(f"l.{name}" for name in rows.COLUMNS.split(", "))
+    found = database.execute(
+        f"SELECT s.place, {_SELECTED}, {columns} FROM selections s"
+        " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place LIMIT ?",
+        (sink, told, limit),
+    )
+    records: list[Record] = []
+    total = 0
+    for place, *values in found:
+        selected, logged = Selected(*values[:_WIDTH]), values[_WIDTH:]
+        records.append(_record(sink, selected, logged, resources))
+        told = place
+        total += len(logged[-1] or b"")
+        if total > MOST_BYTES:
+            break
+    return records, told
+
+
+_SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before"
+_WIDTH = len(Selected._fields)
+
+
+def _record(sink: str, selected: Selected, logged: Sequence[Any], resources: dict[int, Resource]) -> Record:
+    sequence, op, first, count, time, before_sequence, before = selected
+    if time is not None:
+        if op == rows.GAP:
+            return Gap(sequence, first or sequence, count, DROPPED_REASON, time)
+        return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time)
+    if logged[0] is None:
+        raise Damaged(f"record {sequence}, which sink {sink} is still to be told, is not there")
+    if op == rows.GAP:
+        return rows.record_of(logged, resources)
+    if op == Op.ADDED:
+        before = None
+    elif before_sequence is None:
+        before = logged[-2]
+    return rows.record_of([*logged[:-2], before, logged[-1]], resources, Op(op))
+
+
+# ── Plans ────────────────────────────────────────────────────────────────────
+
+
+def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Errand:
+    """Every object of the ledger as added, in the order in which they were last told, between two notices."""
+    cut = one(database, "SELECT last FROM meta")
+    count = one(database, "SELECT count(*) FROM objects")
+    database.execute(
+        "INSERT INTO selections (sink, place, seq, op)"
+        " SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM objects",
+        (sink,),
+    )
+    _insert(database, sink, [(1, Selected(cut, SnapshotEdge.BEGAN, records=count, time=time))])
+    _insert(database, sink, [(count + 2, Selected(cut, SnapshotEdge.ENDED, records=count, time=time))])
+    return _set(database, sink, Errand(ErrandKind.SNAPSHOT, cut, cut, 0, count + 2))
+
+
+def begin_replay(
+    database: apsw.Connection, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
+) -> tuple[Errand | None, tuple[int, int, int]]:
+    """Records of the log from ``start`` (a sequence number, or a time) through ``taken``, once more. Returns the
+    errand, and how many there are, the first and the last."""
+    trimmed = one(database, "SELECT trimmed FROM meta")
+    wheres = ["seq > ?", "seq <= ?", _MEANT_FOR]
+    values: list[int | str] = [trimmed, taken, _quoted(sink)]
+    wheres.append("seq >= ?" if isinstance(start, int) else "time >= ?")
+    values.append(start)
+    if kind is not None:
+        wheres.append("kind = ?")
+        values.append(kind)
+    if namespace is not None:
+        wheres.append("substr(key, 1, length(?) + 1) = ? || '/'")
+        values += [namespace, namespace]
+    database.execute(
+        "INSERT INTO selections (sink, place, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, op FROM log"
+        f" WHERE {' AND '.join(wheres)}",
+        (sink, *values),
+    )
+    count, first, last = row(
+        database,
+        "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM selections WHERE sink = ?",
+        (sink,),
+    )
+    errand = _set(database, sink, Errand(ErrandKind.REPLAY, taken, taken, 0, count)) if count else None
+    return errand, (count, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What one sink has not been handed yet."""
+
+    steps: Sequence[Step]
+    notices: Sequence[Selected]
+    befores: Mapping[int, bytes | None]
+    """Of records that an earlier compaction put others in place of, by sequence number."""
+
+
+def backlog(database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int) -> Backlog:
+    """``taken``: how far the log was handed out, where no errand is being read."""
+    steps: list[Step] = []
+    notices: list[Selected] = []
+    befores: dict[int, bytes | None] = {}
+    if errand is not None:
+        found = database.execute(
+            f"SELECT {_SELECTED}, l.kind, l.key, l.uid FROM selections s"
+            " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place",
+            (sink, errand.told),
+        )
+        for *values, kind, key, uid in found:
+            selected = Selected(*values)
+            if selected.time is not None or selected.op == rows.GAP:
+                notices.append(selected)
+                continue
+            steps.append(Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence))
+            if selected.before_sequence is not None:
+                befores[selected.before_sequence] = selected.before
+    logged = database.execute(
+        f"SELECT seq, op, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq",
+        (taken if errand is None else errand.cut, through, _quoted(sink)),
+    )
+    for sequence, op, kind, key, uid in logged:
+        if op == rows.GAP:
+            notices.append(Selected(sequence, op))
+        else:
+            steps.append(Step(sequence, (kind, key), uid, Op(op)))
+    return Backlog(steps, notices, befores)
+
+
+def compacted(database: apsw.Connection, found: Backlog, told_through: int) -> list[Selected]:
+    """The newest of each object, between the notices that were there."""
+    planned = []
+    for kept in compact(found.steps, told_through):
+        if kept.before == kept.sequence:
+            planned.append(Selected(kept.sequence, kept.op.value))
+        else:
+            before = found.befores[kept.before] if kept.before in found.befores else _before(database, kept.before)
+            planned.append(
+                Selected(kept.sequence, kept.op.value, before_sequence=kept.before, before=before),
+            )
+    return _bracketed(found.notices, planned)
+
+
+def dropped(found: Backlog, errand: Errand | None, taken: int, through: int, time: str) -> list[Selected]:
+    """A Gap in place of everything through ``through`` that was not handed out; one that waits already is widened. It
+    is the last row."""
+    start = taken if errand is None else errand.cut
+    first, count = start + 1, sum(step.sequence > start for step in found.steps)
+    waiting: list[Selected] = []
+    for notice in found.notices:
+        if notice.op == rows.GAP and notice.time is not None:
+            first, count = min(first, notice.first or first), count + (notice.records or 0)
+        else:
+            waiting.append(notice)
+    kept = [
+        Selected(step.sequence, step.op.value, before_sequence=step.before, before=found.befores.get(step.before or 0))
+        for step in found.steps
+        if step.sequence <= start
+    ]
+    return [*_bracketed(waiting, kept), Selected(through, rows.GAP, first, count, time)]
+
+
+def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:
+    ends = [notice for notice in notices if notice.op == SnapshotEdge.ENDED]
+    others = [notice for notice in notices if notice.op != SnapshotEdge.ENDED]
+    return [*others, *planned, *ends]
+
+
+def _before(database: apsw.Connection, sequence: int) -> bytes | None:
+    found = database.execute("SELECT before FROM log WHERE seq = ?", (sequence,)).fetchone()
+    return found[0] if found else None
+
+
+def replan(
+    database: apsw.Connection,
+    sink: str,
+    kind: ErrandKind,
+    errand: Errand | None,
+    taken: int,
+    cut: int,
+    planned: Iterable[Selected],
+) -> Errand:
+    """Put these in place of everything that the sink was not handed yet, through ``cut``."""
+    base = errand or Errand(kind, taken, taken, 0, 0)
+    database.execute("DELETE FROM selections WHERE sink = ? AND place > ?", (sink, base.told))
+    numbered = list(enumerate(planned, base.told + 1))
+    _insert(database, sink, numbered)
+    kind = base.kind if base.kind is ErrandKind.SNAPSHOT else kind
+    return _set(database, sink, replace(base, kind=kind, cut=cut, last=base.told + len(numbered)))
+
+
+def settle(database: apsw.Connection, sink: str, place: int) -> None:
+    database.execute("DELETE FROM selections WHERE sink = ? AND place <= ?", (sink, place))
+
+
+def end(database: apsw.Connection, sink: str) -> None:
+    """The selection was told and settled; the sink's cursor says so from now on."""
+    database.execute("DELETE FROM selections WHERE sink = ?", (sink,))
+    database.execute("UPDATE cursors SET errand = '' WHERE sink = ?", (sink,))
+
+
+_MEANT_FOR = "(audience IS NULL OR instr(audience, ?))"
+
+
+def _quoted(sink: str) -> str:
+    return f'"{sink}"'
+
+
+def _insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, Selected]]) -> None:
+    database.executemany(
+        "INSERT INTO selections (sink, place, seq, op, first, count, time, before_seq, before)"
+        " VALUES (?,?,?,?,?,?,?,?,?)",
+        [(sink, place, *selected) for place, selected in planned],
+    )
+
+
+def _set(database: apsw.Connection, sink: str, errand: Errand) -> Errand:
+    database.execute(
+        "UPDATE cursors SET errand = ?, errand_after = ?, errand_cut = ? WHERE sink = ?",
+        (errand.kind.value, errand.after, errand.cut, sink),
+    )
+    return errand

@@ -1,0 +1,153 @@
+"""From a batch of changes to durable records."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
+from bridge.model.record import Delta
+from bridge.model.resource import Resource, Scope
+from bridge.model.version import is_older
+from bridge.outbox import work
+from bridge.outbox.store import Store
+
+
+@dataclass(slots=True)
+class Informer:
+    """An informer as the ledger knows it."""
+
+    id: int
+    kind: int
+    resource: Resource
+    resource_number: int
+    newest: str | None
+    epoch: int
+    rebuilding: bool
+    """What its first list finds was told before the database was lost: it is told as ``sync``."""
+
+
+class Intake:
+    """Numbers records and has them written. ``committed`` is called on the event loop with each batch's records and the
+    bytes that they take, in the order of their sequence, once they are durable."""
+
+    def __init__(
+        self,
+        store: Store,
+        last: int,
+        *,
+        before: bool,
+        clock: Callable[[], str],
+        committed: Callable[[Sequence[Delta], int], None],
+    ) -> None:
+        self._store = store
+        self._assigned = last
+        self._before = before
+        self._clock = clock
+        self._committed = committed
+        self.informers: dict[tuple[str, Scope], Informer] = {}
+        """Those that run: resource by name, and scope."""
+        self._reached: dict[int, work.Reached] = {}
+
+    async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
+        """Records, ledger and position in one transaction, all or nothing. Returns when they are durable, and waits for
+        as long as there is no room. A batch without changes has its position saved a little later. A batch whose
+        position is None and which has changes clears the saved one: after a crash only a list can tell."""
+        informer = self.informers[batch.resource.name, batch.scope]
+        known_newest = informer.newest if batch.epoch == informer.epoch else None
+        informer.newest, informer.epoch = _newest(known_newest, batch), batch.epoch
+        if not batch.changes:
+            if batch.position is not None:
+                self._reached[informer.id] = work.Reached(batch.position, informer.newest, batch.epoch)
+                informer.rebuilding = False
+            return ()
+        if batch.resource != informer.resource:
+            informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
+        self._reached.pop(informer.id, None)
+        rebuilding = informer.rebuilding
+        informer.rebuilding = rebuilding and batch.position is None
+        deltas = [self._delta(batch, change, rebuilding) for change in batch.changes]
+        await self._write(
+            work.Append(
+                informer.id,
+                informer.kind,
+                informer.resource_number,
+                deltas,
+                _states(batch.changes, deltas),
+                [each.before.state for each in batch.changes if _supersedes(each)],  # type: ignore[union-attr, misc]
+                batch.position,
+                informer.newest,
+                batch.epoch,
+            )
+        )
+        return deltas
+
+    async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta], superseded: Sequence[int]) -> None:
+        """Deletes of objects that no informer has any more. Their sequence numbers come from ``number_next``."""
+        states: Mapping[str, Delta | None] = dict.fromkeys((each.key for each in gone), None)
+        await self._write(work.Append(None, kind, number, gone, states, superseded, None, None, 1))
+
+    def number_next(self) -> int:
+        """Take the next sequence number. Whoever takes numbers has them written before it waits for anything."""
+        self._assigned += 1
+        return self._assigned
+
+    @property
+    def has_reached(self) -> bool:
+        """There are positions to be saved."""
+        return bool(self._reached)
+
+    def take_reached(self) -> Mapping[int, work.Reached]:
+        """Positions that were reached without a change, to be saved now."""
+        reached, self._reached = self._reached, {}
+        return reached
+
+    def _write(self, ready: work.Append) -> Awaitable[int]:
+        return self._store.write(
+            lambda database: work.append(database, ready),
+            committed=lambda size: self._committed(ready.deltas, size),
+            weight=len(ready.deltas),
+        )
+
+    def _delta(self, batch: ChangeBatch, change: Change, rebuilding: bool) -> Delta:
+        thing = change.object
+        told_before = rebuilding and change.op is Op.ADDED and change.evidence is Evidence.LISTED
+        before = change.before if self._before else None
+        return Delta(
+            self.number_next(),
+            Op.SYNC if told_before else change.op,
+            change.evidence,
+            batch.resource,
+            thing.key,
+            thing.uid,
+            thing.resource_version,
+            self._clock(),
+            batch.epoch,
+            thing.body,
+            None if before is None else self._state(before),
+            change.audience,
+        )
+
+    def _state(self, known: Known) -> bytes:
+        return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
+
+
+def _supersedes(change: Change) -> bool:
+    return change.before is not None and isinstance(change.before.state, int) and change.op is not Op.SYNC
+
+
+def _states(changes: Sequence[Change], deltas: Sequence[Delta]) -> Mapping[str, Delta | None]:
+    return {
+        change.object.key: None if change.op is Op.DELETED else delta
+        for change, delta in zip(changes, deltas, strict=True)
+        if change.op is not Op.SYNC
+    }
+
+
+def _newest(newest: str | None, batch: ChangeBatch) -> str | None:
+    """What comparison told carries the version that was known, which may be of an older epoch."""
+    told = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
+    for version in (*told, batch.position):
+        if version is not None and (newest is None or is_older(newest, version)):
+            newest = version
+    return newest

@@ -1,0 +1,100 @@
+"""The ledger: every object that was told and not told deleted, which informer has it, and which cluster it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import apsw
+
+from bridge.model.change import Evidence, Op, Remembered
+from bridge.model.record import Delta
+from bridge.model.resource import Resource, Scope
+from bridge.outbox import ledger_sql
+from bridge.outbox.errors import OtherCluster
+from bridge.outbox.intake import Informer, Intake
+from bridge.outbox.sql import row
+from bridge.outbox.store import Store
+
+_AT_ONCE = 500
+"""Objects whose last states are read and told deleted in one transaction."""
+
+
+class Ledger:
+    def __init__(self, store: Store, intake: Intake, clock: Callable[[], str]) -> None:
+        self._store = store
+        self._intake = intake
+        self._clock = clock
+
+    async def identify(self, cluster: str, *, restart: bool) -> str | None:
+        """Say which cluster this is (the uid of its namespace kube-system), before any informer runs. Where the state
+        belongs to another one: with ``restart``, what was told is compared with this one, in a new epoch, and the other
+        one's uid is returned; else raises OtherCluster."""
+        was = await self._store.write(partial(_identify, cluster=cluster, restart=restart))
+        if was in ("", cluster):
+            return None
+        if not restart:
+            raise OtherCluster(
+                f"state.directory: {self._store.holder.directory} belongs to the cluster whose namespace kube-system "
+                f"has the uid {was}; this one's is {cluster}. Give each cluster a directory of its own, or set "
+                "state.on_cluster_change: restart to compare what was told with this cluster and go on"
+            )
+        return was
+
+    async def resources(self) -> Sequence[Resource]:
+        """Every resource that was watched before, in the version in which it was last served."""
+        return await self._store.ask(ledger_sql.remembered_resources)
+
+    async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Remembered | None], int]:
+        """These parts of a resource are watched from now on and nothing else of it; called before its informers run.
+
+        Objects that no part covers any more are told as deleted, with their last state. Returns what each part's
+        informer knows (None for one that begins), and how many objects left.
+        """
+        kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
+        number = await self._store.number_of(resource)
+        gone = await self._store.ask(partial(ledger_sql.leavers, kind=kind, scopes=scopes))
+        for start in range(0, len(gone), _AT_ONCE):
+            await self._tell_deleted(resource, kind, number, gone[start : start + _AT_ONCE])
+        held = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
+        known: dict[Scope, Remembered | None] = {}
+        for informer in held:
+            known[informer.scope] = await self._store.ask(partial(ledger_sql.remembered, kind=kind, row=informer))
+            self._intake.informers[resource.name, informer.scope] = Informer(
+                informer.id, kind, resource, number, informer.newest, informer.epoch, informer.rebuilding
+            )
+        return known, len(gone)
+
+    async def retire(self, resource: Resource, scope: Scope) -> None:
+        """This part is watched no more; everything of it was told as deleted."""
+        if informer := self._intake.informers.pop((resource.name, scope), None):
+            await self._store.write(partial(ledger_sql.drop_informer, number=informer.id))
+
+    async def _tell_deleted(
+        self, resource: Resource, kind: int, number: int, gone: Sequence[ledger_sql.Leaver]
+    ) -> None:
+        deltas = [
+            Delta(
+                self._intake.number_next(),
+                Op.DELETED,
+                Evidence.RELISTED,
+                resource,
+                each.key,
+                each.uid,
+                each.version,
+                self._clock(),
+                each.epoch,
+                self._store.body(each.sequence),
+            )
+            for each in gone
+        ]
+        await self._intake.tell_deleted(kind, number, deltas, [each.sequence for each in gone])
+
+
+def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:
+    was = str(row(database, "SELECT cluster FROM meta")[0])
+    if was in ("", cluster) or restart:
+        database.execute("UPDATE meta SET cluster = ?", (cluster,))
+    if was not in ("", cluster) and restart:
+        database.execute("UPDATE informers SET position = NULL, newest = NULL, epoch = epoch + 1")
+    return was

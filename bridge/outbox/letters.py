@@ -1,0 +1,276 @@
+"""Dead letters: records that a sink did not take, and those that wait behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+import apsw
+
+from bridge.model.record import Delta, Record
+from bridge.model.upkeep import DeadLetter, UnknownTarget
+from bridge.outbox import rows
+from bridge.outbox.sql import one
+from bridge.outbox.store import Store
+
+OrderingKey: TypeAlias = tuple[str, str]
+NO_OBJECT = ("", "")
+"""The ordering key of notices."""
+
+
+class Burial(Protocol):
+    """See delivery.ports."""
+
+    @property
+    def record(self) -> Record: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def parked(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    number: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there was of one sink's letters at the start."""
+
+    letters: Mapping[int, tuple[OrderingKey, int]]
+    """By number: of which object, and the record's sequence number."""
+    retrying: bool
+
+
+def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
+    """For these sinks, and for every other that has a letter."""
+    letters: dict[str, dict[int, tuple[OrderingKey, int]]] = {sink: {} for sink in sinks}
+    again: set[str] = set()
+    found = database.execute("SELECT number, sink, resource_name, key, seq, retrying FROM letters ORDER BY number")
+    for number, sink, name, key, sequence, retrying in found:
+        letters.setdefault(sink, {})[number] = ((name, key), sequence)
+        if retrying:
+            again.add(sink)
+    return {sink: Found(those, sink in again) for sink, those in letters.items()}
+
+
+class Letters:
+    """Those of one sink. What is buried is durable when ``bury`` returns."""
+
+    def __init__(self, store: Store, sink: str, found: Found) -> None:
+        self._store = store
+        self._sink = sink
+        self._letters: dict[int, tuple[OrderingKey, int]] = {}
+        self._of: dict[OrderingKey, dict[int, int]] = {}
+        self.keys: dict[OrderingKey, int] = {}
+        """Objects that have a letter, and the sequence number of the first of them."""
+        self.retrying = found.retrying
+        """An operator asked for some to be delivered again, and that is still to be done."""
+        for number, (key, sequence) in found.letters.items():
+            self._note(number, key, sequence)
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    async def bury(self, burials: Sequence[Burial]) -> None:
+        """Behind those that are there, in this order. A record that is a letter already stays one."""
+        letters = [
+            (
+                self._sink,
+                each.record.sequence,
+                each.record.id,
+                *each.record.ordering_key,
+                each.reason,
+                int(each.parked),
+                rows.sealed(each.record),
+            )
+            for each in burials
+        ]
+        numbers, released = await self._store.write(partial(_bury, letters=letters), weight=len(letters))
+        for number, each in zip(numbers, burials, strict=True):
+            if number is not None:
+                self._note(number, each.record.ordering_key, each.record.sequence)
+        self.retrying = self.retrying or released
+
+    async def next_retries(self, limit: int) -> Sequence[Letter]:
+        """The oldest that are to be delivered again, in the order of their numbers."""
+        self.retrying = False
+        found = await self._store.ask(partial(_next_retries, sink=self._sink, limit=limit))
+        self.retrying = self.retrying or bool(found)
+        return [Letter(number, rows.opened(record)) for number, record in found]
+
+    async def delivered(self, numbers: Sequence[int]) -> None:
+        self._forget(await self._store.write(partial(_delete, sink=self._sink, numbers=numbers), shrinks=True))
+
+    async def rejected_again(self, number: int, reason: str) -> None:
+        """It stays, and so do the later letters of its object, until an operator asks again."""
+        await self._store.write(partial(_reject_again, sink=self._sink, number=number, reason=reason), shrinks=True)
+
+    # ── What an operator asks for ────────────────────────────────────────────
+
+    async def retry(self, numbers: Sequence[int] | None) -> int:
+        """See model.upkeep.Upkeep.retry."""
+        count = await self._store.write(partial(retry, sink=self._sink, numbers=numbers))
+        self.retrying = self.retrying or count > 0
+        return count
+
+    async def drop(self, numbers: Sequence[int] | None) -> int:
+        """See model.upkeep.Upkeep.drop."""
+        gone, released = await self._store.write(partial(drop, sink=self._sink, numbers=numbers), shrinks=True)
+        self._forget(gone)
+        self.retrying = self.retrying or released
+        return len(gone)
+
+    def _note(self, number: int, key: OrderingKey, sequence: int) -> None:
+        self._letters[number] = (key, sequence)
+        if key == NO_OBJECT:
+            return
+        self._of.setdefault(key, {})[number] = sequence
+        self.keys.setdefault(key, sequence)
+
+    def _forget(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            key, _ = self._letters.pop(number)
+            if key == NO_OBJECT:
+                continue
+            del self._of[key][number]
+            if self._of[key]:
+                self.keys[key] = next(iter(self._of[key].values()))
+            else:
+                del self._of[key], self.keys[key]
+
+
+# ── SQL ──────────────────────────────────────────────────────────────────────
+
+
+def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) -> list[DeadLetter]:
+    found = database.execute(
+        "SELECT number, sink, resource_name, key, reason, parked, retrying, record FROM letters"
+        " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
+        (after, sink, sink, limit),
+    )
+    return [_shown(row) for row in found]
+
+
+def record_of(database: apsw.Connection, number: int) -> Record:
+    """Raises UnknownTarget."""
+    found = database.execute("SELECT record FROM letters WHERE number = ?", (number,)).fetchone()
+    if found is None:
+        raise UnknownTarget(f"there is no dead letter {number}")
+    return rows.opened(found[0])
+
+
+def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
+    """Mark these, with all letters of an object where one of them is parked or has some parked behind it."""
+    if numbers is None:
+        database.execute("UPDATE letters SET retrying = 1 WHERE sink = ?", (sink,))
+    for number, name, key in _named(database, sink, numbers or ()):
+        database.execute("UPDATE letters SET retrying = 1 WHERE number = ?", (number,))
+        chain = one(
+            database,
+            "SELECT EXISTS (SELECT 1 FROM letters WHERE sink = ? AND resource_name = ? AND key = ? AND parked)",
+            (sink, name, key),
+        )
+        if chain:
+            database.execute(
+                "UPDATE letters SET retrying = 1 WHERE sink = ? AND resource_name = ? AND key = ?", (sink, name, key)
+            )
+    return one(database, "SELECT count(*) FROM letters WHERE sink = ? AND retrying", (sink,))
+
+
+def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> tuple[list[int], bool]:
+    """Delete these; what was parked behind them and has no rejected letter before it any more is to be delivered."""
+    if numbers is None:
+        gone = [row[0] for row in database.execute("DELETE FROM letters WHERE sink = ? RETURNING number", (sink,))]
+        return gone, False
+    named = _named(database, sink, numbers)
+    gone = _delete(database, sink, [number for number, _, _ in named])
+    released = 0
+    for name, key in dict.fromkeys((name, key) for _, name, key in named):
+        of_object = "sink = ?1 AND resource_name = ?2 AND key = ?3"
+        first_rejected = f"(SELECT min(number) FROM letters WHERE {of_object} AND NOT parked)"
+        database.execute(
+            f"UPDATE letters SET retrying = 1 WHERE {of_object} AND parked"
+            f" AND number < coalesce({first_rejected}, number + 1)",
+            (sink, name, key),
+        )
+        released += database.changes()
+    return gone, released > 0
+
+
+def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[tuple[int, str, str]]:
+    found = []
+    for number in numbers:
+        row = database.execute(
+            "SELECT number, resource_name, key FROM letters WHERE number = ? AND sink = ?", (number, sink)
+        ).fetchone()
+        if row is None:
+            raise UnknownTarget(f"sink {sink} has no dead letter {number}")
+        found.append(row)
+    return found
+
+
+def _bury(database: apsw.Connection, letters: Sequence[tuple[Any, ...]]) -> tuple[list[int | None], bool]:
+    """The number of each; None for one that was there. And whether one of them has nothing to wait for: it is parked
+    behind none but letters that are to be delivered again."""
+    numbers: list[int | None] = []
+    released = False
+    for letter in letters:
+        sink, _, _, name, key, _, parked, _ = letter
+        waits = one(
+            database,
+            "SELECT EXISTS (SELECT 1 FROM letters WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
+            (sink, name, key),
+        )
+        again = int(parked and not waits)
+        found = database.execute(
+            "INSERT OR IGNORE INTO letters (sink, seq, record_id, resource_name, key, reason, parked, record, retrying)"
+            " VALUES (?,?,?,?,?,?,?,?,?) RETURNING number",
+            (*letter, again),
+        ).fetchone()
+        numbers.append(None if found is None else found[0])
+        released = released or (found is not None and bool(again))
+    return numbers, released
+
+
+def _next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, bytes]]:
+    return list(
+        database.execute(
+            "SELECT number, record FROM letters WHERE sink = ? AND retrying ORDER BY number LIMIT ?", (sink, limit)
+        )
+    )
+
+
+def _delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[int]:
+    gone: list[int] = []
+    for number in numbers:
+        found = database.execute("DELETE FROM letters WHERE number = ? AND sink = ? RETURNING number", (number, sink))
+        gone += [row[0] for row in found]
+    return gone
+
+
+def _reject_again(database: apsw.Connection, sink: str, number: int, reason: str) -> None:
+    found = database.execute(
+        "UPDATE letters SET reason = ?, parked = 0, retrying = 0 WHERE number = ? AND sink = ?"
+        " RETURNING resource_name, key",
+        (reason, number, sink),
+    ).fetchall()
+    for name, key in found:
+        database.execute(
+            "UPDATE letters SET retrying = 0"
+            " WHERE sink = ? AND resource_name = ? AND key = ? AND number > ? AND parked",
+            (sink, name, key, number),
+        )
+
+
+def _shown(row: tuple[Any, ...]) -> DeadLetter:
+    number, sink, name, key, reason, parked, retrying, sealed = row
+    record = rows.opened(sealed)
+    op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
+    return DeadLetter(
+        number, sink, record.sequence, record.id, name, key, op, record.time, reason, bool(parked), bool(retrying)
+    )

@@ -1,0 +1,114 @@
+"""Before the first record: the directory is taken, the file opened, moved aside where it is damaged, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time_ns
+
+import apsw
+
+from bridge.model.record import Gap
+from bridge.outbox import cursors, letters, rows
+from bridge.outbox.cursors import Cursor, Start
+from bridge.outbox.database import Holder, open_writer, understood
+from bridge.outbox.errors import Damaged
+from bridge.outbox.sql import one, row
+
+_REBUILT = "the database was damaged; what it held and nobody had been told is not known"
+_SKIPPED = 1_000_000
+"""Sequence numbers left out behind the newest one that a damaged file still tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    holder: Holder
+    connection: apsw.Connection
+    cursors: dict[str, Cursor]
+    letters: dict[str, letters.Found]
+    last: int
+    trimmed: int
+    objects: int
+    marks: list[tuple[int, int, float]]
+    """Stretches of the log: the last sequence number of each, its bytes, and the age of its first record in seconds."""
+    damage: str = ""
+    """Why what was there before had to be moved aside; empty where it had not."""
+    aside: Path | None = None
+
+
+def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
+    """Blocks: seconds for a log of millions of records. Raises StateError."""
+    holder = Holder(directory)
+    try:
+        damage = holder.damage()
+        if not damage:
+            try:
+                return _read(holder, open_writer(holder.file), sinks, now)
+            except Damaged as error:
+                damage = str(error)
+        last = _last_told(holder.file)
+        aside = holder.move_aside()
+        connection = open_writer(holder.file)
+        _begin_anew(connection, last, sinks, now)
+        return replace(_read(holder, connection, sinks, now), damage=damage, aside=aside)
+    except BaseException:
+        holder.release()
+        raise
+
+
+def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start], now: str) -> Opened:
+    with understood():
+        with connection:
+            known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
+            for sink, start in sinks.items():
+                if sink not in known:
+                    cursors.register(connection, sink, start, now)
+                connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ?", (sink,))
+        last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
+        return Opened(
+            holder,
+            connection,
+            cursors.load(connection, sinks),
+            letters.load(connection, sinks),
+            last,
+            trimmed,
+            one(connection, "SELECT count(*) FROM objects"),
+            list(_marks(connection, trimmed, now)),
+        )
+
+
+def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tuple[int, int, float]]:
+    present = datetime.fromisoformat(now)
+    found = connection.execute(
+        "SELECT max(seq), sum(length(body)), min(time) FROM log WHERE seq > ? GROUP BY seq / 1000 ORDER BY 1",
+        (trimmed,),
+    )
+    for last, size, time in found:
+        age = (present - datetime.fromisoformat(time)).total_seconds()
+        yield last, size, max(0.0, age)
+
+
+def _begin_anew(connection: apsw.Connection, last: int, sinks: Mapping[str, Start], now: str) -> None:
+    """Every sink gets a Gap first, and then everything that the first lists find."""
+    gap = Gap(last + 1, last + 1, None, _REBUILT, now)
+    with connection:
+        connection.execute("UPDATE meta SET last = ?, trimmed = ?, rebuilt = 1", (gap.sequence, last))
+        connection.execute(rows.INSERT, rows.gap_row(gap))
+        connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
+
+
+def _last_told(file: Path) -> int:
+    """A sequence number that no sink has seen. Where the damaged file tells nothing, one made of the time."""
+    try:
+        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            return one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta") + _SKIPPED
+    except (apsw.Error, TypeError):
+        return time_ns() // 1000
+
+
+def utc_now() -> str:
+    """RFC 3339 with microseconds, e.g. 2026-11-21T08:30:00.000001Z."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -1,0 +1,192 @@
+"""The outbox: records, the ledger and the cursors of all sinks, in one database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import apsw
+
+from bridge.facts import OutboxOpened, OutboxRebuilt, Report
+from bridge.model.change import ChangeBatch
+from bridge.model.record import Delta, Record
+from bridge.model.ring import Slice
+from bridge.outbox import cursors, work
+from bridge.outbox.backlog import Milestones, trim_through
+from bridge.outbox.cursors import Progress, Start
+from bridge.outbox.errors import Damaged
+from bridge.outbox.intake import Intake
+from bridge.outbox.ledger import Ledger
+from bridge.outbox.letters import Letters
+from bridge.outbox.opening import Opened, open_state, utc_now
+from bridge.outbox.sinks import Sinks
+from bridge.outbox.store import Store
+from bridge.outbox.writer import OutboxClosed
+
+TICK = 0.5
+"""Seconds between two savings of cursors and positions, with trimming."""
+_TRIM = 5_000
+"""Records in one transaction."""
+_VACUUM = 1024
+"""Pages."""
+_ABSENCE = 60.0
+"""Seconds between two countings of the sinks that are not configured."""
+
+Committed = Callable[[Sequence[Delta], int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """What is kept beyond need. Seconds; bytes on disk."""
+
+    retain_age: float = 0.0
+    retain_bytes: int = 0
+    forget_after: float = 7 * 86_400.0
+    min_free: int = 0
+    before: bool = False
+    """Some sink tells what an object was before."""
+
+
+class Outbox:
+    """``committed`` is called on the event loop with the records of each batch, and the sequence number of the last of
+    them, in the order of the log, once they are durable."""
+
+    def __init__(self, opened: Opened, keeping: Keeping, report: Report, clock: Callable[[], str]) -> None:
+        self._keeping = keeping
+        self._now = asyncio.get_running_loop().time
+        self._store = Store(opened.holder, opened.connection, min_free=keeping.min_free, report=report)
+        self._last, self._trimmed = opened.last, opened.trimmed
+        self._bytes = 0
+        self.milestones = Milestones()
+        for last, size, age in opened.marks:
+            self._bytes += size
+            self.milestones.reached(last, self._bytes, self._now() - age)
+        self._intake = Intake(
+            self._store, opened.last, before=keeping.before, clock=clock, committed=self._notice_committed
+        )
+        self.ledger = Ledger(self._store, self._intake, clock)
+        letters = {sink: Letters(self._store, sink, found) for sink, found in opened.letters.items()}
+        self.sinks = Sinks(self._store, opened.cursors, letters, last=lambda: self._last, clock=clock, report=report)
+        self.boot_last = opened.last
+        """Records up to here may have reached a sink before this start without its cursor saying so."""
+        self.committed: Committed = lambda _records, _last: None
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        sinks: Mapping[str, Start],
+        *,
+        report: Report,
+        keeping: Keeping | None = None,
+        clock: Callable[[], str] = utc_now,
+    ) -> Outbox:
+        """``sinks`` are those that are configured, and how one begins that was never there before. A directory that
+        holds nothing yet becomes a state. Raises StateError."""
+        opened = await asyncio.to_thread(open_state, directory, sinks, clock())
+        outbox = cls(opened, keeping or Keeping(), report, clock)
+        report(OutboxOpened(str(opened.holder.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
+        if opened.aside is not None:
+            report(OutboxRebuilt(str(opened.aside), opened.damage))
+        return outbox
+
+    async def close(self) -> None:
+        """Save what is to be saved, where there is room, and let the directory go."""
+        with suppress(OutboxClosed, Damaged):
+            self._save()
+        await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self) -> None:
+        """Save cursors and positions, and trim, until cancelled. Raises Damaged, or a bug."""
+        counted = self._now()
+        while True:
+            await asyncio.sleep(TICK)
+            await self.tidy()
+            if self._now() - counted >= _ABSENCE:
+                await self.sinks.count_absence(self._now() - counted, self._keeping.forget_after)
+                counted = self._now()
+
+    # ── Records ──────────────────────────────────────────────────────────────
+
+    async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
+        """See Intake.append."""
+        return await self._intake.append(batch)
+
+    @property
+    def last(self) -> int:
+        """Sequence number of the newest record that is durable; 0 before the first."""
+        return self._last
+
+    @property
+    def first(self) -> int:
+        """Of the oldest record that can still be told; ``last + 1`` where there is none."""
+        return self._trimmed + 1
+
+    @property
+    def records(self) -> int:
+        """That are kept because a sink has not settled them, or for a replay."""
+        return self._last - self._trimmed
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, of these."""
+        return self.milestones.bytes_after(self._trimmed)
+
+    async def read(self, after: int, limit: int) -> Slice[Record]:
+        """At most ``limit`` records behind sequence number ``after``; the slice begins later where some are gone."""
+        question = partial(work.read, resources=self._store.resources, after=after, limit=limit)
+        records, first = await self._store.ask(question)
+        return Slice(records, first)
+
+    def body(self, sequence: int) -> bytes:
+        """See Store.body."""
+        return self._store.body(sequence)
+
+    def _notice_committed(self, deltas: Sequence[Delta], size: int) -> None:
+        self._last = deltas[-1].sequence
+        self._bytes += size
+        self.milestones.reached(self._last, self._bytes, self._now())
+        self.committed(deltas, self._last)
+
+    # ── Housekeeping ─────────────────────────────────────────────────────────
+
+    async def tidy(self) -> None:
+        """Save what was settled and reached, and let go what nobody needs any more."""
+        if self._intake.has_reached or self.sinks.have_progressed:
+            await self._save()
+        through = trim_through(
+            (cursor.holds for cursor in self.sinks.all),
+            self._keeping.retain_age,
+            self._keeping.retain_bytes,
+            self.milestones,
+            self._now(),
+            self._last,
+        )
+        while self._trimmed < through:
+            # Behind what was just saved: a cursor on disk never points at what is gone.
+            self._trimmed = await self._store.write(partial(work.trim, through=through, limit=_TRIM), shrinks=True)
+            self.milestones.trim(self._trimmed)
+            await self._store.write(partial(work.vacuum, pages=_VACUUM), shrinks=True)
+
+    def _save(self) -> asyncio.Future[None]:
+        reached, progress = self._intake.take_reached(), self.sinks.take_progress()
+        return self._store.write(partial(_save, reached=reached, progress=progress), shrinks=True)
+
+
+def _save(database: apsw.Connection, reached: Mapping[int, work.Reached], progress: Sequence[Progress]) -> None:
+    work.reach(database, reached)
+    cursors.save(database, progress)

@@ -1,0 +1,187 @@
+"""Every sink's way through the log: its cursor, what it is told out of turn, its dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import apsw
+
+from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
+from bridge.model.record import Record
+from bridge.model.upkeep import UnknownTarget
+from bridge.outbox import cursors, errands, work
+from bridge.outbox.cursors import Cursor, Progress
+from bridge.outbox.errands import ErrandKind
+from bridge.outbox.letters import Letters
+from bridge.outbox.store import Store
+
+
+class Sinks:
+    """``last`` tells the sequence number of the newest durable record."""
+
+    def __init__(
+        self,
+        store: Store,
+        known: Mapping[str, Cursor],
+        letters: Mapping[str, Letters],
+        *,
+        last: Callable[[], int],
+        clock: Callable[[], str],
+        report: Report,
+    ) -> None:
+        self._store = store
+        self._cursors = dict(known)
+        self.letters = letters
+        self._last = last
+        self._clock = clock
+        self._report = report
+        for cursor in known.values():
+            if cursor.errand is not None and cursor.errand.kind is ErrandKind.SNAPSHOT:
+                report(SnapshotBegan(cursor.sink, cursor.errand.left))
+
+    def __getitem__(self, sink: str) -> Cursor:
+        """Raises UnknownTarget."""
+        try:
+            return self._cursors[sink]
+        except KeyError:
+            raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(self._cursors) or 'none'}") from None
+
+    @property
+    def all(self) -> Sequence[Cursor]:
+        return tuple(self._cursors.values())
+
+    def lag(self, sink: str) -> int:
+        """Records that this sink has not settled."""
+        return self._cursors[sink].records_until(self._last())
+
+    # ── Settling ─────────────────────────────────────────────────────────────
+
+    def settle(self, sink: str, through: int) -> None:
+        """Everything of the log up to ``through`` is settled for this sink."""
+        cursor = self._cursors[sink]
+        if through > cursor.settled:
+            cursor.settled, cursor.dirty = through, True
+
+    def settle_errand(self, sink: str, place: int) -> None:
+        """What it was told out of turn is settled up to this place."""
+        cursor = self._cursors[sink]
+        cursor.settled_place, cursor.dirty = place, True
+
+    def end_errand(self, sink: str) -> None:
+        """All of the errand is settled, and the log up to where it goes on."""
+        cursor = self._cursors[sink]
+        errand = cursor.errand
+        if errand is None:
+            return
+        if errand.kind is ErrandKind.SNAPSHOT:
+            self._report(SnapshotEnded(sink, max(0, errand.last - 2)))
+        cursor.errand, cursor.settled_place, cursor.dirty = None, 0, True
+        cursor.settled = max(cursor.settled, errand.cut)
+        others = any(each.errand is not None for each in self._cursors.values())
+        # The cursor is saved with it: ended without that, what was compacted would be told from the log.
+        self._store.write(partial(_end, sink=sink, settled=cursor.settled, sweep=not others), shrinks=True)
+
+    @property
+    def have_progressed(self) -> bool:
+        """There are cursors to be saved."""
+        return any(cursor.dirty for cursor in self._cursors.values())
+
+    def take_progress(self) -> list[Progress]:
+        """What changed since the last time, to be saved now."""
+        progress = []
+        for cursor in self._cursors.values():
+            if cursor.dirty:
+                progress.append(Progress(cursor.sink, cursor.settled, cursor.settled_place))
+                cursor.dirty = False
+        return progress
+
+    # ── Errands ──────────────────────────────────────────────────────────────
+
+    async def read_errand(self, sink: str, limit: int) -> tuple[Sequence[Record], int]:
+        """The next records that this sink is told out of turn, and the place of the last; none where all were read."""
+        cursor = self._cursors[sink]
+        if cursor.errand is None:
+            return (), 0
+        question = partial(
+            errands.read, resources=self._store.resources, sink=sink, told=cursor.errand.told, limit=limit
+        )
+        records, told = await self._store.ask(question)
+        cursor.errand = replace(cursor.errand, told=told)
+        return records, told
+
+    async def compact(self, sink: str, taken: int, told_through: int) -> tuple[int, int]:
+        """Put the newest of each object in place of what this sink was not handed yet. The log was handed out up to
+        ``taken``; up to ``told_through`` it may have been told before a crash. Returns records before and after."""
+        cursor, through = self._cursors[sink], self._last()
+
+        def question(database: apsw.Connection) -> tuple[int, list[errands.Selected]]:
+            found = errands.backlog(database, sink, cursor.errand, taken, through)
+            return len(found.steps) + len(found.notices), errands.compacted(database, found, told_through)
+
+        before, planned = await self._store.ask(question)
+        await self._replan(cursor, ErrandKind.COMPACTED, taken, through, planned)
+        return before, len(planned)
+
+    async def drop(self, sink: str, taken: int, through: int) -> tuple[int, int]:
+        """Put a Gap in place of what this sink was not handed yet, up to ``through``. Returns the first record that it
+        stands for, and how many."""
+        cursor = self._cursors[sink]
+        found = await self._store.ask(
+            partial(errands.backlog, sink=sink, errand=cursor.errand, taken=taken, through=through)
+        )
+        planned = errands.dropped(found, cursor.errand, taken, through, self._clock())
+        await self._replan(cursor, ErrandKind.DROPPED, taken, through, planned)
+        return planned[-1].first or 0, planned[-1].records or 0
+
+    async def replay(
+        self, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
+    ) -> tuple[int, int, int]:
+        """Tell this sink once more what stands in the log from ``start`` (a sequence number or a time) up to ``taken``.
+        Returns how many records, the first and the last. Raises UnknownTarget while an errand is under way."""
+        cursor = self[sink]
+        if cursor.errand is not None:
+            raise UnknownTarget(
+                f"sink {sink} is being told a {cursor.errand.kind}, {cursor.errand.left} records to go: ask again then"
+            )
+        begin = partial(errands.begin_replay, sink=sink, start=start, taken=taken, kind=kind, namespace=namespace)
+        cursor.errand, found = await self._store.write(begin)
+        return found
+
+    async def _replan(
+        self, cursor: Cursor, kind: ErrandKind, taken: int, cut: int, planned: Sequence[errands.Selected]
+    ) -> None:
+        cursor.errand = await self._store.write(
+            partial(
+                errands.replan,
+                sink=cursor.sink,
+                kind=kind,
+                errand=cursor.errand,
+                taken=taken,
+                cut=cut,
+                planned=planned,
+            )
+        )
+
+    # ── Sinks that are gone ──────────────────────────────────────────────────
+
+    async def count_absence(self, seconds: float, forget_after: float) -> None:
+        """Sinks that are not configured were so for ``seconds`` more; those that were for longer are forgotten."""
+        absent = [cursor for cursor in self._cursors.values() if not cursor.configured]
+        for cursor in absent:
+            cursor.absent_seconds += seconds
+        if absent:
+            await self._store.write(partial(cursors.miss, sinks=[each.sink for each in absent], seconds=seconds))
+        for cursor in absent:
+            if cursor.absent_seconds >= forget_after:
+                self._report(SinkForgotten(cursor.sink, self.lag(cursor.sink)))
+                del self._cursors[cursor.sink]
+                await self._store.write(partial(cursors.forget, sink=cursor.sink), shrinks=True)
+
+
+def _end(database: apsw.Connection, sink: str, settled: int, sweep: bool) -> None:
+    errands.end(database, sink)
+    database.execute("UPDATE cursors SET settled = max(settled, ?) WHERE sink = ?", (settled, sink))
+    if sweep:
+        work.sweep(database)

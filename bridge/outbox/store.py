@@ -1,0 +1,86 @@
+"""The database as the parts of the outbox use it: one writer, readers with short transactions, bodies by number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import apsw
+
+from bridge.facts import Report
+from bridge.model.packing import unpack
+from bridge.model.resource import Resource
+from bridge.outbox import ledger_sql, work
+from bridge.outbox.database import Holder, open_reader, understood
+from bridge.outbox.errors import Damaged
+from bridge.outbox.writer import Work, Writer
+
+T = TypeVar("T")
+
+
+class Store:
+    """Damage is noted on disk wherever it is met, so that the next start moves the database aside."""
+
+    def __init__(self, holder: Holder, connection: apsw.Connection, *, min_free: int, report: Report) -> None:
+        self.holder = holder
+        self._writer = Writer(connection, holder, min_free=min_free, report=report)
+        self._lookup = open_reader(holder.file)
+        self._readers: list[apsw.Connection] = []
+        self.resources: dict[int, Resource] = ledger_sql.resources(self._lookup)
+        """By the number that rows of the log name."""
+
+    async def close(self) -> None:
+        """Commit what is queued, and let the directory go."""
+        await self._writer.close()
+        for reader in (*self._readers, self._lookup):
+            reader.close()
+        self.holder.release()
+
+    def write(
+        self,
+        work: Work[T],
+        *,
+        committed: Callable[[T], None] | None = None,
+        weight: int = 1,
+        shrinks: bool = False,
+    ) -> asyncio.Future[T]:
+        """See Writer.submit."""
+        return self._writer.submit(work, committed=committed, weight=weight, shrinks=shrinks)
+
+    async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
+        """Read in a thread, on a connection that nobody else uses meanwhile. Raises Damaged."""
+        with self._noticed():
+            reader = self._readers.pop() if self._readers else open_reader(self.holder.file)
+            try:
+                return await asyncio.shield(asyncio.to_thread(question, reader))
+            finally:
+                self._readers.append(reader)
+
+    def body(self, sequence: int) -> bytes:
+        """That of a record which holds an object's last state, or is still in the log. Blocks for some 20 µs. Raises
+        Damaged."""
+        with self._noticed():
+            packed = work.body(self._lookup, sequence)
+            if packed is None:
+                raise Damaged(f"record {sequence} should hold an object's last state, and is not there")
+            try:
+                return unpack(packed)
+            except ValueError as error:
+                raise Damaged(f"record {sequence}: {error}") from error
+
+    async def number_of(self, resource: Resource) -> int:
+        """What rows of the log call it from now on."""
+        number = await self.write(lambda database: ledger_sql.resource_id(database, resource))
+        self.resources[number] = resource
+        return number
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        try:
+            with understood():
+                yield
+        except Damaged as error:
+            self.holder.mark_damaged(str(error))
+            raise

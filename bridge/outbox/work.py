@@ -1,0 +1,155 @@
+"""What the writer does inside a transaction, and what readers ask for: the SQL of the log and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from bridge.model.record import Delta, Record
+from bridge.model.resource import Resource
+from bridge.outbox import rows
+from bridge.outbox.sql import one
+
+MOST_BYTES = 16 << 20
+"""Of bodies, read at once; one record may be more."""
+
+_IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
+_IS_SELECTED = "EXISTS (SELECT 1 FROM selections s WHERE s.seq = log.seq)"
+
+
+class Append(msgspec.Struct, frozen=True):
+    """One batch of one informer, ready to be written."""
+
+    informer: int | None
+    """None where no informer told it: its object left what is configured."""
+    kind: int
+    resource: int
+    deltas: Sequence[Delta]
+    states: Mapping[str, Delta | None]
+    """Key → the record that has the object's state after the batch; None where it was deleted."""
+    superseded: Sequence[int]
+    """Records that held states which the batch replaces."""
+    position: str | None
+    newest: str | None
+    epoch: int
+
+
+def append(database: apsw.Connection, batch: Append) -> int:
+    """Log, ledger and position. Returns the bytes that the records take."""
+    written = [rows.delta_row(delta, batch.kind, batch.resource) for delta in batch.deltas]
+    if written:
+        database.executemany(rows.INSERT, written)
+        _update_ledger(database, batch)
+        database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
+    if batch.informer is None:
+        return sum(len(row[-1]) for row in written)
+    database.execute(
+        "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
+        " rebuilding = rebuilding AND ? WHERE id = ?",
+        (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, batch.informer),
+    )
+    _end_rebuilding(database)
+    return sum(len(row[-1]) for row in written)
+
+
+def _end_rebuilding(database: apsw.Connection) -> None:
+    """A rebuilt database is like any other once every informer has told all it found."""
+    database.execute(
+        "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
+    )
+
+
+def _update_ledger(database: apsw.Connection, batch: Append) -> None:
+    gone = [(batch.kind, key) for key, delta in batch.states.items() if delta is None]
+    held = [
+        (batch.kind, key, batch.informer, delta.uid, delta.resource_version, delta.sequence)
+        for key, delta in batch.states.items()
+        if delta is not None
+    ]
+    if held:
+        database.executemany("INSERT OR REPLACE INTO objects VALUES (?,?,?,?,?,?)", held)
+    if gone:
+        database.executemany("DELETE FROM objects WHERE kind = ? AND key = ?", gone)
+    if batch.superseded and not has_selections(database):
+        trimmed = one(database, "SELECT trimmed FROM meta")
+        if orphans := [(sequence,) for sequence in batch.superseded if sequence <= trimmed]:
+            database.executemany("DELETE FROM log WHERE seq = ?", orphans)
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """How far an informer has come without a change."""
+
+    position: str
+    newest: str | None
+    epoch: int
+
+
+def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
+    """By number of the informer."""
+    database.executemany(
+        "UPDATE informers SET position = ?, newest = ?, epoch = ?, rebuilding = 0 WHERE id = ?",
+        [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
+    )
+    _end_rebuilding(database)
+
+
+def trim(database: apsw.Connection, through: int, limit: int) -> int:
+    """Let records up to ``through`` go, at most ``limit`` of them, but those that hold a last state or that a sink is
+    still to be told. Returns through which they went."""
+    trimmed = one(database, "SELECT trimmed FROM meta")
+    upto = min(through, trimmed + limit)
+    if upto <= trimmed:
+        return trimmed
+    kept = _IS_LAST_STATE + (f" OR {_IS_SELECTED}" if has_selections(database) else "")
+    database.execute(f"DELETE FROM log WHERE seq > ? AND seq <= ? AND NOT ({kept})", (trimmed, upto))
+    database.execute("UPDATE meta SET trimmed = ?", (upto,))
+    return upto
+
+
+def sweep(database: apsw.Connection) -> None:
+    """After a selection ended: let those records go that were kept for it alone."""
+    trimmed = one(database, "SELECT trimmed FROM meta")
+    database.execute(f"DELETE FROM log WHERE seq <= ? AND NOT ({_IS_LAST_STATE} OR {_IS_SELECTED})", (trimmed,))
+
+
+def vacuum(database: apsw.Connection, pages: int) -> None:
+    """Give some of the free pages back to the disk where a quarter of the file is free."""
+    free, total = int(database.pragma("freelist_count")), int(database.pragma("page_count"))
+    if free > pages and free * 4 > total:
+        database.execute(f"PRAGMA incremental_vacuum({pages})")
+
+
+# ── Readers ──────────────────────────────────────────────────────────────────
+
+
+def read(database: apsw.Connection, resources: dict[int, Resource], after: int, limit: int) -> tuple[list[Record], int]:
+    """At most ``limit`` records behind ``after``, and the sequence number of the first of them (of the next to come,
+    where there are none)."""
+    database.execute("BEGIN")  # Both questions see the same moment.
+    try:
+        first = max(after, one(database, "SELECT trimmed FROM meta")) + 1
+        found = database.execute(f"SELECT {rows.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit))
+        return [rows.record_of(row, resources) for row in _bounded(found)], first
+    finally:
+        database.execute("COMMIT")
+
+
+def body(database: apsw.Connection, sequence: int) -> bytes | None:
+    found = database.execute("SELECT body FROM log WHERE seq = ?", (sequence,)).fetchone()
+    return None if found is None else found[0]
+
+
+def has_selections(database: apsw.Connection) -> bool:
+    return bool(one(database, "SELECT EXISTS (SELECT 1 FROM selections)"))
+
+
+def _bounded(found: Iterator[Any]) -> Iterator[Any]:
+    total = 0
+    for row in found:
+        total += len(row[-1])
+        yield row
+        if total > MOST_BYTES:
+            return
