@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command()
     except KeyboardInterrupt:
-        return Exit.OK
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has left; Python would complain once more when it flushes at exit.
         sys.stderr.close()

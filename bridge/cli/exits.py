@@ -1,4 +1,4 @@
-"""Exit codes: 0 and 1 as ``grep`` and ``diff`` have them, the others from BSD's sysexits."""
+"""Exit codes: 0 and 1 as ``grep`` and ``diff`` have them, 130 as shells have it, the others from BSD's sysexits."""
 
 from enum import IntEnum
 
@@ -16,3 +16,5 @@ class Exit(IntEnum):
     """A bug."""
     CONFIG = 78
     """The configuration, or what it points at, is wrong."""
+    INTERRUPTED = 130
+    """Ctrl-C, where it is not the way to end (as it is for ``run`` and ``demo``). What was asked may be done or not."""

@@ -1,5 +1,12 @@
-"""What a machine may ask the bridge over HTTP: /metrics, /healthz, /readyz."""
+"""What is asked of a running bridge: by machines over HTTP (/metrics, /healthz, /readyz), by its operator over a socket.
 
+server, readiness, sources   for machines; nothing can be changed there
+admin, admin_client          for the operator: both ends of the socket
+admin_socket, admin_wire     its file; what goes over it
+"""
+
+from bridge.web.admin import AdminServer
+from bridge.web.admin_client import AdminClient
 from bridge.web.server import WebServer
 
-__all__ = ["WebServer"]
+__all__ = ["AdminClient", "AdminServer", "WebServer"]

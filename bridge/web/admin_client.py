@@ -53,8 +53,10 @@ class AdminClient:
                 connector = aiohttp.UnixConnector(held.enter_context(found(self._directory)))
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise NobodyThere(f"{self._path}: no bridge runs here") from error
+            except FileExistsError as error:
+                raise NoAnswer(str(error)) from error
             except OSError as error:
-                raise NoAnswer(f"{self._path}: {error.strerror or error}") from error
+                raise NoAnswer(f"{self._path}: {error.strerror}") from error
             self._session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
             await self._ask("GET", "/", seconds=_GREETING_SECONDS)
             self._held = held.pop_all()

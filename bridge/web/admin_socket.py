@@ -31,10 +31,10 @@ class SocketFile:
         try:
             self._remove_stale(directory / SOCKET)
             self.socket = self._bound(directory / SOCKET)
+            self._identity = self._identify()
         except BaseException:
             os.close(self._directory)
             raise
-        self._identity = self._identify()
 
     def remove(self) -> None:
         """Closes the socket. Its file goes, unless another one has taken the name since."""
@@ -46,8 +46,7 @@ class SocketFile:
 
     def _remove_stale(self, path: Path) -> None:
         with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(self._look().st_mode):
-                raise FileExistsError(f"{path} is no socket, and only a socket may have this name: remove it")
+            _expect_socket(path, self._look())
             os.unlink(SOCKET, dir_fd=self._directory)
 
     def _bound(self, path: Path) -> socket.socket:
@@ -77,16 +76,22 @@ class SocketFile:
 def found(directory: Path) -> Iterator[str]:
     """A path of its socket that is short enough to connect to, while inside.
 
-    Raises FileNotFoundError where there is none, and other OSErrors; never follows a symlink in its place.
+    Raises FileNotFoundError where there is none, FileExistsError where something else has the name (a symlink is not
+    followed), and other OSErrors.
     """
     path = directory / SOCKET
-    if not stat.S_ISSOCK(path.lstat().st_mode):
-        raise OSError(f"{path} is no socket")
     if not _DESCRIPTORS.is_dir():
+        _expect_socket(path, path.lstat())
         yield str(path)
         return
     descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
     try:
+        _expect_socket(path, os.fstat(descriptor))
         yield f"{_DESCRIPTORS}/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def _expect_socket(path: Path, seen: os.stat_result) -> None:
+    if not stat.S_ISSOCK(seen.st_mode):
+        raise FileExistsError(f"{path} is no socket, and only a socket may have this name: remove it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -507,6 +508,23 @@ async def test_a_bridge_that_does_not_answer_is_exit_69_and_its_files_stay_close
         code, out, err = await kubedelta(words)
     assert (code, out) == (Exit.UNAVAILABLE, "")
     assert err.endswith("state/admin.sock: no answer within 0.05 seconds\n")
+
+
+async def test_an_interrupted_command_does_not_look_as_if_all_were_well(config: Path) -> None:
+    asked = asyncio.Event()
+
+    async def stand_still(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(stand_still, config.parent / "state" / "admin.sock"):
+        command = [sys.executable, "-m", "bridge", "state", "check", "-c", str(config)]
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        await asked.wait()
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (Exit.INTERRUPTED, b"")
 
 
 async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Command, state: FakeUpkeep) -> None:
