@@ -33,8 +33,8 @@ COPY --from=build /opt/kubedelta /opt/kubedelta
 ENV PATH=/opt/kubedelta/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-# A number, so that Kubernetes can tell that it is not root. The root file system may be read-only; /tmp is needed only
-# for client certificates that stand inside a kubeconfig.
+# A number, so that Kubernetes can tell that it is not root. The root file system may be read-only: state.directory is a
+# volume that this user may write, and /tmp is needed only for client certificates that stand inside a kubeconfig.
 USER 65532:65532
 EXPOSE 8080
 STOPSIGNAL SIGTERM

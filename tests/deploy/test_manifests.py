@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.app.planning import plan_of
 from config.load import load
 from config.schema import Settings
 from sinks import registry
@@ -57,16 +56,26 @@ def container(pod: Manifest) -> Manifest:
 def test_the_rights_are_list_and_watch_on_exactly_what_the_configuration_watches(
     manifests: list[Manifest], settings: Settings
 ) -> None:
-    rules = _one(manifests, "ClusterRole")["rules"]
+    rules = [rule for rule in _one(manifests, "ClusterRole")["rules"] if "resourceNames" not in rule]
     granted = [
         f"{resource}.{group}" if group else resource
         for rule in rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     ]
-    assert sorted(granted) == sorted(wanted.name for wanted in plan_of(settings).wanted)
+    assert sorted(granted) == sorted(wanted.resource for wanted in settings.resources)
     assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
     assert not any("*" in name for name in granted)
+
+
+def test_of_single_objects_only_the_one_that_identifies_the_cluster_may_be_read(manifests: list[Manifest]) -> None:
+    [rule] = [rule for rule in _one(manifests, "ClusterRole")["rules"] if "resourceNames" in rule]
+    assert rule == {
+        "apiGroups": [""],
+        "resources": ["namespaces"],
+        "resourceNames": ["kube-system"],
+        "verbs": ["get"],
+    }
 
 
 def test_the_rights_are_bound_to_the_account_that_the_pod_has(manifests: list[Manifest], pod: Manifest) -> None:
@@ -90,7 +99,7 @@ def test_the_pod_keeps_the_restricted_standard(manifests: list[Manifest], pod: M
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-    assert all({"configMap", "emptyDir"} & volume.keys() for volume in pod["volumes"])
+    assert all({"configMap", "emptyDir", "persistentVolumeClaim"} & volume.keys() for volume in pod["volumes"])
     assert _one(manifests, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
@@ -103,8 +112,9 @@ def test_the_probes_ask_where_the_bridge_listens(container: Manifest, settings: 
     assert settings.telemetry.listen.host in ("", "0.0.0.0", "::")
     [port] = container["ports"]
     assert port["containerPort"] == settings.telemetry.listen.port
-    probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+    probes = {name: container[name]["httpGet"] for name in container if name.endswith("Probe")}
     assert {name: probe["path"] for name, probe in probes.items()} == {
+        "startupProbe": "/healthz",
         "livenessProbe": "/healthz",
         "readinessProbe": "/readyz",
     }
@@ -126,11 +136,29 @@ def test_sinks_have_their_grace_before_the_kubelet_ends_the_pod(pod: Manifest, s
     assert pod["terminationGracePeriodSeconds"] >= settings.shutdown_grace_seconds + 5
 
 
-def test_the_pod_has_memory_for_the_outbox(container: Manifest, settings: Settings) -> None:
-    limit = container["resources"]["limits"]["memory"]
-    assert limit.endswith("Gi")
-    assert int(limit.removesuffix("Gi")) * 2**30 >= 2 * settings.state.memory_max_bytes
-    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+def test_the_state_is_on_a_volume_that_outlives_the_pod_and_that_the_bridge_may_write(
+    manifests: list[Manifest], pod: Manifest, container: Manifest, settings: Settings
+) -> None:
+    claim = _one(manifests, "PersistentVolumeClaim")
+    [volume] = [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
+    [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == volume["name"]]
+    assert volume["persistentVolumeClaim"] == {"claimName": claim["metadata"]["name"]}
+    assert Path(mount["mountPath"]) == settings.state.directory
+    assert not mount.get("readOnly")
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+
+
+def test_the_volume_has_room_for_every_backlog_and_as_much_again(manifests: list[Manifest], settings: Settings) -> None:
+    size = _one(manifests, "PersistentVolumeClaim")["spec"]["resources"]["requests"]["storage"]
+    assert size.endswith("Gi")
+    backlogs = sum(sink.max_backlog.bytes or 0 for sink in settings.sinks.values())
+    assert int(size.removesuffix("Gi")) * 2**30 >= 2 * backlogs + settings.state.min_free_bytes
+
+
+def test_the_pod_says_what_it_needs(container: Manifest) -> None:
+    assert set(container["resources"]["requests"]) == {"cpu", "memory", "ephemeral-storage"}
+    assert set(container["resources"]["limits"]) == {"memory"}  # a limit on CPU throttles a bridge that catches up
 
 
 def test_the_configuration_is_mounted_where_the_bridge_looks_for_it(pod: Manifest, container: Manifest) -> None:
@@ -162,7 +190,7 @@ def test_kustomize_is_given_every_manifest(manifests: list[Manifest]) -> None:
 def test_what_kustomize_makes_of_it_hangs_together(settings: Settings) -> None:
     built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, timeout=60, check=True).stdout
     by_kind: dict[str, Manifest] = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(built)}
-    for kind in ("ServiceAccount", "ConfigMap", "Deployment", "Service"):
+    for kind in ("ServiceAccount", "ConfigMap", "Deployment", "Service", "PersistentVolumeClaim"):
         assert by_kind[kind]["metadata"]["namespace"] == by_kind["Namespace"]["metadata"]["name"]
     assert by_kind["ClusterRoleBinding"]["subjects"][0]["namespace"] == by_kind["Namespace"]["metadata"]["name"]
     assert by_kind["ConfigMap"]["data"]["kubedelta.yaml"] == (DEPLOY / "kubedelta.yaml").read_text()
