@@ -1,4 +1,4 @@
-"""What is asked of a running bridge: by machines over HTTP (/metrics, /healthz, /readyz), by its operator over a socket.
+"""What is asked of a running bridge: by machines over HTTP (/metrics, /healthz, /readyz), by its operator over a file.
 
 server, readiness, sources   for machines; nothing can be changed there
 admin, admin_client          for the operator: both ends of the socket
