@@ -62,7 +62,7 @@ def judge_all(streams: Mapping[str, Sequence[Told]], happened: Sequence[Happened
     __tracebackhide__ = True
     verdicts = {who: judge(stream, happened, who) for who, stream in streams.items()}
     print(*verdicts.values(), sep="\n")
-    told = {who: {each.id: each for each in stream} for who, stream in streams.items()}
+    told = {who: {each.unique_id: each for each in stream} for who, stream in streams.items()}
     (one, expected), *others = told.items()
     for other, have in others:
         assert have == expected, f"{other} and {one} were not told the same"
@@ -75,13 +75,13 @@ def judge_all(streams: Mapping[str, Sequence[Told]], happened: Sequence[Happened
 def assert_equal_where_repeated(stream: Iterable[Told], who: str) -> None:
     """Who is told again is told the same; and one thing has one number."""
     __tracebackhide__ = True
-    first: dict[str, Told] = {}
+    first: dict[tuple[int, str], Told] = {}
     by_number: dict[int, Told] = {}
     changed, twice = [], []
     for told in stream:
-        if first.setdefault(told.id, told) != told:
-            changed.append(f"{told}, and before it {first[told.id]}")
-        elif by_number.setdefault(told.sequence, told).id != told.id:
+        if first.setdefault(told.unique_id, told) != told:
+            changed.append(f"{told}, and before it {first[told.unique_id]}")
+        elif by_number.setdefault(told.sequence, told).unique_id != told.unique_id:
             twice.append(f"{told} and {by_number[told.sequence]}")
     assert_none(who, told_again_and_changed=changed, two_with_one_number=twice)
 
@@ -90,11 +90,11 @@ def assert_repeated_in_stretches(stream: Iterable[Told], who: str) -> None:
     """Whoever goes back to an earlier record of an object goes on from there without leaving one out. So a consumer
     that does not recognise repetitions is right again as soon as the telling has caught up."""
     __tracebackhide__ = True
-    places: dict[str, dict[str, int]] = defaultdict(dict)
+    places: dict[str, dict[tuple[int, str], int]] = defaultdict(dict)
     at: dict[str, int] = {}
     wrong = []
     for told in stream:
-        place = places[told.subject].setdefault(told.id, len(places[told.subject]))
+        place = places[told.subject].setdefault(told.unique_id, len(places[told.subject]))
         if place > at.get(told.subject, -1) + 1:
             wrong.append(told)
         at[told.subject] = place

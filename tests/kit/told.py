@@ -233,8 +233,8 @@ def assert_in_order(stream: Iterable[Told], who: str) -> None:
 
 
 def _is_after(before: Told, told: Told) -> bool:
-    if before.uid == told.uid and int(before.resource_version) > int(told.resource_version):
-        return True
+    if before.uid == told.uid and before.epoch == told.epoch:
+        return int(before.resource_version) > int(told.resource_version) or before.sequence > told.sequence
     return before.sequence > told.sequence
 
 
