@@ -123,8 +123,6 @@ def _told(attributes: Mapping[str, Any], data: Any) -> AnyTold:
     if edge := SNAPSHOT_EDGES.get(attributes["type"]):
         assert int(attributes["sequence"]) == data["through"]
         return ToldEdge(edge, data["sink"], data["through"], data["count"])
-    epoch = int(attributes["epoch"])
-    assert attributes["source"].endswith(f"/epochs/{epoch}") == (epoch > 1), f"{attributes['source']} in epoch {epoch}"
     told = Told(
         id=attributes["id"],
         op=attributes["op"],
@@ -134,6 +132,7 @@ def _told(attributes: Mapping[str, Any], data: Any) -> AnyTold:
         sequence=int(attributes["sequence"]),
         evidence=attributes["evidence"],
         data=data,
+        epoch=int(attributes["epoch"]),
     )
     _, _, later_epoch = attributes["source"].partition("/epochs/")
     assert (later_epoch or "1") == str(attributes["epoch"]), f"{attributes['source']} in epoch {attributes['epoch']}"
