@@ -84,7 +84,7 @@ class Compaction:
             elif op is Op.DELETED:
                 del lives[key]
                 if not life.unheard_of:
-                    self._ended.append(Kept(step.sequence, op, step.before or step.sequence))
+                    self._ended.append(Kept(step.sequence, op, step.sequence))
             elif op is not Op.SYNC:
                 life.change(step)
             elif life.op is op:
@@ -100,12 +100,11 @@ class Compaction:
 
     def _meet(self, step: Step, *, named_anew: bool) -> None:
         """The first step of a life, or the first that is in the backlog."""
-        before = step.before or step.sequence
         if step.op is Op.DELETED:
-            self._ended.append(Kept(step.sequence, step.op, before))
+            self._ended.append(Kept(step.sequence, step.op, step.sequence))
             return
         unheard_of = step.op is Op.ADDED and step.sequence > self._told_through and not named_anew
-        self._lives[step.key] = _Life(step.uid, step.op, step.sequence, before, unheard_of)
+        self._lives[step.key] = _Life(step.uid, step.op, step.sequence, step.before or step.sequence, unheard_of)
 
 
 class _Life(msgspec.Struct, gc=False):

@@ -1,0 +1,198 @@
+"""Compaction, judged by a consumer: who was told what is left knows what one knows who was told everything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.model.change import Op
+from bridge.outbox.compaction import Compaction, Kept, Step, compact
+
+KEYS = st.sampled_from("abc")
+
+
+@dataclass
+class Consumer:
+    """Keeps the state of each name, as tables do, and which objects there are, as graphs do."""
+
+    state: dict[str, int] = field(default_factory=dict)
+    """Key → the version that it has."""
+    objects: set[tuple[str, str]] = field(default_factory=set)
+    surprises: list[Step] = field(default_factory=list)
+    """Added though it was there; changed or deleted though it was not."""
+
+    def copy(self) -> Consumer:
+        return Consumer(self.state.copy(), self.objects.copy())
+
+    def hears(self, told: Iterable[tuple[Step, int]]) -> Consumer:
+        for step, version in told:
+            there = (step.key, step.uid) in self.objects
+            if there is (step.op is Op.ADDED) and step.op is not Op.SYNC:
+                self.surprises.append(step)
+            if step.op is Op.DELETED:
+                self.state.pop(str(step.key), None)
+                self.objects.discard((str(step.key), step.uid))
+            else:
+                self.state[str(step.key)] = version
+                self.objects.add((str(step.key), step.uid))
+        return self
+
+    def knows_what(self, other: Consumer) -> bool:
+        return (self.state, self.objects) == (other.state, other.objects)
+
+
+@dataclass
+class Story:
+    """What a consumer knows, and what happens then."""
+
+    known: Consumer
+    steps: list[Step]
+    versions: dict[int, int]
+    """Sequence → the version of the object in that record. That of a sync is the one that was there."""
+
+    def with_bodies(self, steps: Iterable[Step]) -> list[tuple[Step, int]]:
+        return [(step, self.versions[step.sequence]) for step in steps]
+
+    def all_told(self) -> Consumer:
+        return self.known.copy().hears(self.with_bodies(self.steps))
+
+    def as_steps(self, kept: Iterable[Kept]) -> list[Step]:
+        at = {step.sequence: step for step in self.steps}
+        return [
+            Step(each.sequence, at[each.sequence].key, at[each.sequence].uid, each.op, each.before) for each in kept
+        ]
+
+
+@st.composite
+def stories(draw: st.DrawFn, *, orderly: bool = True) -> Story:
+    """``orderly``: as an informer tells them. Otherwise any op comes at any time, under any uid."""
+    state: dict[str, tuple[str, int]] = dict.fromkeys(draw(st.sets(KEYS)), ("u0", -1))
+    known = Consumer({key: version for key, (_, version) in state.items()}, {(key, "u0") for key in state})
+    story = Story(known, [], {})
+    sequence = 0
+    for _ in range(draw(st.integers(0, 25))):
+        sequence += draw(st.integers(1, 3))
+        key = draw(KEYS)
+        op = draw(st.sampled_from(Op))
+        uid, version = state.get(key, ("", -1))
+        if orderly and (not uid) is not (op is Op.ADDED):
+            op = draw(st.sampled_from([Op.UPDATED, Op.DELETED, Op.SYNC])) if uid else Op.ADDED
+        if op is Op.ADDED or not orderly:
+            uid = draw(st.sampled_from(["u0", "u1", "u2"]))
+        if op is not Op.SYNC or not orderly:
+            version = sequence
+        if op is Op.DELETED:
+            state.pop(key, None)
+        else:
+            state[key] = (uid, version)
+        story.steps.append(Step(sequence, key, uid, op))
+        story.versions[sequence] = version
+    return story
+
+
+def prefix(data: st.DataObject, steps: Sequence[Step], through: int) -> list[Step]:
+    """Some of the first steps, up to that sequence number at most."""
+    possible = sum(step.sequence <= through for step in steps)
+    return list(steps[: data.draw(st.integers(0, possible))])
+
+
+@given(stories())
+def test_who_is_told_what_is_left_knows_everything_and_is_never_surprised(story: Story) -> None:
+    kept = compact(story.steps, told_through=0)
+    consumer = story.known.copy().hears(story.with_bodies(story.as_steps(kept)))
+
+    assert consumer.knows_what(story.all_told())
+    assert not consumer.surprises
+
+
+@given(st.data(), stories(), st.integers(0, 60))
+def test_whatever_part_was_told_before_the_state_is_the_same(data: st.DataObject, story: Story, through: int) -> None:
+    kept = story.as_steps(compact(story.steps, through))
+    before = story.known.copy().hears(story.with_bodies(prefix(data, story.steps, through)))
+    consumer = before.copy().hears(story.with_bodies(kept))
+
+    assert consumer.knows_what(story.all_told())
+    doubtful = {(step.key, step.uid) for step in story.steps if step.sequence <= through}
+    assert {(step.key, step.uid) for step in consumer.surprises} <= doubtful
+    deleted = {(step.key, step.uid) for step in kept if step.op is Op.DELETED}
+    assert before.objects - story.all_told().objects <= deleted
+
+
+@given(stories(), st.integers(0, 60))
+def test_what_may_have_been_told_has_the_same_id_when_it_is_told_again(story: Story, through: int) -> None:
+    ops = {step.sequence: step.op for step in story.steps}
+
+    assert all(each.op is ops[each.sequence] for each in compact(story.steps, through) if each.sequence <= through)
+
+
+@given(st.data(), stories(), st.integers(0, 60))
+def test_what_is_left_can_be_compacted_again_with_what_came_behind_it(
+    data: st.DataObject, story: Story, through: int
+) -> None:
+    """The first compaction happened in the middle; some of what it left was told until the second."""
+    middle = data.draw(st.integers(0, len(story.steps)))
+    early, late = story.steps[:middle], story.steps[middle:]
+    consumer = story.known.copy().hears(story.with_bodies(prefix(data, early, through)))
+    waiting = story.as_steps(compact(early, through))
+    handed_out = data.draw(st.integers(0, len(waiting)))
+    consumer.hears(story.with_bodies(waiting[:handed_out]))
+    rest = [*waiting[handed_out:], *late]
+    again = compact(rest, through)
+
+    assert consumer.copy().hears(story.with_bodies(story.as_steps(again))).knows_what(story.all_told())
+    assert compact(story.as_steps(again), through) == again
+
+
+@given(st.data(), stories(), st.integers(0, 60))
+def test_after_a_crash_what_was_left_counts_as_perhaps_told(data: st.DataObject, story: Story, through: int) -> None:
+    """Nobody knows how much of it was, so everything up to the crash is in doubt."""
+    middle = data.draw(st.integers(0, len(story.steps)))
+    early, late = story.steps[:middle], story.steps[middle:]
+    consumer = story.known.copy().hears(story.with_bodies(prefix(data, early, through)))
+    waiting = [*story.as_steps(compact(early, through)), *late]
+    crashed_at = max([through, *(step.sequence for step in early)]) + data.draw(st.integers(0, 20))
+    consumer.hears(story.with_bodies(prefix(data, waiting, crashed_at)))
+    again = compact(waiting, crashed_at)
+
+    assert consumer.hears(story.with_bodies(story.as_steps(again))).knows_what(story.all_told())
+
+
+@given(st.data(), stories(orderly=False), st.integers(0, 60))
+def test_even_what_cannot_happen_leads_to_the_state_of_each_name(
+    data: st.DataObject, story: Story, through: int
+) -> None:
+    consumer = story.known.copy().hears(story.with_bodies(prefix(data, story.steps, through)))
+    # A sync has no news by its nature, so here it may bring none.
+    news = {step.sequence for step in story.steps if step.op is not Op.SYNC}
+    names = {step.key for step in story.steps if step.sequence not in news}
+    consumer.hears(story.with_bodies(story.as_steps(compact(story.steps, through))))
+
+    have, want = consumer.state, story.all_told().state
+    assert have.keys() == want.keys()
+    assert {key: have[key] for key in have.keys() - names} == {key: want[key] for key in want.keys() - names}
+
+
+@given(stories(orderly=False), st.integers(0, 60), st.integers(1, 7))
+def test_a_fold_in_pieces_is_a_fold_at_once(story: Story, through: int, size: int) -> None:
+    compaction = Compaction(through)
+    for start in range(0, len(story.steps), size):
+        compaction.fold(story.steps[start : start + size])
+
+    assert compaction.kept() == compact(story.steps, through)
+
+
+@given(stories(), st.integers(0, 60))
+def test_of_an_object_that_lives_one_record_is_left_and_its_adding_where_that_is_in_doubt(
+    story: Story, through: int
+) -> None:
+    left: dict[tuple[object, str], list[Op]] = defaultdict(list)
+    for step in story.as_steps(compact(story.steps, through)):
+        left[(step.key, step.uid)].append(step.op)
+
+    for ops in left.values():
+        lives = [op for op in ops if op is not Op.DELETED]
+        assert len(lives) <= 1 or (lives == [Op.ADDED, Op.UPDATED] and through > 0)
