@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -14,6 +14,8 @@ from bridge.model.cloudevent import CloudEvents
 from bridge.model.envelope import Envelopes
 from bridge.model.held import ReadBack
 from bridge.model.record import Record
+
+Form = TypeVar("Form")
 
 
 class SinkOptions(BaseModel):
@@ -78,23 +80,101 @@ class RetryLater:
     reason: str
     after: float | None = None
     """Seconds, where the destination said how long (Retry-After)."""
+    whole: bool = False
+    """It takes nothing at all now, whichever record it is offered: it cannot be reached, it refuses the credentials,
+    it is busy. Then the bridge offers nothing else meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a batch. A record that is in neither list is stored by the destination, durably by its own
-    standard (Kafka: acks=all; JetStream: PubAck; HTTP: 2xx; file: flushed to the operating system)."""
+    standard (Kafka: acks=all; JetStream: PubAck; HTTP: 2xx; file: flushed to the operating system).
+
+    Of the records with one ordering key first come those that are stored, then at most one that is rejected, then those
+    that are pending. So nothing overtakes a pending record, and nothing that follows a rejected one was sent: the
+    bridge may have to park it. ``receipt_of`` sees to that.
+    """
 
     pending: Sequence[int] = ()
-    """Places in the batch, ascending, of records that are not known to be stored. Of the records with one ordering
-    key these are always the last ones: a later one never overtakes."""
+    """Places in the batch, ascending, of records that are not known to be stored."""
     trouble: RetryLater | None = None
-    """Set exactly when ``pending`` is not empty."""
+    """Set exactly when something is pending for another reason than a rejected record in front of it."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Place in the batch → reason, for records that the destination will never take."""
 
 
 ALL_STORED = Receipt()
+
+
+def encode_each(batch: Sequence[Record], encode: Callable[[Record], Form]) -> tuple[dict[int, Form], dict[int, str]]:
+    """The form in which each record leaves, and the reason for each that has none, both by place in the batch.
+    ``encode`` raises ValueError for those. What follows such a record with its ordering key is in neither: it must
+    not be sent."""
+    forms: dict[int, Form] = {}
+    rejected: dict[int, str] = {}
+    held_up: set[tuple[str, str]] = set()
+    for place, record in enumerate(batch):
+        if held_up and record.ordering_key in held_up:
+            continue
+        try:
+            forms[place] = encode(record)
+        except ValueError as error:
+            rejected[place] = str(error)
+            held_up.add(record.ordering_key)
+    return forms, rejected
+
+
+def not_following(batch: Sequence[Record], places: Sequence[int], rejected: Collection[int]) -> list[int]:
+    """Those of the places that no rejected record with the same ordering key is in front of."""
+    if not rejected:
+        return list(places)
+    first: dict[tuple[str, str], int] = {}
+    for place in sorted(rejected):
+        first.setdefault(batch[place].ordering_key, place)
+    return [place for place in places if first.get(batch[place].ordering_key, place) >= place]
+
+
+def receipt_of(
+    batch: Sequence[Record],
+    *,
+    pending: Collection[int] = (),
+    trouble: RetryLater | None = None,
+    rejected: Mapping[int, str] | None = None,
+) -> Receipt:
+    """The receipt for a batch of which nothing was sent behind a rejected record with the same ordering key.
+
+    What follows a pending or a rejected record of its key becomes pending: a rejection too, which will be told again
+    when it is the turn of that record.
+    """
+    if not pending and not rejected:
+        return ALL_STORED
+    unsent, refused = set(pending), rejected or {}
+    held_up: set[tuple[str, str]] = set()
+    left: list[int] = []
+    final: dict[int, str] = {}
+    for place, record in enumerate(batch):
+        key = record.ordering_key
+        if key in held_up or place in unsent:
+            left.append(place)
+        elif place in refused:
+            final[place] = refused[place]
+        else:
+            continue
+        held_up.add(key)
+    return Receipt(left, trouble if unsent else None, final)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """For a sink that sends record by record, and would wait for each answer in turn. The bridge then calls ``deliver``
+    for several lanes at once; all records of one object are in the same lane. An object that fails is tried again
+    alone, after a while, and others go on."""
+
+    concurrency: int
+    """Most calls of ``deliver`` at once."""
+    batch: int = 1
+    """Most records in one call. With 1 each object has a lane of its own; above, ``concurrency`` lanes are shared by
+    all objects, so that calls fill up."""
 
 
 class Sink(Protocol):
@@ -103,6 +183,9 @@ class Sink(Protocol):
     ``open`` once, then ``deliver`` one batch at a time, in order; ``close`` once, also after a failed ``open``. All
     three run in the bridge's event loop and never block it. ``deliver`` raises only for bugs: what a destination or
     a network can do is in the Receipt. When ``deliver`` is cancelled, any part of the batch may have been stored.
+
+    A sink whose type asks for ``lanes`` is called with the next batch of one lane while it still delivers batches of
+    others; never twice at once for one lane, and a notice (what is no Delta) comes by itself, with nothing beside it.
     """
 
     def __init__(self, name: str, options: Any, *, cluster: str) -> None: ...
@@ -125,6 +208,10 @@ class Sink(Protocol):
         ...
 
 
+def no_lanes(_options: SinkOptions) -> None:
+    """For a sink that takes batches."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkType:
     """How the registry knows a sink; further packages offer theirs as entry points in ``kubedelta.sinks``."""
@@ -135,9 +222,11 @@ class SinkType:
     """Imports and returns the class. A client library is paid for by those who use it, not by ``kubedelta --help``:
     import it where this function does, and keep ``options`` free of it."""
     max_batch: int
-    """Most records in one ``deliver``."""
+    """Most records that are taken at once: in one ``deliver``, or to be distributed to the lanes."""
     summary: str
     """One line for ``kubedelta sinks``."""
+    lanes: Callable[[Any], Lanes | None] = no_lanes
+    """Whether a sink with these options wants lanes. None: it is given batches, one after another."""
     read_back: Callable[[], type[ReadBack]] | None = None
     """Imports and returns what reads the destination for ``kubedelta verify``; None where nothing can be read back."""
 

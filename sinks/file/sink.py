@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from bridge.model.record import Record
-from sinks.base import Receipt, RetryLater
+from sinks.base import Receipt, RetryLater, encode_each, receipt_of
 from sinks.file.destination import AppendFailed, Destination, describe, open_destination
 from sinks.file.encode import LineEncoder
 from sinks.file.options import FileOptions
@@ -34,18 +34,20 @@ class FileSink:
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         if self._destination is None:
             raise RuntimeError("deliver() before open()")
-        places, lines, rejected = self._encode(batch)
+        lines, rejected = encode_each(batch, self._lines.line)
+        places = list(lines)
         if not lines:
-            return Receipt(rejected=rejected)
+            return receipt_of(batch, rejected=rejected)
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._destination.append, lines)
+            await loop.run_in_executor(self._thread, self._destination.append, list(lines.values()))
         except AppendFailed as error:
-            return Receipt(pending=places[error.kept :], trouble=RetryLater(str(error)), rejected=rejected)
+            trouble = RetryLater(str(error), whole=True)
+            return receipt_of(batch, pending=places[error.kept :], trouble=trouble, rejected=rejected)
         except asyncio.CancelledError:
             self._destination.interrupt()
             raise
-        return Receipt(rejected=rejected)
+        return receipt_of(batch, rejected=rejected)
 
     async def check(self) -> str:
         return await asyncio.to_thread(describe, self._options)
@@ -56,14 +58,3 @@ class FileSink:
             destination.interrupt()
             await asyncio.get_running_loop().run_in_executor(self._thread, destination.close)
         self._thread.shutdown(wait=False)
-
-    def _encode(self, batch: Sequence[Record]) -> tuple[list[int], list[bytes], dict[int, str]]:
-        """Places and lines of what can be written, and the reasons for what cannot."""
-        places, lines, rejected = [], [], {}
-        for place, record in enumerate(batch):
-            try:
-                lines.append(self._lines.line(record))
-                places.append(place)
-            except ValueError as error:
-                rejected[place] = str(error)
-        return places, lines, rejected

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.model.record import Record
-from sinks.base import RetryLater
+from sinks.base import RetryLater, not_following
 from sinks.kafka.aloft import Aloft
 from sinks.kafka.courier import Courier, Flight
 from sinks.kafka.encode import Parcel
@@ -29,7 +29,7 @@ class Outcome:
     """Places of the batch."""
 
     left: list[int] = field(default_factory=list)
-    """Not known to be stored. Of one object these are always the last."""
+    """Not known to be stored, and not behind a rejected record of their object. Of one object always the last."""
     rejected: dict[int, str] = field(default_factory=dict)
     suspects: list[int] = field(default_factory=list)
     """Of those left: they came in a batch that was refused for the sake of one of them."""
@@ -57,6 +57,8 @@ class Attempt:
         self._patience = patience
         self._flights: dict[int, Flight] = {}
         self._rejected: dict[int, str] = {}
+        self._held_up: set[tuple[str, str]] = set()
+        """Objects one of whose records was refused: nothing that follows it is sent."""
 
     async def run(self, *, one_by_one: bool) -> Outcome:
         """With ``one_by_one`` each record waits for the one before it, and the first failure is the last."""
@@ -82,7 +84,7 @@ class Attempt:
     async def _send(self, place: int) -> bool:
         """False when nothing landed for too long to send more."""
         parcel = self._parcels[place]
-        if parcel.topic in self._closed:
+        if parcel.topic in self._closed or (self._held_up and self._batch[place].ordering_key in self._held_up):
             return True
         flight = self._aloft.take(self._batch[place])
         if flight is None:
@@ -108,6 +110,7 @@ class Attempt:
         if error.code() in _REFUSALS:
             size = sum(len(value) for value in parcel.values if value is not None)
             self._rejected[place] = f"{error.str()}: {size} bytes; see max_message_bytes"
+            self._held_up.add(self._batch[place].ordering_key)
         elif error.code() != KafkaError._FATAL:  # Of that the courier will say more.
             self._closed[parcel.topic] = error.str()
 
@@ -117,7 +120,10 @@ class Attempt:
             return True
         if not await self._courier.wait(self._courier.launched, self._patience):
             return False
-        return flight.error is None or flight.error.code() in _REFUSALS
+        if _failed_with(flight, _REFUSALS):
+            self._held_up.add(self._batch[place].ordering_key)
+            return True
+        return flight.error is None
 
     def _keep(self, places: Sequence[int] | Mapping[int, Flight]) -> None:
         self._aloft.keep((self._batch[place], self._flights[place]) for place in places)
@@ -128,7 +134,7 @@ class Attempt:
         convicted = alone or (len(refused) == 1 and not self._aloft)
         if convicted:
             self._rejected |= {place: self._error_of(place) for place in refused}
-        left = self._left()
+        left = not_following(self._batch, self._left(), self._rejected)
         outcome = Outcome(left, self._rejected, suspects=[] if convicted else refused)
         if left and (alone or not refused):
             outcome.trouble = RetryLater(self._reason())

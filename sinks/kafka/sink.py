@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import KafkaException
 
 from bridge.model.record import Record
-from sinks.base import Receipt, RetryLater, SinkUnavailable
+from sinks.base import Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
 from sinks.kafka.aloft import Aloft, Identity, identity
 from sinks.kafka.attempt import Attempt, Outcome
 from sinks.kafka.courier import Courier
@@ -60,7 +60,7 @@ class KafkaSink:
         self._courier = courier
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        parcels, rejected = self._encode(batch)
+        parcels, rejected = encode_each(batch, self._encoder.parcel)
         self._aloft.forget_before(batch[0].sequence)
         outcome = Outcome(left=list(parcels))
         while outcome.left and outcome.trouble is None:
@@ -68,10 +68,12 @@ class KafkaSink:
             try:
                 outcome = await self._try(batch, {place: parcels[place] for place in now})
             except SinkUnavailable as error:
-                outcome = Outcome(left=now, trouble=RetryLater(str(error)))
+                outcome = Outcome(left=now, trouble=RetryLater(str(error), whole=True))
             outcome.left += later
-            rejected |= outcome.rejected
-        return Receipt(tuple(outcome.left), outcome.trouble, rejected)
+            if outcome.rejected:
+                rejected |= outcome.rejected
+                outcome.left = not_following(batch, outcome.left, rejected)
+        return receipt_of(batch, pending=outcome.left, trouble=outcome.trouble, rejected=rejected)
 
     async def check(self) -> str:
         courier = await self._new_courier(gapless=True)
@@ -108,15 +110,6 @@ class KafkaSink:
             self._suspects = set()
             return places, []
         return places[: suspects[-1]], places[suspects[-1] :]
-
-    def _encode(self, batch: Sequence[Record]) -> tuple[dict[int, Parcel], dict[int, str]]:
-        parcels, rejected = {}, {}
-        for place, record in enumerate(batch):
-            try:
-                parcels[place] = self._encoder.parcel(record)
-            except ValueError as error:
-                rejected[place] = str(error)
-        return parcels, rejected
 
     # ── Producers ────────────────────────────────────────────────────────────
 

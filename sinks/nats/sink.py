@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.model.record import Record
-from sinks.base import Receipt, RetryLater, SinkUnavailable
+from sinks.base import Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
 from sinks.nats.encode import Message, MessageEncoder, stream_subjects
 from sinks.nats.options import NatsOptions
 from sinks.nats.window import Window
@@ -44,7 +44,7 @@ class NatsSink:
         try:
             connection = await self._connected()
         except SinkUnavailable as error:
-            return Receipt(pending=range(len(batch)), trouble=RetryLater(str(error)))
+            return Receipt(pending=range(len(batch)), trouble=RetryLater(str(error), whole=True))
         messages, rejected = self._encode(batch, connection.max_payload)
         keys = {place: batch[place].ordering_key for place in messages}
         left = list(messages)
@@ -54,10 +54,10 @@ class NatsSink:
             window = await self._exchange(connection, [(place, messages[place]) for place in places])
             rejected |= window.refused
             left = [place for place in left if place not in window.stored and place not in window.refused]
+            if window.refused:
+                left = not_following(batch, left, rejected)
             trouble = self._trouble_of(window)
-        if trouble is None:
-            return Receipt(rejected=rejected)
-        return Receipt(pending=left, trouble=trouble, rejected=rejected)
+        return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
 
     async def check(self) -> str:
         connection = await self._new_connection()
@@ -125,19 +125,14 @@ class NatsSink:
         return None
 
     def _encode(self, batch: Sequence[Record], max_payload: int) -> tuple[dict[int, Message], dict[int, str]]:
-        messages, rejected = {}, {}
-        for place, record in enumerate(batch):
-            try:
-                message = self._encoder.message(record)
-            except ValueError as error:
-                rejected[place] = str(error)
-                continue
+        def message_of(record: Record) -> Message:
+            message = self._encoder.message(record)
             if message.size > max_payload:
                 # The server would end the connection over it, for good.
-                rejected[place] = f"{message.size} bytes with its headers; the server takes {max_payload}"
-                continue
-            messages[place] = message
-        return messages, rejected
+                raise ValueError(f"{message.size} bytes with its headers; the server takes {max_payload}")
+            return message
+
+        return encode_each(batch, message_of)
 
     async def _connected(self) -> Connection:
         """Raises SinkUnavailable."""

@@ -1,6 +1,6 @@
 """Deltas as HTTP requests to an endpoint of the operator's."""
 
-from sinks.base import Sink, SinkType
+from sinks.base import Lanes, Sink, SinkType
 from sinks.webhook.options import WebhookOptions
 
 
@@ -10,10 +10,15 @@ def _load() -> type[Sink]:
     return WebhookSink
 
 
+def _lanes(options: WebhookOptions) -> Lanes:
+    return Lanes(concurrency=options.concurrency, batch=options.batch)
+
+
 TYPE = SinkType(
     name="webhook",
     options=WebhookOptions,
     load=_load,
     max_batch=200,
     summary="CloudEvents over HTTP, signed as Standard Webhooks has it",
+    lanes=_lanes,
 )

@@ -27,19 +27,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """This did not go through; another record may."""
+    """This did not go through. Another record may, where the trouble is not that of the whole endpoint."""
 
     trouble: RetryLater
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The endpoint takes nothing at all now."""
-
-    trouble: RetryLater
-
-
-Verdict: TypeAlias = Stored | Refused | Failed | Closed
+Verdict: TypeAlias = Stored | Refused | Failed
 
 _REFUSED = {
     400: "answers 400: it does not understand the event",
@@ -48,7 +41,7 @@ _REFUSED = {
     422: "answers 422: it does not accept the event",
 }
 _FAILED = {408: "answers 408: it waited too long for the request", 425: "answers 425: too early"}
-_CLOSED = {
+_WHOLE = {
     401: "answers 401: it wants credentials; see header_files and secret_file",
     403: "answers 403: it refuses these credentials; see header_files and secret_file",
     404: "answers 404: nothing is there; see url",
@@ -67,14 +60,12 @@ def verdict(status: int, retry_after: str | None, now: datetime) -> Verdict:
     if status in _REFUSED:
         return Refused(_REFUSED[status])
     wait = seconds_of(retry_after, now)
+    if status in _FAILED or (status >= 500 and status not in _WHOLE):
+        return Failed(RetryLater(_FAILED.get(status, f"answers {status}"), wait))
+    reason = _WHOLE.get(status, f"answers {status}")
     if 300 <= status < 400:
         reason = f"answers {status}: it redirects, which is not followed; set url to where it leads"
-        return Closed(RetryLater(reason, wait))
-    if status in _CLOSED:
-        return Closed(RetryLater(_CLOSED[status], wait))
-    if status in _FAILED or status >= 500:
-        return Failed(RetryLater(_FAILED.get(status, f"answers {status}"), wait))
-    return Closed(RetryLater(f"answers {status}", wait))
+    return Failed(RetryLater(reason, wait, whole=True))
 
 
 def seconds_of(retry_after: str | None, now: datetime) -> float | None:

@@ -6,6 +6,8 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -15,7 +17,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from sinks.base import RetryLater, SecretFile, SinkUnavailable
 from sinks.tls import tls_context
-from sinks.webhook.answers import Closed, Failed, Verdict, verdict
+from sinks.webhook.answers import Failed, Verdict, verdict
 from sinks.webhook.encode import Message
 from sinks.webhook.options import HEADER_VALUE, WebhookOptions
 from sinks.webhook.signature import keys_in, signature
@@ -42,7 +44,8 @@ class Endpoint:
         """For messages: a path or a query may be a secret."""
         self._secret_headers = {name: SecretFile(path) for name, path in options.header_files.items()}
         self._secret = SecretFile(options.secret_file) if options.secret_file else None
-        self._client: httpx.AsyncClient | None = None
+        self._client: _Client | None = None
+        self._opening = asyncio.Lock()
         self._stale = False
         """A connection could not be made: certificates may have been renewed."""
         self._headers: dict[str, str] = {}
@@ -51,13 +54,20 @@ class Endpoint:
     async def open(self) -> None:
         """Have everything that a request needs; sends none. Raises SinkUnavailable."""
         self._read_secrets()
-        if self._stale:
-            await self.close()
-        if self._client is None:
-            self._client = await self._new_client()
+        if self._client is not None and not self._stale:
+            return
+        async with self._opening:
+            if self._client is None or self._stale:
+                fresh = await self._new_client()
+                former, self._client = self._client, fresh
+                self._stale = False
+                if former is not None:
+                    await former.retire()
 
     async def post(self, message: Message) -> Verdict:
-        if self._client is None:
+        """May be called while other requests are under way."""
+        client = self._client
+        if client is None:
             raise RuntimeError("post() before open()")
         headers = self._headers | message.headers
         if self._keys:
@@ -66,16 +76,14 @@ class Endpoint:
             headers["webhook-timestamp"] = str(now)
             headers["webhook-signature"] = signature(self._keys, message.id, now, message.body)
         try:
-            async with asyncio.timeout(self._options.timeout):
-                status, retry_after = await self._send(self._client, "POST", headers, message.body)
+            async with asyncio.timeout(self._options.timeout), client.in_use() as http:
+                status, retry_after = await self._send(http, "POST", headers, message.body)
         except TimeoutError:
             return Failed(RetryLater(f"{self._name} did not answer within {self._options.timeout:g} s"))
         except _TROUBLES as error:
-            trouble = RetryLater(f"{self._name} {_what_happened(error)}")
-            if not _is_unreachable(error):
-                return Failed(trouble)
-            self._stale = True
-            return Closed(trouble)
+            unreachable = _is_unreachable(error)
+            self._stale = self._stale or (unreachable and client is self._client)
+            return Failed(RetryLater(f"{self._name} {_what_happened(error)}", whole=unreachable))
         return self._named_verdict(verdict(status, retry_after, datetime.now(UTC)))
 
     async def ask(self) -> str:
@@ -84,8 +92,8 @@ class Endpoint:
         if self._client is None:
             raise RuntimeError("open() made no client")
         try:
-            async with asyncio.timeout(self._options.timeout):
-                status, _ = await self._send(self._client, "OPTIONS", self._headers, b"")
+            async with asyncio.timeout(self._options.timeout), self._client.in_use() as http:
+                status, _ = await self._send(http, "OPTIONS", self._headers, b"")
         except TimeoutError:
             raise SinkUnavailable(f"{self._name} did not answer within {self._options.timeout:g} s") from None
         except _TROUBLES as error:
@@ -96,7 +104,7 @@ class Endpoint:
         client, self._client = self._client, None
         self._stale = False
         if client is not None:
-            await client.aclose()
+            await client.retire()
 
     def _read_secrets(self) -> None:
         secrets = {name: self._secret_value(name, file) for name, file in self._secret_headers.items()}
@@ -112,7 +120,7 @@ class Endpoint:
             raise SinkUnavailable(f"{path} is no value for the header {name}: it is not one line of printable ASCII")
         return value
 
-    async def _new_client(self) -> httpx.AsyncClient:
+    async def _new_client(self) -> _Client:
         options = self._options
         tls: ssl.SSLContext | bool = False
         if options.url.startswith("https:"):
@@ -123,7 +131,7 @@ class Endpoint:
             return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
         transport = AiohttpTransport(verify=tls, trust_env=False, client=session)
-        return httpx.AsyncClient(transport=transport, timeout=options.timeout, trust_env=False)
+        return _Client(httpx.AsyncClient(transport=transport, timeout=options.timeout, trust_env=False))
 
     async def _send(
         self, client: httpx.AsyncClient, method: str, headers: dict[str, str], body: bytes
@@ -140,10 +148,35 @@ class Endpoint:
             return answer.status_code, answer.headers.get("retry-after")
 
     def _named_verdict(self, found: Verdict) -> Verdict:
-        match found:
-            case Failed(trouble) | Closed(trouble):
-                return type(found)(RetryLater(f"{self._name} {trouble.reason}", trouble.after))
+        if isinstance(found, Failed):
+            return Failed(replace(found.trouble, reason=f"{self._name} {found.trouble.reason}"))
         return found
+
+
+class _Client:
+    """Is closed when it has been retired and its last request has ended: one may be replaced under the others."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+        self._requests = 0
+        self._retired = False
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[httpx.AsyncClient]:
+        self._requests += 1
+        try:
+            yield self._http
+        finally:
+            self._requests -= 1
+            await self._close_when_unused()
+
+    async def retire(self) -> None:
+        self._retired = True
+        await self._close_when_unused()
+
+    async def _close_when_unused(self) -> None:
+        if self._retired and not self._requests:
+            await self._http.aclose()
 
 
 async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:

@@ -41,18 +41,22 @@ def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
     assert pending == sorted(set(pending)), "places ascend"
     assert set(pending) | rejected.keys() <= set(range(len(batch))), "places are those of the batch"
     assert not set(pending) & rejected.keys(), "a record is pending or rejected"
-    assert (receipt.trouble is not None) == bool(pending), f"trouble is told exactly with what is pending: {receipt}"
     for text in [*rejected.values(), *([receipt.trouble.reason] if receipt.trouble else [])]:
         assert text.strip(), "a reason says something"
         assert len(text) < 500, f"a reason is not a record: {len(text)} letters"
-    held_up: set[object] = set()
+    held_up: dict[object, str] = {}
+    in_trouble = False
     for place, record in enumerate(batch):
-        if place in rejected:
-            continue
+        front = held_up.get(record.ordering_key)
         if place in pending:
-            held_up.add(record.ordering_key)
+            in_trouble = in_trouble or front != "rejected"
+            held_up.setdefault(record.ordering_key, "pending")
+        elif place in rejected:
+            assert front is None, f"record {place} is rejected behind a {front} one of its key"
+            held_up[record.ordering_key] = "rejected"
         else:
-            assert record.ordering_key not in held_up, f"record {place} overtook an earlier one of its key"
+            assert front is None, f"record {place} overtook a {front} one of its key"
+    assert (receipt.trouble is not None) == in_trouble, f"trouble is told exactly with what it made pending: {receipt}"
     return receipt
 
 

@@ -9,7 +9,16 @@ import pytest
 from bridge.model.record import Delta
 from tests.contracts.conftest import OVER_A_NETWORK
 from tests.contracts.destinations import Destination
-from tests.contracts.rules import Told, assert_holds, deliver_all, repeats, say, the_loop_is_free
+from tests.contracts.rules import (
+    Told,
+    assert_holds,
+    assert_in_order,
+    deliver,
+    deliver_all,
+    repeats,
+    say,
+    the_loop_is_free,
+)
 from tests.kit.records import a_delta, changes
 from tests.kit.tcp_line import Line
 
@@ -46,6 +55,33 @@ async def test_what_is_too_large_is_rejected_and_its_neighbours_are_stored_in_or
     assert len(found) == len(told.stored) == 35
 
 
+async def test_nothing_of_an_object_is_sent_behind_its_rejected_record(destination: Destination) -> None:
+    """The bridge may have to park it. Other objects are not held up, wherever they stand."""
+    places = {4, 14, 26}
+    sent = [
+        *changes(30, keys=3),
+        *(of_size(n, 2 * LIMIT, "shop/last") if n == 31 else a_delta(n, key="shop/last") for n in (31, 32)),
+    ]
+    for place in places:
+        sent[place] = of_size(place + 1, 2 * LIMIT, sent[place].key)
+    rejected = {"shop/last": 30} | {sent[place].key: place for place in sorted(places, reverse=True)}
+    behind = [place for place, record in enumerate(sent) if place > rejected.get(record.key, len(sent))]
+    told = Told()
+    async with destination.opened() as sink:
+        left = await deliver(sink, sent, told)
+        found = await destination.stored()
+
+    assert told.rejected.keys() == {sent[place].id for place in rejected.values()}
+    assert left == [sent[place] for place in behind]
+    assert told.troubles == []
+    assert (
+        {each.id for each in found}
+        == told.stored
+        == {record.id for record in sent} - told.rejected.keys() - {record.id for record in left}
+    )
+    assert_in_order(found, sent)
+
+
 async def test_nothing_but_what_is_too_large_is_rejected_all(destination: Destination) -> None:
     sent = with_large_ones(4, {0, 1, 2, 3})
     told = Told()
@@ -67,7 +103,8 @@ async def test_between_stored_and_rejected_there_is_one_byte_and_no_third_way(de
             await deliver_all(sink, [of_size(sequence, size)], 1, told)
             fits, too_large = (size, too_large) if told.stored else (fits, size)
         told = Told()
-        edge = [of_size(1000 + n, size) for n, size in enumerate([fits, too_large, fits, too_large, fits])]
+        sizes = [fits, too_large, fits, too_large, fits]
+        edge = [of_size(1000 + n, size, f"shop/web-{n}") for n, size in enumerate(sizes)]
         await deliver_all(sink, edge, len(edge), told)
 
     print(f"\n{destination.way}: a body of {fits} bytes fits into {LIMIT}", end="")

@@ -59,12 +59,12 @@ async def test_a_record_that_has_no_form_is_rejected_and_the_others_are_stored(t
     sink = await opened(tmp_path / "deltas.ndjson", format="envelope", patch=True)
     damaged = a_delta(2, before=b"damaged")
 
-    receipt = await sink.deliver([a_delta(1), damaged, a_delta(3)])
+    receipt = await sink.deliver([a_delta(1), damaged, a_delta(3, key="shop/web-2"), a_delta(4)])
     only_damaged = await sink.deliver([damaged])
     await sink.close()
 
     assert (list(receipt.rejected), list(only_damaged.rejected)) == ([1], [0])
-    assert not receipt.pending
+    assert (receipt.pending, receipt.trouble) == ([3], None), "of the same object, and so not written"
     assert len((tmp_path / "deltas.ndjson").read_bytes().splitlines()) == 2
 
 

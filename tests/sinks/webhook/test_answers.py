@@ -6,9 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sinks.webhook.answers import Closed, Failed, Refused, Stored, seconds_of, verdict
+from sinks.base import RetryLater
+from sinks.webhook.answers import Failed, Refused, Stored, Verdict, seconds_of, verdict
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
+
+
+def trouble_of(found: Verdict) -> RetryLater:
+    assert isinstance(found, Failed)
+    return found.trouble
 
 
 @pytest.mark.parametrize(
@@ -17,19 +23,29 @@ NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
         ([200, 201, 202, 204, 299], Stored),
         ([400, 413, 415, 422], Refused),
         ([408, 425, 500, 502, 504, 507], Failed),
-        ([301, 302, 307, 308, 304], Closed),
-        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], Closed),
+        ([301, 302, 307, 308, 304], Failed),
+        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], Failed),
     ],
 )
 def test_a_status_says_whose_move_it_is(statuses: list[int], kind: type) -> None:
     assert {type(verdict(status, None, NOW)) for status in statuses} == {kind}
 
 
+@pytest.mark.parametrize(
+    ("statuses", "whole"),
+    [
+        ([408, 425, 500, 502, 504, 507], False),
+        ([301, 302, 307, 308, 304], True),
+        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], True),
+    ],
+)
+def test_what_goes_wrong_for_one_record_is_told_from_what_goes_wrong_for_all(statuses: list[int], whole: bool) -> None:
+    assert {trouble_of(verdict(status, None, NOW)).whole for status in statuses} == {whole}
+
+
 def test_retry_after_is_heard_with_any_trouble() -> None:
-    for status in (429, 503, 500, 425):
-        found = verdict(status, "7", NOW)
-        assert isinstance(found, Failed | Closed)
-        assert found.trouble.after == 7.0
+    for status in (302, 429, 503, 500, 425):
+        assert trouble_of(verdict(status, "7", NOW)).after == 7.0
 
 
 @pytest.mark.parametrize(
