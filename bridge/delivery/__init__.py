@@ -1,1 +1,15 @@
-"""From the outbox to the sinks: one worker per sink takes, delivers, retries, settles."""
+"""From the outbox to the sinks: one worker per sink takes, delivers, retries, buries, settles.
+
+Worker      for sinks that take batches
+LaneWorker  for sinks that deliver record by record, over a WorkQueue of lanes
+Attempts    the sink behind its circuit: one attempt at a time, or one for each lane
+Parking     what was rejected, and what waits behind it
+"""
+
+from bridge.delivery.circuit import CircuitState, Retry
+from bridge.delivery.lanes import LaneWorker
+from bridge.delivery.parking import OnRejected
+from bridge.delivery.sink_worker import SinkWorker, WorkerState
+from bridge.delivery.worker import Worker
+
+__all__ = ["CircuitState", "LaneWorker", "OnRejected", "Retry", "SinkWorker", "Worker", "WorkerState"]

@@ -1,0 +1,163 @@
+"""One sink behind its circuit. Every attempt at it is made here, timed, counted and reported."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from operator import attrgetter
+
+from bridge.delivery.circuit import Circuit, Retry
+from bridge.facts import (
+    BatchDelivered,
+    CircuitClosed,
+    CircuitOpened,
+    DeliveryDelayed,
+    RecordRejected,
+    Report,
+    SinkOpened,
+)
+from bridge.model.backoff import Backoff
+from bridge.model.record import Delta, Record
+from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
+
+_body = attrgetter("body")
+
+
+class Attempts:
+    """``open`` once, then ``deliver``, then ``close``. Nothing is retried here but opening."""
+
+    def __init__(
+        self, name: str, make_sink: Callable[[], Sink], *, report: Report, retry: Retry, chance: Callable[[], float]
+    ) -> None:
+        self._name = name
+        self._make_sink = make_sink
+        self._report = report
+        self._chance = chance
+        self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
+        self._sink: Sink | None = None
+        self._failing: dict[Hashable, str] = {}
+        """What did not go through when it was last tried, and why."""
+        self._change = asyncio.Event()
+        self.circuit = Circuit(retry)
+        self.retry_at: float | None = None
+        """On the event loop's clock: the end of the pause."""
+        self.under_way = 0
+        """Attempts."""
+        self.delivered = 0
+        """Records."""
+        self.rejected = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._sink is not None
+
+    @property
+    def trouble(self) -> str | None:
+        """What the destination last could not do, of what it still has not done."""
+        return next(reversed(self._failing.values()), None)
+
+    async def open(self) -> None:
+        """Make sinks until one opens."""
+        while self._sink is None:
+            sink = self._make_sink()
+            try:
+                await sink.open()
+            except SinkUnavailable as error:
+                await sink.close()
+                self._failing[None] = str(error)
+                delay = self._opening.next(_clock(), self._chance())
+                await self.pause(RetryLater(str(error)), delay, records=0)
+            except BaseException:
+                await sink.close()
+                raise
+            else:
+                self._sink = sink
+        self._failing.clear()
+        self._report(SinkOpened(self._name))
+
+    async def close(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            await sink.close()
+
+    async def deliver(self, batch: Sequence[Record], what: Hashable = None) -> tuple[Receipt, float]:
+        """Wait until the circuit lets it through, and make one attempt. Returns also the seconds until the next one
+        should be made, where this one failed. ``what``: see Circuit.failed."""
+        if self._sink is None:
+            raise RuntimeError("deliver() before open()")
+        while (ready_at := self.circuit.ready_at) > _clock():
+            await self._wait_until(ready_at)
+        number, began = self.circuit.begin(), _clock()
+        self.under_way += 1
+        try:
+            receipt = await self._sink.deliver(batch)
+        finally:
+            self.under_way -= 1
+        self._count(batch, receipt, _clock() - began)
+        if len(receipt.pending) < len(batch):
+            number = self._succeeded(number)
+        if receipt.trouble is None:
+            self._failing.pop(what, None)
+            return receipt, 0.0
+        return receipt, self._failed(number, receipt.trouble, what)
+
+    async def pause(self, trouble: RetryLater, delay: float, records: int) -> None:
+        """Let ``delay`` seconds pass. For whoever makes one attempt at a time."""
+        self.retry_at = _clock() + delay
+        self.delayed(trouble, delay, records)
+        try:
+            await asyncio.sleep(delay)
+        finally:
+            self.retry_at = None
+
+    def delayed(self, trouble: RetryLater, delay: float, records: int) -> None:
+        self._report(DeliveryDelayed(self._name, records, trouble.reason, delay))
+
+    def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
+        for place, reason in receipt.rejected.items():
+            self.rejected += 1
+            self._report(RecordRejected(self._name, batch[place].id, reason))
+        stored = batch
+        if receipt.rejected or receipt.pending:
+            left = receipt.rejected.keys() | set(receipt.pending)
+            stored = [record for place, record in enumerate(batch) if place not in left]
+        if stored:
+            self.delivered += len(stored)
+            # Notices come by themselves.
+            size = sum(map(len, map(_body, stored))) if isinstance(stored[0], Delta) else 0
+            self._report(BatchDelivered(self._name, len(stored), size, seconds))
+
+    def _succeeded(self, number: int) -> int:
+        """Returns the number for what else came out of this attempt."""
+        seconds = self.circuit.succeeded(number, _clock())
+        if seconds is None:
+            return number
+        self._report(CircuitClosed(self._name, seconds))
+        self._tell()
+        return self.circuit.begin()
+
+    def _failed(self, number: int, trouble: RetryLater, what: Hashable) -> float:
+        self._failing.pop(what, None)
+        self._failing[what] = trouble.reason
+        failure = self.circuit.failed(
+            number, _clock(), self._chance(), at_least=trouble.after, whole=trouble.whole, what=what
+        )
+        if failure.opened:
+            self._report(CircuitOpened(self._name, self.circuit.state.failures, trouble.reason))
+        self._tell()
+        return failure.delay
+
+    def _tell(self) -> None:
+        self._change.set()
+
+    async def _wait_until(self, when: float) -> None:
+        """Or until the circuit changes."""
+        self._change.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(when if when < float("inf") else None):
+                await self._change.wait()
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,65 @@
+"""What a sink rejected, and what waits behind it: on the way into the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from bridge.delivery.ports import Burial, DeadLetters
+from bridge.facts import RecordsParked, Report
+from bridge.model.record import Delta, Record
+
+
+class OnRejected(StrEnum):
+    """What becomes of later records of an object whose record was rejected."""
+
+    PARK = "park"
+    """They wait behind it, untried, so that their order is kept when it is delivered after all."""
+    PASS = "pass"  # noqa: S105 (no password)
+    """They are delivered."""
+
+
+class Parking:
+    """Notices are never parked, and nothing is parked behind them: they belong to no object."""
+
+    def __init__(self, name: str, letters: DeadLetters, policy: OnRejected, report: Report) -> None:
+        self._name = name
+        self._letters = letters
+        self._parks = policy is OnRejected.PARK
+        self._report = report
+        self.parked = 0
+        """Records."""
+
+    def is_held_up(self, record: Record) -> bool:
+        """Whether a record of its object that it follows, or it itself, is a dead letter."""
+        if not self._parks or not isinstance(record, Delta):
+            return False
+        first = self._letters.keys.get(record.ordering_key)
+        return first is not None and first <= record.sequence
+
+    def split(self, records: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
+        """What may be delivered, and what is held up. Costs nothing while there are no dead letters."""
+        if not self._parks or not self._letters.keys:
+            return records, ()
+        free: list[Record] = []
+        held_up: list[Record] = []
+        for record in records:
+            (held_up if self.is_held_up(record) else free).append(record)
+        return free, held_up
+
+    async def park(self, records: Sequence[Record]) -> None:
+        """Returns when they are durable."""
+        keys = self._letters.keys
+        await self._letters.bury([Burial(record, _behind(keys.get(record.ordering_key)), True) for record in records])
+        self.parked += len(records)
+        objects = len({record.ordering_key for record in records})
+        self._report(RecordsParked(self._name, len(records), objects))
+
+    async def bury(self, rejected: Sequence[tuple[Record, str]]) -> None:
+        """Rejected records and why. Returns when they are durable."""
+        await self._letters.bury([Burial(record, reason, False) for record, reason in rejected])
+
+
+def _behind(sequence: int | None) -> str:
+    front = "an earlier record" if sequence is None else f"record {sequence}"
+    return f"parked behind {front} of this object, which was rejected"

@@ -1,0 +1,160 @@
+"""What the two kinds of worker have in common, and how both are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+
+from bridge.delivery.attempts import Attempts
+from bridge.delivery.circuit import CircuitState, Retry
+from bridge.delivery.parking import OnRejected, Parking
+from bridge.delivery.ports import DeadLetters, Missing, Pending
+from bridge.facts import ListenerOverrun, Report
+from bridge.model.record import Delta, Gap, Record
+from sinks.base import Sink
+
+
+class WorkerState(StrEnum):
+    OPENING = "opening"
+    """The destination was not reached yet."""
+    IDLE = "idle"
+    """Everything that was there is delivered."""
+    DELIVERING = "delivering"
+    WAITING = "waiting"
+    """The destination could not take records; they are delivered again after a while."""
+
+
+class SinkWorker(ABC):
+    """Takes from ``pending``, delivers, settles. Ends only by cancellation, or by a bug; what was not settled then is
+    delivered again by the next worker of this sink.
+
+    **Nothing is lost.** A stretch is settled when every record of it is stored by the destination or durable in the
+    dead letters, and all stretches before it are settled.
+
+    **Order.** Records of one object are delivered in their order. With ``park`` that holds beyond a rejected one: it
+    and all that follow it go to the dead letters in their order, and come from there when an operator asks. A notice
+    is delivered by itself, after everything in front of it and before everything behind.
+
+    **Twice** may come what was under way when a worker was cancelled or killed, and what a destination did not
+    acknowledge.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make_sink: Callable[[], Sink],
+        pending: Pending,
+        letters: DeadLetters,
+        *,
+        report: Report,
+        now: Callable[[], str],
+        max_batch: int,
+        on_rejected: OnRejected = OnRejected.PARK,
+        retry: Retry | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """``now``: the time as RFC 3339, for notices that are made here."""
+        self.name = name
+        self._pending = pending
+        self._letters = letters
+        self._report = report
+        self._now = now
+        self._max_batch = max_batch
+        self._retry = retry or Retry()
+        self._chance = chance
+        self._attempts = Attempts(name, make_sink, report=report, retry=self._retry, chance=chance)
+        self._parking = Parking(name, letters, on_rejected, report)
+        self._progress = asyncio.Event()
+
+    async def run(self) -> None:
+        try:
+            await self._attempts.open()
+            await self._work()
+        finally:
+            await self._attempts.close()
+
+    async def wait_idle(self) -> None:
+        """Return when there is nothing to take, and everything that was taken is settled."""
+        while self._is_busy or not self._pending.exhausted:
+            await self._wait_for_progress()
+
+    # ── How it stands ────────────────────────────────────────────────────────
+
+    @property
+    def state(self) -> WorkerState:
+        if not self._attempts.is_open:
+            return WorkerState.OPENING if self.retry_at is None else WorkerState.WAITING
+        if self._attempts.under_way:
+            return WorkerState.DELIVERING
+        if not self._is_busy:
+            return WorkerState.IDLE
+        return WorkerState.DELIVERING if self.retry_at is None else WorkerState.WAITING
+
+    @property
+    def circuit(self) -> CircuitState:
+        return self._attempts.circuit.name
+
+    @property
+    def trouble(self) -> str | None:
+        """What the destination last could not do; None since it could."""
+        return self._attempts.trouble
+
+    @property
+    def retry_at(self) -> float | None:
+        """On the event loop's clock, while waiting."""
+        return self._attempts.retry_at
+
+    @property
+    def delivered(self) -> int:
+        """Records since this worker began."""
+        return self._attempts.delivered
+
+    @property
+    def rejected(self) -> int:
+        return self._attempts.rejected
+
+    @property
+    def parked(self) -> int:
+        return self._parking.parked
+
+    # ── What the two kinds do ────────────────────────────────────────────────
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Until cancelled."""
+
+    @property
+    @abstractmethod
+    def _is_busy(self) -> bool:
+        """Something that was taken is not settled, or a dead letter is being delivered."""
+
+    async def _wait_for_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    def _gap(self, missed: Missing) -> Gap:
+        count = missed.last - missed.first + 1
+        self._report(ListenerOverrun(self.name, missed.first, missed.last, count))
+        reason = "the sink was further behind than the outbox is long"
+        return Gap(missed.last, missed.first, count, reason, self._now())
+
+
+def passages(records: Sequence[Record]) -> Iterator[slice]:
+    """Where the notices are, each by itself, and what stands between them together. Nearly always one for all."""
+    if set(map(type, records)) <= {Delta}:
+        if records:
+            yield slice(0, len(records))
+        return
+    start = 0
+    for place, record in enumerate(records):
+        if isinstance(record, Delta):
+            continue
+        if start < place:
+            yield slice(start, place)
+        yield slice(place, place + 1)
+        start = place + 1
+    if start < len(records):
+        yield slice(start, len(records))

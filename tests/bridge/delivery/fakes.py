@@ -1,0 +1,229 @@
+"""What surrounds a worker, in memory: a pending queue and dead letters that outlive it, and sinks with a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.delivery.ports import Burial, Letter, OrderingKey
+from bridge.model.record import Delta, Record
+from sinks.base import ALL_STORED, Receipt
+from tests.kit.records import a_delta
+
+
+def a_pod(sequence: int, name: str) -> Delta:
+    return a_delta(sequence, key=f"shop/{name}")
+
+
+def pods(names: str, first: int = 1) -> list[Delta]:
+    """One record for each letter: ``aab`` are two of one object and one of another."""
+    return [a_pod(sequence, name) for sequence, name in enumerate(names, first)]
+
+
+def named(records: Sequence[Record]) -> list[str]:
+    """``a1``: object and sequence number; ``gap/1/3`` for a notice."""
+    return [
+        f"{each.key.removeprefix('shop/')}{each.sequence}" if isinstance(each, Delta) else each.id for each in records
+    ]
+
+
+@dataclass(frozen=True)
+class Missed:
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class FakeTaken:
+    items: Sequence[Record]
+    missed: Missed | None = None
+
+
+class FakePending:
+    """What happened, and how much of it is settled. A new worker begins behind that."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.records = list(records)
+        self.settled = 0
+        """Records."""
+        self.missed: Missed | None = None
+        """To be told with what is taken next."""
+        self.limits: list[int] = []
+        self.on_settle: Callable[[Sequence[Record]], None] = lambda _: None
+        self._taken = 0
+        self._outstanding: deque[FakeTaken] = deque()
+        self._woken = False
+        self._change = asyncio.Event()
+
+    def happened(self, *records: Record) -> None:
+        self.records += records
+        self._change.set()
+
+    def begin_anew(self) -> None:
+        """As after a crash."""
+        self._taken = self.settled
+        self._outstanding.clear()
+
+    @property
+    def exhausted(self) -> bool:
+        return self._taken == len(self.records)
+
+    @property
+    def outstanding(self) -> int:
+        """Records that were taken and are not settled."""
+        return sum(len(taken.items) for taken in self._outstanding)
+
+    async def take(self, limit: int) -> FakeTaken:
+        assert limit > 0
+        self.limits.append(limit)
+        while self.exhausted and not self._woken:
+            self._change.clear()
+            await self._change.wait()
+        self._woken = False
+        taken = FakeTaken(self.records[self._taken : self._taken + limit], self.missed)
+        self.missed = None
+        self._taken += len(taken.items)
+        self._outstanding.append(taken)
+        return taken
+
+    def wake(self) -> None:
+        self._woken = True
+        self._change.set()
+
+    def settle(self, taken: FakeTaken) -> None:
+        assert self._outstanding.popleft() is taken, "settled once each, in the order in which they were taken"
+        self.on_settle(taken.items)
+        self.settled += len(taken.items)
+
+
+@dataclass
+class Kept:
+    number: int
+    record: Record
+    reason: str
+    parked: bool
+    retrying: bool = False
+
+
+@dataclass
+class FakeLetters:
+    """Dead letters. To bury takes a while, and a cancelled burial may have been made or not."""
+
+    seconds: float = 0.001
+    kept: dict[int, Kept] = field(default_factory=dict)
+    buried: list[Burial] = field(default_factory=list)
+    pending: FakePending | None = None
+    """Is woken when there is something to deliver again."""
+
+    @property
+    def keys(self) -> Mapping[OrderingKey, int]:
+        first: dict[OrderingKey, int] = {}
+        for letter in self.kept.values():
+            first.setdefault(letter.record.ordering_key, letter.record.sequence)
+        return first
+
+    @property
+    def retrying(self) -> bool:
+        return any(letter.retrying for letter in self.kept.values())
+
+    async def bury(self, burials: Sequence[Burial]) -> None:
+        assert burials
+        await asyncio.sleep(self.seconds / 2)
+        for burial in burials:
+            self._keep(burial)
+        await asyncio.sleep(self.seconds / 2)
+
+    def _keep(self, burial: Burial) -> None:
+        record = burial.record
+        if any((kept.record.sequence, kept.record.id) == (record.sequence, record.id) for kept in self.kept.values()):
+            return
+        self.buried.append(burial)
+        waits = any(not kept.retrying for kept in self.of(record.ordering_key))
+        number = len(self.buried)
+        self.kept[number] = Kept(number, record, burial.reason, burial.parked, burial.parked and not waits)
+
+    async def next_retries(self, limit: int) -> Sequence[Letter]:
+        await asyncio.sleep(self.seconds)
+        chosen = [letter for letter in self.kept.values() if letter.retrying][:limit]
+        return [Letter(letter.number, letter.record) for letter in chosen]
+
+    async def delivered(self, numbers: Sequence[int]) -> None:
+        await asyncio.sleep(self.seconds)
+        for number in numbers:
+            del self.kept[number]
+
+    async def rejected_again(self, number: int, reason: str) -> None:
+        await asyncio.sleep(self.seconds)
+        letter = self.kept[number]
+        letter.reason, letter.parked, letter.retrying = reason, False, False
+        for later in self.of(letter.record.ordering_key):
+            if later.number > number:
+                later.retrying = False
+
+    def retry(self) -> None:
+        """An operator asks for all of them."""
+        for letter in self.kept.values():
+            letter.retrying = True
+        if self.pending is not None:
+            self.pending.wake()
+
+    def of(self, key: OrderingKey) -> list[Kept]:
+        return [letter for letter in self.kept.values() if letter.record.ordering_key == key]
+
+    @property
+    def names(self) -> list[str]:
+        return named([letter.record for letter in self.kept.values()])
+
+
+Answer = Receipt | Exception
+
+
+class ScriptedSink:
+    """Answers each ``deliver`` as ``answer`` says, after ``seconds``; stores what that does not forbid."""
+
+    def __init__(self, *script: Answer, opens: Sequence[Exception | None] = (), seconds: float = 0.0) -> None:
+        """``script``: the first answers; then everything is stored."""
+        self.answer: Callable[[Sequence[Record]], Answer] = self._next_of_script
+        self.script = list(script)
+        self.opens = list(opens)
+        self.seconds = seconds
+        self.batches: list[list[str]] = []
+        self.times: list[float] = []
+        """When each began."""
+        self.stored: list[Record] = []
+        self.closed = 0
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def open(self) -> None:
+        if self.opens and (error := self.opens.pop(0)):
+            raise error
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        assert batch
+        self.batches.append(named(batch))
+        self.times.append(asyncio.get_running_loop().time())
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.at_once -= 1
+        answer = self.answer(batch)
+        if isinstance(answer, Exception):
+            raise answer
+        left = {*answer.pending, *answer.rejected}
+        self.stored += [record for place, record in enumerate(batch) if place not in left]
+        return answer
+
+    async def check(self) -> str:
+        return "scripted"
+
+    async def close(self) -> None:
+        assert not self.at_once, "nothing is under way when a sink is closed"
+        self.closed += 1
+
+    def _next_of_script(self, batch: Sequence[Record]) -> Answer:
+        return self.script.pop(0) if self.script else ALL_STORED
