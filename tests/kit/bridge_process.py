@@ -65,9 +65,9 @@ class BridgeProcess(Server):
         super().__init__(folder)
         self.address = f"127.0.0.1:{free_port()}"
         self.state = folder / "state"
+        """Its `state.directory`. Another one counts from the next start on."""
         self.state.mkdir(exist_ok=True)
-        ours = {"KUBEDELTA__TELEMETRY__LISTEN": self.address, "KUBEDELTA__STATE__DIRECTORY": str(self.state)}
-        self._environ = {**ours, **(environ or {})}
+        self._environ = {"KUBEDELTA__TELEMETRY__LISTEN": self.address, **(environ or {})}
         self._waits = waits
         if isinstance(config, Path):
             self.config = config
@@ -81,7 +81,8 @@ class BridgeProcess(Server):
         self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False))
 
     def command(self) -> Sequence[str | Path]:
-        environ = [f"{name}={value}" for name, value in self._environ.items()]
+        ours = {"KUBEDELTA__STATE__DIRECTORY": str(self.state), **self._environ}
+        environ = [f"{name}={value}" for name, value in ours.items()]
         return ["env", *environ, sys.executable, "-m", "bridge", "run", "-c", self.config]
 
     def is_ready(self) -> bool:

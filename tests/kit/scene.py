@@ -17,7 +17,7 @@ from tests.kit.churn import KINDS, an_object
 from tests.kit.etcd_history import Happened, history
 from tests.kit.four_sinks import FourSinks
 from tests.kit.judge import Verdict, judge_all
-from tests.kit.told import Told, tolds
+from tests.kit.told import Told, from_file, tolds
 
 
 @dataclass(slots=True)
@@ -64,12 +64,19 @@ class Scene:
     # ── What happened ────────────────────────────────────────────────────────
 
     async def remember(self) -> list[Happened]:
-        """Read on in the history of the namespace; before a compaction, for what follows it cannot be read then."""
+        """Read on in the history of the namespace."""
         prefixes = [f"{kind}/{self.namespace}/" for kind in KINDS]
         newest = await asyncio.to_thread(self.servers.etcd.revision)
         self.happened += await history(self.servers.etcd, *prefixes, since=self._read_from, through=newest)
         self._read_from = newest + 1
         return self.happened
+
+    async def forget(self) -> None:
+        """No step until now can be watched any more. Nothing may happen meanwhile."""
+        await self.remember()
+        compacted = await asyncio.to_thread(self.servers.etcd.compact)
+        self._read_from = max(self._read_from, compacted)
+        await asyncio.to_thread(self.servers.api.restart)  # It had the steps in its watch cache.
 
     async def until_told(self, bridge: BridgeProcess, *sinks: str, timeout: float = 120) -> None:
         """Wait until these sinks, or all, were told all that has happened until now."""
@@ -92,6 +99,10 @@ class Scene:
         return all(each["metadata"]["uid"].encode() in written for each in objects)
 
     # ── What was told ────────────────────────────────────────────────────────
+
+    def written(self) -> list[Told]:
+        """By the file alone, until now."""
+        return tolds(from_file(self.sinks.file))
 
     async def told(self) -> dict[str, list[Told]]:
         """By each sink, none of which may have a gap."""

@@ -60,6 +60,19 @@ class Etcd(Server):
             raise RuntimeError(f"{self} runs: stop it before its data is deleted")
         shutil.rmtree(self._data)
 
+    def back_up(self, folder: Path) -> None:
+        """Copy all data as it is at this moment, as a snapshot of its disk would."""
+        self.pause()
+        try:
+            shutil.copytree(self._data, folder)
+        finally:
+            self.resume()
+
+    def restore(self, folder: Path) -> None:
+        """Go back to a backup: versions that were given since are given again. The process must be stopped."""
+        self.wipe()
+        shutil.copytree(folder, self._data)
+
     def _ask(self, method: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
         """Call etcd's JSON gateway, https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/."""
         answer = httpx.post(f"{self.url}/v3/kv/{method}", json=body, verify=False, trust_env=False, timeout=10)

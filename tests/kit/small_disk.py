@@ -1,0 +1,74 @@
+"""A disk of 24 MB that can be full, or read-only."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MEBIBYTE = 1024 * 1024
+SIZE = 24 * MEBIBYTE
+
+
+class CannotMount(Exception):
+    """Not Linux, or not permitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallDisk:
+    folder: Path
+
+    @property
+    def free(self) -> int:
+        return shutil.disk_usage(self.folder).free
+
+    def fill(self, leave: int = 0) -> None:
+        """Until no more than this many bytes are free."""
+        with (self.folder / "filler").open("ab", buffering=0) as filler, suppress(_DiskFull):
+            while (more := self.free - leave) > 0:
+                _write(filler.fileno(), bytes(min(more, MEBIBYTE)))
+
+    def make_room(self) -> None:
+        (self.folder / "filler").unlink()
+
+    def make_read_only(self) -> None:
+        _as_root("mount", "-o", "remount,ro", str(self.folder))
+
+
+class _DiskFull(Exception):
+    pass
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    try:
+        os.write(descriptor, content)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise _DiskFull from error
+
+
+@contextmanager
+def mounted_small_disk(folder: Path) -> Iterator[SmallDisk]:
+    """Mounted there until the `with` ends. Raises CannotMount."""
+    folder.mkdir()
+    _as_root("mount", "-t", "tmpfs", "-o", f"size={SIZE},uid={os.getuid()},mode=700", "tmpfs", str(folder))
+    try:
+        yield SmallDisk(folder)
+    finally:
+        _as_root("umount", "--lazy", str(folder))  # A process that was just killed may still hold it.
+
+
+def _as_root(*command: str) -> None:
+    sudo = () if os.getuid() == 0 else ("sudo", "--non-interactive")
+    try:
+        done = subprocess.run([*sudo, *command], capture_output=True, text=True, timeout=10, check=False)
+    except OSError as error:
+        raise CannotMount(str(error)) from error
+    if done.returncode != 0:
+        raise CannotMount(done.stderr.strip())

@@ -1,0 +1,129 @@
+"""The disk under the state is full, or what lies on it is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.kube_client import KubeClient, Manifest
+from tests.kit.bridge_process import Metrics
+from tests.kit.churn import churning
+from tests.kit.scene import Scene
+from tests.kit.small_disk import MEBIBYTE, SmallDisk
+from tests.kit.told import Told, ToldGap, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
+
+KIND_NAMES = {"configmaps": "ConfigMap", "secrets": "Secret", "pods": "Pod"}
+
+
+@pytest.mark.parametrize(
+    ("min_free_bytes", "left"),
+    [pytest.param(4 * MEBIBYTE, 2 * MEBIBYTE, id="less than asked for"), pytest.param(0, 0, id="nothing")],
+)
+async def test_a_full_disk_stops_the_intake_and_nothing_else(
+    scene: Scene, small_disk: SmallDisk, min_free_bytes: int, left: int
+) -> None:
+    bridge = scene.bridge(state={"min_free_bytes": min_free_bytes})
+    bridge.state = small_disk.folder
+    async with bridge.started():
+        async with churning(scene.servers.api, scene.namespace, pause=0.02) as churn:
+            await churn.until_made(100)
+            small_disk.fill(leave=left)
+            await bridge.until("the intake has stopped", lambda now: now.value("intake_blocked") == 1)
+            await bridge.until_delivered()
+            committed = _committed(await bridge.metrics())
+            await churn.until_made(100)
+            full = await bridge.metrics()
+            assert _committed(full) == committed, "nothing is read that cannot be kept"
+            small_disk.make_room()
+            await bridge.until("it goes on", lambda now: _committed(now) > committed + 100)
+        await scene.until_told(bridge)
+        metrics = await bridge.metrics()
+
+    for verdict in (await scene.judged()).values():
+        assert verdict.relisted == verdict.skipped == 0
+    assert metrics.value("intake_blocked") == 0
+    assert metrics.value("outbox_full_total") >= 1
+
+
+async def test_a_bridge_that_is_killed_on_a_full_disk_has_what_it_acknowledged(
+    scene: Scene, small_disk: SmallDisk
+) -> None:
+    bridge = scene.bridge(state={"min_free_bytes": 4 * MEBIBYTE})
+    bridge.state = small_disk.folder
+    await asyncio.to_thread(scene.servers.kafka.kill9)
+    async with bridge.started():
+        async with churning(scene.servers.api, scene.namespace, pause=0.02) as churn:
+            await churn.until_made(200)
+            small_disk.fill(leave=2 * MEBIBYTE)
+            await bridge.until("the intake has stopped", lambda now: now.value("intake_blocked") == 1)
+            await bridge.until_delivered("live", "hook", "copy")
+            told = {each.id for each in scene.written()}
+            await asyncio.to_thread(bridge.kill9)
+            await asyncio.to_thread(scene.servers.kafka.start)
+            bridge.launch()
+            await bridge.until("Kafka has what was acknowledged", lambda now: _delivered(now, "log") >= len(told))
+            small_disk.make_room()
+            await bridge.until("it goes on", lambda now: _committed(now) > 100)
+        await scene.until_told(bridge)
+
+    for verdict in (await scene.judged()).values():
+        assert verdict.relisted == verdict.skipped == 0
+
+
+@pytest.mark.parametrize("part", ["beginning", "middle"])
+async def test_a_damaged_database_is_moved_aside_and_everything_is_told_again_behind_a_gap(
+    scene: Scene, part: str
+) -> None:
+    bridge = scene.bridge()
+    async with KubeClient(scene.servers.api) as kube, bridge.started():
+        async with churning(scene.servers.api, scene.namespace) as churn:
+            await churn.until_made(200)
+        await scene.until_told(bridge)
+        before = await scene.sinks.streams()
+        objects_before = await _state(kube, scene)
+
+        await asyncio.to_thread(bridge.stop)
+        _damage(bridge.state / "outbox.db", part)
+        await asyncio.to_thread(bridge.start)
+        await scene.until_told(bridge)
+        rebuilds = (await bridge.metrics()).value("outbox_rebuilds_total")
+        objects = await _state(kube, scene)
+        streams = await scene.sinks.streams()
+
+    assert rebuilds == 1
+    assert [*bridge.state.glob("outbox.db.*.aside")], "it is kept for who wants to look"
+    for sink, stream in streams.items():
+        last_before = max(each.sequence for each in before[sink] if isinstance(each, Told))
+        [gap] = [each for each in stream if isinstance(each, ToldGap)]
+        fresh = [each for each in stream if isinstance(each, Told) and each.sequence > last_before]
+        assert last_before < gap.first <= gap.last < min(each.sequence for each in fresh), "the gap comes first"
+        assert gap.count is None, "nobody knows how many"
+        assert {each.subject for each in fresh if each.op == "sync"} >= objects_before.keys()
+        assert_same_state({subject: without_secrets(thing) for subject, thing in rebuilt(fresh).items()}, objects, sink)
+        assert_in_order(fresh, sink)
+
+
+def _damage(file: Path, part: str) -> None:
+    """Half a page at the beginning; or a third of the file in its middle."""
+    size = file.stat().st_size
+    first, count = {"beginning": (0, 8192), "middle": (size // 3, size // 3)}[part]
+    with file.open("r+b") as database:
+        database.seek(first)
+        database.write(b"\xa5" * count)
+
+
+async def _state(kube: KubeClient, scene: Scene) -> dict[str, Manifest]:
+    objects: dict[str, Manifest] = {}
+    for kind, name in KIND_NAMES.items():
+        objects |= as_told(await kube.get(f"{scene.root}/{kind}"), f"/api/v1/{kind}", name)
+    return {subject: without_secrets(thing) for subject, thing in objects.items()}
+
+
+def _committed(now: Metrics) -> float:
+    return now.value("records_committed_total")
+
+
+def _delivered(now: Metrics, sink: str) -> float:
+    return now.value("sink_delivered_records_total", sink=sink)

@@ -1,0 +1,167 @@
+"""The state belongs to one bridge, one cluster and one past: anything else is refused, or told apart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bridge.playground import Playground
+from tests.cluster.kube_client import KubeClient
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.judge import assert_makes_sense
+from tests.kit.scene import Scene
+from tests.kit.small_disk import SmallDisk
+from tests.kit.told import as_told, assert_in_order, assert_same_state, rebuilt
+
+NOT_CONFIGURED_RIGHT = 78
+"""EX_CONFIG."""
+
+
+# ── One bridge, and a folder to write in ─────────────────────────────────────
+
+
+def test_a_missing_state_directory_is_refused(tmp_path: Path) -> None:
+    bridge = _idle_bridge(tmp_path)
+    bridge.state.rmdir()
+
+    assert bridge.ended() == NOT_CONFIGURED_RIGHT
+    assert _says(bridge, "state.directory", str(bridge.state), "does not exist")
+    assert not bridge.state.exists(), "a volume that is not mounted must not go unnoticed"
+
+
+def test_a_file_in_place_of_the_state_directory_is_refused(tmp_path: Path) -> None:
+    bridge = _idle_bridge(tmp_path)
+    bridge.state.rmdir()
+    bridge.state.touch()
+
+    assert bridge.ended() == NOT_CONFIGURED_RIGHT
+    assert _says(bridge, "state.directory", str(bridge.state), "is no directory")
+
+
+def test_a_state_directory_that_cannot_be_written_is_refused(tmp_path: Path, small_disk: SmallDisk) -> None:
+    bridge = _idle_bridge(tmp_path, state=small_disk.folder)
+    small_disk.make_read_only()
+
+    assert bridge.ended() == NOT_CONFIGURED_RIGHT
+    assert _says(bridge, "state.directory", str(small_disk.folder), "Read-only")
+
+
+async def test_a_state_directory_has_one_bridge_at_a_time(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        first = _idle_bridge(tmp_path / "first", server=cluster.url)
+        second = _idle_bridge(tmp_path / "second", server=cluster.url, state=first.state)
+        async with first.started():
+            code = await asyncio.to_thread(second.ended)
+            assert await first.ready()
+            await asyncio.to_thread(first.kill9)
+            async with second.started():
+                assert await second.ready(), "the kernel let go of the lock of who was killed"
+
+    assert code == NOT_CONFIGURED_RIGHT
+    assert _says(second, "state.directory", str(first.state), "held by another process")
+
+
+def _idle_bridge(folder: Path, *, server: str = "http://127.0.0.1:1", state: Path | None = None) -> BridgeProcess:
+    folder.mkdir(exist_ok=True)
+    config = {
+        "cluster": {"name": "playground", "server": server},
+        "resources": ["configmaps"],
+        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
+    }
+    bridge = BridgeProcess(folder / "bridge", config)
+    bridge.state = state or bridge.state
+    return bridge
+
+
+def _says(bridge: BridgeProcess, *words: str) -> bool:
+    return bool(bridge.logged(*words))
+
+
+# ── One cluster ──────────────────────────────────────────────────────────────
+
+
+async def test_another_cluster_behind_the_same_state_is_refused_or_begins_an_epoch(
+    scene: Scene, kube: KubeClient
+) -> None:
+    bridge = scene.bridge()
+    async with KubeClient(scene.servers.api) as one:
+        for name in ("a", "b"):
+            await one.create(f"{scene.root}/configmaps", {"metadata": {"name": name}})
+        async with bridge.started():
+            await scene.until_told(bridge)
+        state_before = rebuilt(scene.written())
+
+    await kube.create_namespace(scene.namespace)
+    try:
+        for name in ("b", "c"):
+            await kube.create(f"{scene.root}/configmaps", {"metadata": {"name": name}})
+        bridge.configure(scene.config(api=kube.server))
+        assert await asyncio.to_thread(bridge.ended) == NOT_CONFIGURED_RIGHT
+        assert _says(bridge, "state.on_cluster_change", "another cluster")
+        assert rebuilt(scene.written()) == state_before, "nothing is told of a cluster that was refused"
+
+        restart = {"on_cluster_change": "restart"}
+        bridge.configure(scene.config(api=kube.server, state=restart))
+        async with bridge.started():
+            state = as_told(await kube.get(f"{scene.root}/configmaps"), "/api/v1/configmaps", "ConfigMap")
+            await bridge.until("the state is told", lambda _: rebuilt(scene.written()) == state)
+            await bridge.until_delivered()
+            metrics = await bridge.metrics()
+            told = await scene.told()
+        async with bridge.started():
+            assert (await bridge.metrics()).value("reflector_lists_total") == 0, "the state belongs to this one now"
+            await bridge.until_delivered()
+            assert (await scene.told()).keys() == told.keys()
+    finally:
+        await kube.delete_namespace(scene.namespace)
+
+    assert metrics.value("cluster_changes_total") == 1
+    for sink, stream in told.items():
+        fresh = [each for each in stream if each.epoch == 2]
+        assert_same_state(rebuilt(stream), state, sink)
+        assert_makes_sense(stream, sink)
+        assert_in_order(stream, sink)
+        assert {each.evidence for each in fresh} == {"relisted"}
+        gone = {each.subject: each.data for each in fresh if each.op == "deleted"}
+        assert_same_state(gone, state_before, sink)
+
+
+# ── One past ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_cluster_restored_from_a_backup_goes_back_in_a_new_epoch(scene: Scene, tmp_path: Path) -> None:
+    etcd, api = scene.servers.etcd, scene.servers.api
+    config_maps = f"{scene.root}/configmaps"
+    bridge = scene.bridge()
+    async with KubeClient(api) as kube:
+        for name in ("kept", "changed", "deleted"):
+            await kube.create(config_maps, {"metadata": {"name": name}})
+        state = as_told(await kube.get(config_maps), "/api/v1/configmaps", "ConfigMap")
+        async with bridge.started():
+            await bridge.until("the state is told", lambda _: rebuilt(scene.written()) == state)
+            await asyncio.to_thread(etcd.back_up, tmp_path / "backup")
+            await kube.patch(f"{config_maps}/changed", {"data": {"turn": "1"}})
+            await kube.delete(f"{config_maps}/deleted")
+            await kube.create(config_maps, {"metadata": {"name": "forgotten"}})
+            await scene.until_told(bridge)
+
+    await asyncio.to_thread(api.kill9)
+    await asyncio.to_thread(etcd.kill9)
+    etcd.restore(tmp_path / "backup")
+    await asyncio.to_thread(etcd.start)
+    await asyncio.to_thread(api.start)
+    async with bridge.started():
+        await bridge.until("the past is told", lambda _: rebuilt(scene.written()) == state)
+        await bridge.until_delivered()
+        metrics = await bridge.metrics()
+        told = await scene.told()
+
+    assert metrics.value("reflector_version_resets_total", resource="configmaps") == 1
+    for sink, stream in told.items():
+        assert_same_state(rebuilt(stream), state, sink)
+        assert_makes_sense(stream, sink)
+        assert_in_order(stream, sink)
+        back = [each for each in stream if each.epoch == 2 and "/configmaps/" in each.subject]
+        names = {(each.op, each.data["metadata"]["name"]) for each in back}
+        assert names >= {("updated", "changed"), ("added", "deleted"), ("deleted", "forgotten")}
+        assert {each.evidence for each in back} == {"relisted"}
