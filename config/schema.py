@@ -22,10 +22,32 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from config.delivery import DeliverySettings
-from config.resources import ResourceEntry
-from config.state import StateSettings
-from config.values import Count, Seconds, Section
+from config.delivery import DeliverySettings, MaxBacklogSettings, OnRejected, StartPolicy, WhenFull
+from config.resources import ResourceEntry, ResourceSettings
+from config.state import OnClusterChange, RetainSettings, StateSettings
+from config.values import Count, Duration, Seconds, Section
+
+__all__ = [
+    "Address",
+    "ClusterSettings",
+    "DeliverySettings",
+    "Duration",
+    "LogFormat",
+    "LogLevel",
+    "MaxBacklogSettings",
+    "OnClusterChange",
+    "OnRejected",
+    "ResourceSettings",
+    "RetainSettings",
+    "Settings",
+    "SinkSettings",
+    "StartPolicy",
+    "StateSettings",
+    "TelemetrySettings",
+    "WatchList",
+    "WatchSettings",
+    "WhenFull",
+]
 
 # ── cluster ──────────────────────────────────────────────────────────────────
 

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from bridge.cli.exits import Exit
+from bridge.cli.parser import parse
 from bridge.kube import ClusterAccess
+from bridge.model.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
 from bridge.playground import Playground
+from bridge.telemetry import Metrics, SinkState, SinkStatus, Snapshot
 from config.load import load
+from config.reference import reference
+from config.schema import Settings
+from config.shape import type_at
 from sinks import registry
+from tests.kit.bridge_process import BridgeProcess
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CODE = sorted(set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", README, flags=re.DOTALL))))
+TYPES = {name: kind.options for name, kind in registry.types().items()}
+REFERENCE = reference(TYPES)
+
+
+def _configuration() -> str:
+    (found,) = re.findall(r"<<'END'\n(.*?)\n    END", README, re.DOTALL)
+    return "\n".join(line[4:] for line in found.splitlines())
+
+
+# ── What it says to run ──────────────────────────────────────────────────────
 
 
 async def test_the_library_example_of_the_readme_lists_pods_by_index(
@@ -40,16 +63,149 @@ async def test_the_library_example_of_the_readme_lists_pods_by_index(
     assert not any(line.startswith("default-web") for line in printed), "another namespace is another index value"
 
 
-def test_the_configuration_of_the_readme_loads(tmp_path: Path) -> None:
-    (found,) = re.findall(r"<<'END'\n(.*?)\n    END", README, re.DOTALL)
-    text = "\n".join(line[4:] for line in found.splitlines())
+def test_the_configuration_of_the_readme_loads_and_the_folder_it_names_is_made(tmp_path: Path) -> None:
     path = tmp_path / "kubedelta.yaml"
-    path.write_text(text, encoding="utf-8")
-    assert yaml.safe_load(text)["cluster"]["name"] == "my-cluster"
+    path.write_text(_configuration(), encoding="utf-8")
 
-    settings = load(path, {}, {name: kind.options for name, kind in registry.types().items()})
+    settings = load(path, {}, TYPES)
 
     assert [entry.resource for entry in settings.resources] == ["pods", "deployments.apps"]
+    assert f"mkdir {settings.state.directory.relative_to(tmp_path)} " in README
+
+
+async def test_the_quick_start_of_the_readme_delivers_and_its_commands_answer(tmp_path: Path) -> None:
+    file = tmp_path / "kubedelta.yaml"
+    file.write_text(_configuration(), encoding="utf-8")
+
+    async def kubedelta(*words: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        settings = [f"{name}={value}" for name, value in environ.items()]
+        command = ["env", *settings, sys.executable, "-m", "bridge", *words, "-c", str(file)]
+        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+
+    async with Playground() as cluster:
+        (tmp_path / "bridge").mkdir()
+        environ = {"KUBEDELTA__CLUSTER__SERVER": cluster.url}
+        process = BridgeProcess(tmp_path / "bridge", file, environ=environ)
+        environ["KUBEDELTA__STATE__DIRECTORY"] = str(process.state)
+        tried = await kubedelta("check", environ=environ)
+        assert tried.returncode == 0, tried.stdout + tried.stderr
+        async with process.started() as bridge:
+            containers = [{"name": "web", "image": "web"}]
+            cluster.create(
+                "pods", {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": containers}}
+            )
+            await bridge.until("all is read", lambda now: now.value("records_committed_total") >= 1)
+            await bridge.until_delivered()
+            running = await kubedelta("cursors", environ=environ)
+            compared = await kubedelta("verify", "copy", "--settle", "0s", environ=environ)
+        stopped = await kubedelta("state", "check", environ=environ)
+
+    assert "default/pods/web" in (tmp_path / "deltas.ndjson").read_text(encoding="utf-8")
+    for answer in (running, compared, stopped):
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "copy" in running.stdout
+
+
+# ── What it names ────────────────────────────────────────────────────────────
+
+
+def _commands() -> Iterator[list[str]]:
+    """Each command that the README has, in code or to be typed."""
+    typed = re.findall(r"^    (?:\.venv/bin/)?(kubedelta [^|<>\n]+)", README, re.MULTILINE)
+    for text in (*CODE, *typed):
+        if found := re.search(r"(?:^|-- )kubedelta ((?:[a-z]|-c).*)$", text):
+            yield found[1].split()
+
+
+@pytest.mark.parametrize("words", list(_commands()), ids=" ".join)
+def test_a_command_that_the_readme_names_is_understood(words: list[str]) -> None:
+    stands_for = {"FILE": "x.yaml", "SINK": "copy", "START": "beginning", "NUMBER": "1"}
+    given = [stands_for.get(word, word) for word in words]
+    if given[0] == "dead-letters" and len(given) == 1:
+        given.append("list")
+    if given[0] in ("verify", "replay") and len(given) == 1:
+        given += ["copy"]
+    if given[0] == "replay" and "--from" not in given:
+        given += ["--from", "beginning"]
+    if given[0] not in ("demo", "schema", "sinks") and "-c" not in given:
+        given += ["-c", "x.yaml"]
+    parse(given)
+
+
+def test_the_table_of_commands_has_every_command_there_is_and_only_options_it_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def helped(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            parse([*words, "--help"])
+        return capsys.readouterr().out
+
+    rows = dict(re.findall(r"^\| `kubedelta ([a-z][a-z-]*(?: [a-z][a-z-]*)?)[^|`]*` \| (.*) \|$", README, re.MULTILINE))
+    assert {name.split()[0] for name in rows} == set(re.findall(r"^    ([a-z-]+)(?: |$)", helped(), re.MULTILINE))
+    for name, text in rows.items():
+        group = name.split()[0]
+        pages = helped(*name.split()) + (helped(group) if name != group else "")
+        for action in re.findall(r"`(show|retry|drop) [A-Z]", text):
+            pages += helped(group, action)
+        for option in re.findall(r"`(--[a-z]+)", text):
+            assert option in pages, f"{name} {option}"
+
+
+def _is_option(text: str) -> bool:
+    section, dot, _ = text.partition(".")
+    own = re.fullmatch(r"[a-z]+(?:[._][a-z]+)+(?:: [a-z]+)?", text) and not text.startswith(("kubedelta_", "ce_"))
+    return bool(own) and (not dot or section in Settings.model_fields)
+
+
+@pytest.mark.parametrize("named", [each for each in CODE if _is_option(each)])
+def test_an_option_that_the_readme_names_is_in_the_reference_with_that_value(named: str) -> None:
+    option, _, value = named.partition(": ")
+    *section, name = option.split(".")
+    assert not section or type_at(Settings, (*section, name), {}) is not None
+    [line] = re.findall(rf"^[ #-]*{name}:.*$", REFERENCE, re.MULTILINE)
+    boolean = ": true" in line or ": false" in line
+    assert value in line or (boolean and value in ("true", "false"))
+
+
+def test_the_options_that_every_sink_has_are_told_with_all_their_words() -> None:
+    rows = dict(re.findall(r"^\| `(start|max_backlog|when_full|on_rejected)` \| (.*) \|$", README, re.MULTILINE))
+    for option in ("start", "when_full", "on_rejected"):
+        [line] = re.findall(rf"^ +#{option}: (.*)$", REFERENCE, re.MULTILINE)
+        words = set(re.findall(r"[a-z]+", line)) - {"or"}
+        assert words <= set(re.findall(r"`(\w+)`", rows[option])), option
+    assert set(re.findall(r"`(\w+)`", rows["max_backlog"])) == {"records", "bytes", "age"}
+
+
+def test_every_metric_and_every_type_of_event_that_the_readme_names_is_there() -> None:
+    metrics = Metrics(version="0", failures={})
+    metrics.expect_sinks("copy")
+    sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
+    body, _ = metrics.render(Snapshot(informers=(), sinks=(sink,), disk_free_bytes=1), "")
+    exposed = set(re.findall(r"^(kubedelta_\w+)", body.decode(), re.MULTILINE))
+    named = {each for each in CODE if each.startswith("kubedelta_")}
+    assert named
+    assert named <= exposed
+    types = {each for each in CODE if each.startswith("kubedelta.") and each.endswith(".v1")}
+    assert types == {GAP_TYPE, *SNAPSHOT_TYPES.values()}
+
+
+def test_the_exit_codes_of_the_readme_are_those_there_are() -> None:
+    [paragraph] = re.findall(r"^Exit codes: (.*?)\n\n", README, re.MULTILINE | re.DOTALL)
+    assert {int(number) for number in re.findall(r"\b\d+\b", paragraph)} == set(Exit)
+
+
+def test_the_command_for_a_cluster_finds_the_configuration_where_it_is_mounted() -> None:
+    [path] = re.findall(r"`kubectl -n kubedelta exec .* -c (\S+)`", README)
+    deployment = yaml.safe_load((ROOT / "deploy" / "deployment.yaml").read_text(encoding="utf-8"))
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["args"][-1] == path
+
+
+def test_the_table_of_sinks_names_every_type_there_is() -> None:
+    built_in = {"kafka", "nats", "webhook", "file"}
+    assert built_in <= set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
+
+
+# ── Where it leads ───────────────────────────────────────────────────────────
 
 
 def test_every_file_that_a_document_links_to_is_there() -> None:
@@ -67,8 +223,3 @@ def test_every_command_of_the_makefile_that_a_document_names_is_there() -> None:
             re.findall(r"^    make ([a-z0-9-]+)", text, re.MULTILINE)
         )
         assert named <= targets, document
-
-
-def test_the_table_of_sinks_names_every_type_there_is() -> None:
-    built_in = {"kafka", "nats", "webhook", "file"}
-    assert built_in <= set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
