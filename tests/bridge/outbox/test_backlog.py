@@ -1,0 +1,163 @@
+"""Bounds, and what they cost."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from bridge.outbox.backlog import Bounds, Milestones, Size, drop_through, trim_through, why_full
+
+NOTHING = Size(records=0, bytes=0, age=0.0)
+
+
+def ten_commits() -> Milestones:
+    """At each of ten seconds, ten records of a hundred bytes each."""
+    milestones = Milestones()
+    for second in range(1, 11):
+        milestones.reached(10 * second, 1000 * second, float(second))
+    return milestones
+
+
+@pytest.mark.parametrize(
+    ("bounds", "size", "why"),
+    [
+        (Bounds(), Size(10**9, 10**12, 1e6), ""),
+        (Bounds(records=10), Size(9, 10**12, 1e6), ""),
+        (Bounds(records=10), Size(10, 0, 0.0), "10 records wait, and max_backlog.records is 10"),
+        (Bounds(bytes=100), Size(10**9, 99, 1e6), ""),
+        (Bounds(bytes=100), Size(1, 101, 0.0), "101 bytes wait, and max_backlog.bytes is 100"),
+        (Bounds(age=60.0), Size(10**9, 10**12, 59.9), ""),
+        (Bounds(age=60.0), Size(1, 1, 61.2), "the oldest record has waited 61 s, and max_backlog.age is 60 s"),
+    ],
+)
+def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: Bounds, size: Size, why: str) -> None:
+    assert why_full(bounds, size) == why
+
+
+def test_a_backlog_of_nothing_is_never_full() -> None:
+    assert why_full(Bounds(0, 0, 0.0), NOTHING) == ""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "through"),
+    [
+        (Bounds(records=50), 55),
+        (Bounds(bytes=5000), 60),  # 4,500 bytes are 45 records, but a commit leaves as a whole.
+        (Bounds(age=5.0), 50),
+        (Bounds(50, 5000, 5.0), 60),
+        (Bounds(records=1), 100),
+    ],
+)
+def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, through: int) -> None:
+    milestones = ten_commits()
+    dropped = drop_through(bounds, milestones, settled=3, last=100, now=10.5)
+
+    assert dropped == through
+    left = Size(100 - dropped, milestones.bytes_after(dropped), milestones.age_of(dropped, now=10.5))
+    assert why_full(bounds, left) == ""
+
+
+def test_nothing_is_dropped_where_there_is_room_and_nothing_that_is_not_there() -> None:
+    assert drop_through(Bounds(1000, 10**6, 60.0), ten_commits(), settled=30, last=100, now=10.0) == 30
+    assert drop_through(Bounds(50, 5000, 5.0), ten_commits(), settled=99, last=100, now=10.0) == 99
+    assert drop_through(Bounds(age=1.0), ten_commits(), settled=30, last=100, now=1000.0) == 100
+
+
+@pytest.mark.parametrize(
+    ("cursors", "age", "size", "through"),
+    [
+        ([70, 40, 90], 0.0, 0, 40),
+        ([], 0.0, 0, 100),
+        ([100], 3.0, 0, 70),
+        ([100], 0.0, 2500, 70),
+        ([100], 3.0, 1000, 90),
+        ([100], 1.0, 4000, 90),
+        ([100], 60.0, 10**6, 0),
+        ([25], 3.0, 1000, 25),
+        ([10**6], 0.0, 0, 100),
+    ],
+)
+def test_a_record_leaves_when_it_is_settled_and_the_first_bound_of_retention_is_met(
+    cursors: list[int], age: float, size: int, through: int
+) -> None:
+    assert trim_through(iter(cursors), age, size, ten_commits(), now=10.0, last=100) == through
+
+
+# ── Milestones ───────────────────────────────────────────────────────────────
+
+
+def test_before_the_first_record_there_is_nothing_to_know() -> None:
+    milestones = Milestones()
+
+    assert (milestones.bytes_after(0), milestones.age_of(0, now=5.0)) == (0, 0.0)
+    assert milestones.sequence_of_age(0.0, now=5.0) == milestones.sequence_of_bytes(0) == 0
+    assert milestones.sequence_within_age(0.0, now=5.0) == milestones.sequence_within_bytes(0) == 0
+
+
+def test_records_from_before_the_start_have_the_age_that_they_were_given() -> None:
+    milestones = Milestones()
+    milestones.reached(500, 10_000, -3600.0)
+    milestones.reached(600, 12_000, -60.0)
+    milestones.reached(601, 12_100, 5.0)
+
+    assert [milestones.age_of(sequence, now=10.0) for sequence in (0, 500, 600, 601)] == [3610.0, 70.0, 5.0, 0.0]
+    assert milestones.sequence_of_age(3600.0, now=10.0) == 500
+
+
+def test_a_clock_that_goes_back_stands_still() -> None:
+    milestones = Milestones()
+    for sequence, now in enumerate((10.0, 4.0, 11.0), 1):
+        milestones.reached(sequence, sequence, now)
+
+    assert [milestones.age_of(sequence, now=12.0) for sequence in range(3)] == [2.0, 2.0, 1.0]
+    assert milestones.age_of(0, now=3.0) == 0.0
+
+
+def test_a_commit_that_brought_no_record_changes_nothing() -> None:
+    milestones = ten_commits()
+    milestones.reached(100, 10_000, 50.0)
+
+    assert (len(milestones), milestones.age_of(99, now=50.0)) == (11, 40.0)
+
+
+def test_what_was_trimmed_is_not_counted_and_what_is_left_is() -> None:
+    milestones = ten_commits()
+    milestones.trim(55)
+
+    assert milestones.bytes_after(55) == milestones.bytes_after(0) == 5000
+    assert milestones.age_of(55, now=10.0) == 4.0
+    assert milestones.sequence_of_age(100.0, now=10.0) == milestones.sequence_of_bytes(10**9) == 50
+    milestones.trim(100)
+    assert (len(milestones), milestones.bytes_after(100)) == (1, 0)
+    milestones.reached(110, 10_700, 12.0)
+    assert (milestones.bytes_after(100), milestones.age_of(100, now=13.0)) == (700, 1.0)
+
+
+@pytest.mark.parametrize("shape", ["steady", "bursts", "empty"])
+def test_many_commits_take_little_memory_and_answers_stay_within_a_hundredth(shape: str) -> None:
+    """Bursts of many small commits, pauses with few large ones, and a log that is trimmed all the while."""
+    chance = random.Random(shape)
+    milestones = Milestones(most=2400)
+    sequence = total = trimmed = 0
+    now = 0.0
+    commits = [(0, 0, 0.0)]
+    for turn in range(20_000):
+        quiet = shape == "bursts" and turn // 1000 % 2
+        sequence += chance.randint(1, 3 if quiet else 30)
+        total += 0 if shape == "empty" else chance.randint(100, 20_000 if quiet else 500)
+        now += chance.random() * (60.0 if quiet else 0.05)
+        commits.append((sequence, total, now))
+        milestones.reached(sequence, total, now)
+        if turn % 1000 == 999 and turn > 10_000:
+            trimmed = commits[turn - 10_000][0]
+            milestones.trim(trimmed)
+
+    assert len(milestones) <= 2400
+    there = [commit for commit in commits if commit[0] >= trimmed]
+    seconds = there[-1][2] - there[1][2]
+    size = there[-1][1] - there[0][1]
+    for (reached, so_far, _), (_, _, came) in pairwise(there):
+        assert 0 <= milestones.bytes_after(reached) - (total - so_far) <= size / 100
+        assert 0 <= milestones.age_of(reached, now) - (now - came) <= seconds / 100
