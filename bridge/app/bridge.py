@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from bridge.app.backlogs import Backlogs
 from bridge.app.exporter import Exporter
-from bridge.app.plan import Plan, SinkPlan
-from bridge.app.status import empty_status, informer_status, is_stuck, sink_status, unresolved_status
+from bridge.app.identity import identify
+from bridge.app.plan import Plan
+from bridge.app.sink_ends import SinkEnd, make_ends
+from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.subscriptions import Subscriptions
-from bridge.delivery.worker import Worker
+from bridge.app.upkeep import LiveUpkeep
 from bridge.facts import RecordsLeftBehind, Report
 from bridge.informer import SharedInformerFactory
 from bridge.kube import KubeClient, connect
 from bridge.model.record import Delta, Record
-from bridge.outbox.memory import MemoryOutbox, utc_now
+from bridge.outbox import Outbox, StateError
+from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.processor.pipeline import transform_for
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.status import Snapshot
-
-
-def _audience(record: Record) -> tuple[str, ...] | None:
-    return getattr(record, "audience", None)
-
-
-def _size(record: Record) -> int:
-    return len(record.body) if isinstance(record, Delta) else 0
+from bridge.web.admin import AdminServer
 
 
 class Bridge:
@@ -34,89 +31,131 @@ class Bridge:
     def __init__(self, plan: Plan, report: Report) -> None:
         self._plan = plan
         self._report = report
-        self._outbox = MemoryOutbox(max_records=plan.outbox_records, max_bytes=plan.outbox_bytes)
-        self._processor = SharedProcessor[Record](self._outbox, audience=_audience, size=_size)
-        self._workers = {sink.name: self._worker(sink) for sink in plan.sinks}
-        self._factory: SharedInformerFactory | None = None
-        self._subscriptions: Subscriptions | None = None
         self._stopping = asyncio.Event()
-
-    # ── Its life ─────────────────────────────────────────────────────────────
+        self._running: _Running | None = None
 
     async def run(self) -> None:
-        """Raises CredentialsError before anything has begun; afterwards only bugs end it. What the API server or a
-        destination can do is waited out."""
-        silence = self._plan.silence_seconds
+        """Raises CredentialsError and StateError before anything is watched; afterwards only bugs, and Damaged, end it.
+        What the API server or a destination can do is waited out."""
+        plan = self._plan
         async with (
-            connect(self._plan.access, report=self._report, silence=silence) as client,
-            asyncio.TaskGroup() as tasks,
+            connect(plan.access, report=self._report, silence=plan.silence_seconds) as client,
+            await Outbox.open(
+                plan.state, {sink.name: sink.start for sink in plan.sinks}, keeping=plan.keeping, report=self._report
+            ) as outbox,
         ):
-            workers = [tasks.create_task(worker.run(), name=f"sink {name}") for name, worker in self._workers.items()]
-            async with self._make_factory(client) as factory:
-                self._factory = factory
-                self._subscriptions = Subscriptions(
-                    self._plan.wanted,
-                    client,
-                    factory,
-                    every=self._plan.discovery_seconds,
-                    report=self._report,
-                )
-                following = tasks.create_task(self._subscriptions.run(), name="subscriptions")
-                await self._stopping.wait()
-                following.cancel()
-                await asyncio.wait([following])
-                await factory.stop()
-            await self._wait_settled()
-            for name in self._workers:
-                if left := self._lag(name):
-                    self._report(RecordsLeftBehind(name, left))
-            for worker in workers:
-                worker.cancel()
+            self._running = _Running(plan, outbox, self._report)
+            try:
+                await self._running.run(client, self._stopping)
+            except BaseExceptionGroup as group:
+                raise _what_matters(group) from group
+            finally:
+                self._running = None
 
     def stop(self) -> None:
         """Read no more, deliver what was read within the grace, and end."""
         self._stopping.set()
 
+    # ── How it stands ────────────────────────────────────────────────────────
+
+    def snapshot(self) -> Snapshot:
+        if self._running is None:
+            informers = informers_status(self._plan.wanted, None, None)
+            return Snapshot(informers=informers, sinks=())
+        return self._running.snapshot()
+
+    def alive(self) -> bool:
+        """See telemetry.status.StatusSource."""
+        return self._running is None or self._running.alive()
+
+
+class _Running:
+    """A bridge whose outbox is open."""
+
+    def __init__(self, plan: Plan, outbox: Outbox, report: Report) -> None:
+        self._plan = plan
+        self._outbox = outbox
+        self._report = report
+        self._processor = SharedProcessor[Record](outbox, audience=_audience, size=_size)
+        self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, report)
+        streams = {name: end.stream for name, end in self._ends.items()}
+        self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
+        self._upkeep = LiveUpkeep(outbox, self._ends)
+        self._factory: SharedInformerFactory | None = None
+        self._subscriptions: Subscriptions | None = None
+        outbox.committed = self._processor.distribute
+
+    async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
+        admin = AdminServer(self._plan.state, self._upkeep)
+        try:
+            await admin.start()
+        except OSError as error:
+            raise StateUnusable(f"state.directory: cannot make admin.sock in {self._plan.state}: {error}") from error
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                keeping = [
+                    tasks.create_task(self._outbox.run(), name="outbox"),
+                    tasks.create_task(self._backlogs.run(), name="backlogs"),
+                ]
+                workers = [tasks.create_task(end.worker.run(), name=f"sink {name}") for name, end in self._ends.items()]
+                watching = tasks.create_task(self._watch(client, stopping), name="watching")
+                await asyncio.wait([watching])
+                await self._wait_settled()
+                for task in (*workers, *keeping):
+                    task.cancel()
+        finally:
+            await admin.stop()
+
+    async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
+        """Until ``stopping``: then nothing more is read, and what was read is durable, or read again next time."""
+        async with asyncio.TaskGroup() as tasks, self._make_factory(client) as factory:
+            self._factory = factory
+            self._subscriptions = Subscriptions(
+                self._plan.wanted,
+                client,
+                factory,
+                self._outbox.ledger,
+                every=self._plan.discovery_seconds,
+                report=self._report,
+            )
+            following = tasks.create_task(self._follow(client, self._subscriptions), name="subscriptions")
+            await stopping.wait()
+            self._backlogs.release()
+            following.cancel()
+            await asyncio.wait([following])
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._plan.grace_seconds):
+                    await factory.stop()
+            factory.abandon()
+
+    async def _follow(self, client: KubeClient, subscriptions: Subscriptions) -> None:
+        restart = self._plan.restart_on_cluster_change
+        await identify(client, self._outbox.ledger, restart=restart, report=self._report)
+        await subscriptions.run()
+
     async def _wait_settled(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._plan.grace_seconds):
-                for worker in self._workers.values():
-                    await worker.wait_settled(self._outbox.last)
+                for end in self._ends.values():
+                    await end.worker.wait_idle()
+        for name in self._ends:
+            if left := self._outbox.sinks.lag(name):
+                self._report(RecordsLeftBehind(name, left))
 
     # ── How it stands ────────────────────────────────────────────────────────
 
     def snapshot(self) -> Snapshot:
-        factory, subscriptions = self._factory, self._subscriptions
-        informers = [informer_status(informer) for informer in factory.informers] if factory else []
-        if subscriptions is None:
-            informers += [unresolved_status(each.name, "not looked up yet") for each in self._plan.wanted]
-        else:
-            informers += [unresolved_status(name, reason) for name, reason in subscriptions.unresolved.items()]
-            informers += [empty_status(name) for name in subscriptions.empty]
-        sinks = [
-            sink_status(sink, self._workers[sink.name], self._processor.listeners[sink.name], self._lag(sink.name))
-            for sink in self._plan.sinks
-        ]
-        return Snapshot(
-            informers=tuple(informers),
-            sinks=tuple(sinks),
-            outbox_records=self._outbox.records,
-            outbox_bytes=self._outbox.bytes,
-        )
+        informers = informers_status(self._plan.wanted, self._factory, self._subscriptions)
+        return snapshot_of(informers, self._ends, self._outbox, self._backlogs)
 
     def alive(self) -> bool:
-        """See telemetry.status.StatusSource."""
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)
-
-    def _lag(self, sink: str) -> int:
-        return self._outbox.last - self._outbox.cursor(sink)
-
-    # ── Its rooms ────────────────────────────────────────────────────────────
 
     def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
         return SharedInformerFactory(
             client.lister_watcher,
-            deliver=Exporter(self._outbox, self._processor, self._report).export,
+            deliver=Exporter(self._outbox, self._backlogs.admit, self._report).export,
+            stored=self._outbox.body,
             resync=self._processor,
             transform=transform_for,
             indexers={},
@@ -125,17 +164,21 @@ class Bridge:
             watch_list=self._plan.watch_list,
         )
 
-    def _worker(self, sink: SinkPlan) -> Worker:
-        cursor = self._outbox.register(sink.name)
-        listener = self._processor.add(
-            sink.name, after=cursor, resync=sink.resync_seconds, window=max(sink.window, sink.max_batch)
-        )
-        return Worker(
-            sink.name,
-            sink.make,
-            listener,
-            settle=lambda through: self._outbox.settle(sink.name, through),
-            report=self._report,
-            now=utc_now,
-            max_batch=sink.max_batch,
-        )
+
+def _what_matters(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What an operator can do something about, by itself, where nothing else went wrong."""
+    understood, others = group.split((StateError, Damaged))
+    if understood is None or others is not None:
+        return group
+    first: BaseException = understood
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def _audience(record: Record) -> tuple[str, ...] | None:
+    return record.audience if isinstance(record, Delta) else None
+
+
+def _size(record: Record) -> int:
+    return len(record.body) if isinstance(record, Delta) else 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from bridge.facts import BatchCommitted, Report
 from bridge.model.change import ChangeBatch, Op
-from bridge.model.record import Delta, Record
-from bridge.processor.shared_processor import SharedProcessor
+from bridge.model.record import Delta
 
 
 class Appends(Protocol):
@@ -18,19 +17,21 @@ class Appends(Protocol):
 
 
 class Exporter:
-    """Takes batches from every informer. When ``export`` returns, the batch is in the outbox and every listener knows
-    of it; nothing newer of that informer is processed before."""
+    """Takes batches from every informer. When ``export`` returns, the batch is durable and every listener knows of it;
+    nothing newer of that informer is processed before."""
 
-    def __init__(self, outbox: Appends, processor: SharedProcessor[Record], report: Report) -> None:
+    def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]], report: Report) -> None:
         self._outbox = outbox
-        self._processor = processor
+        self._admit = admit
         self._report = report
 
-    async def export(self, batch: ChangeBatch) -> None:
+    async def export(self, batch: ChangeBatch) -> int | None:
+        """Returns the sequence number of the first record; None where there was no change."""
+        if batch.changes:
+            await self._admit()
         deltas = await self._outbox.append(batch)
         if not deltas:
-            return
-        self._processor.distribute(deltas, deltas[-1].sequence)
+            return None
         ops = [delta.op for delta in deltas]
         self._report(
             BatchCommitted(
@@ -43,3 +44,4 @@ class Exporter:
                 deleted=ops.count(Op.DELETED),
             )
         )
+        return deltas[0].sequence

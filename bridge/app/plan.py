@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from bridge.delivery import OnRejected
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.resource import Resource, Scope
-from sinks.base import Sink
+from bridge.outbox import Bounds, Keeping, Start, WhenFull
+from sinks.base import Lanes, Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,11 @@ class SinkPlan:
     max_batch: int
     window: int = 1000
     resync_seconds: float = 0.0
+    lanes: Lanes | None = None
+    start: Start = Start.SNAPSHOT
+    bounds: Bounds = field(default_factory=Bounds)
+    when_full: WhenFull = WhenFull.COMPACT
+    on_rejected: OnRejected = OnRejected.PARK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +67,8 @@ class Plan:
     silence_seconds: float = 90.0
     discovery_seconds: float = 10.0
     """Between two looks at what the API server serves."""
-    outbox_records: int = 100_000
-    outbox_bytes: int = 256 * 1024 * 1024
+    state: Path
+    """The directory of what survives."""
+    keeping: Keeping = field(default_factory=Keeping)
+    restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0

@@ -6,13 +6,16 @@ from functools import partial
 from typing import cast
 
 from bridge.app.plan import Plan, SinkPlan, Wanted
+from bridge.delivery import OnRejected
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.resource import Scope
+from bridge.outbox import Bounds, Keeping, Start, WhenFull
 from config.resources import ResourceSettings
 from config.schema import Settings, SinkSettings, WatchList
+from config.state import OnClusterChange
 from sinks import registry
-from sinks.base import SinkOptions
+from sinks.base import EventOptions, SinkOptions
 
 
 def plan_of(settings: Settings) -> Plan:
@@ -33,8 +36,26 @@ def plan_of(settings: Settings) -> Plan:
         watch_list=settings.watch.watch_list is WatchList.AUTO,
         silence_seconds=settings.watch.silence_seconds,
         discovery_seconds=settings.watch.discovery_seconds,
+        state=settings.state.directory,
+        keeping=_keeping(settings),
+        restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
         grace_seconds=settings.shutdown_grace_seconds,
     )
+
+
+def _keeping(settings: Settings) -> Keeping:
+    state = settings.state
+    return Keeping(
+        retain_age=state.retain.age,
+        retain_bytes=state.retain.bytes,
+        forget_after=state.forget_sinks_after,
+        min_free=state.min_free_bytes,
+        before=any(_looks_back(sink.options) for sink in settings.sinks.values()),
+    )
+
+
+def _looks_back(options: object) -> bool:
+    return isinstance(options, EventOptions) and (options.before or options.patch)
 
 
 def _wanted(entry: ResourceSettings) -> Wanted:
@@ -47,6 +68,7 @@ def _wanted(entry: ResourceSettings) -> Wanted:
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
     kind = registry.types()[settings.type]
+    bounds = settings.max_backlog
     options = cast(SinkOptions, settings.options)  # config was given the registry's own types
     return SinkPlan(
         name=name,
@@ -55,4 +77,9 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         max_batch=kind.max_batch,
         window=settings.window,
         resync_seconds=settings.resync_seconds,
+        lanes=kind.lanes(options),
+        start=Start(settings.start.value),
+        bounds=Bounds(bounds.records, bounds.bytes, bounds.age),
+        when_full=WhenFull(settings.when_full.value),
+        on_rejected=OnRejected(settings.on_rejected.value),
     )

@@ -8,10 +8,18 @@ from typing import TypeAlias
 
 from bridge.app.plan import Wanted
 from bridge.kube import Catalogue, UnknownResource, resolve_name
+from bridge.kube.catalogue import Document, GroupVersion, Served
 from bridge.model.resource import Resource, Scope
 
 Desired: TypeAlias = dict[tuple[str, Scope], Resource]
 """A resource's name and a scope of it → how the server serves it now."""
+
+
+def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Scope, ...]:
+    """What would be watched of this resource, were it served; nothing where no entry means it."""
+    version = GroupVersion(resource.group, resource.version, (Served(resource, resource.kind.lower()),))
+    alone = Catalogue((Document("", None, (version,)),))
+    return tuple(scope for _, scope in resolve_wanted(configured, alone).desired)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
-from bridge.app.plan import SinkPlan
-from bridge.delivery.worker import Worker
-from bridge.informer import SharedInformer
-from bridge.model.record import Record
-from bridge.processor.listener import ProcessorListener
-from bridge.telemetry.status import InformerState, InformerStatus, SinkState, SinkStatus
+from bridge.app.backlogs import Backlogs
+from bridge.app.plan import Wanted
+from bridge.app.sink_ends import SinkEnd
+from bridge.app.subscriptions import Subscriptions
+from bridge.informer import SharedInformer, SharedInformerFactory
+from bridge.outbox import Outbox
+from bridge.telemetry.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
 
 STUCK_AFTER = 900.0
 """Seconds without an answer of any kind after which an informer is taken for stuck. Watches end after ten minutes at
@@ -40,16 +42,57 @@ def empty_status(name: str) -> InformerStatus:
     return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True)
 
 
-def sink_status(plan: SinkPlan, worker: Worker, listener: ProcessorListener[Record], lag: int) -> SinkStatus:
+def informers_status(
+    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, subscriptions: Subscriptions | None
+) -> tuple[InformerStatus, ...]:
+    """One for each informer, and one for each configured name that has none."""
+    running = [informer_status(informer) for informer in factory.informers] if factory else []
+    if subscriptions is None:
+        return (*running, *(unresolved_status(each.name, "not looked up yet") for each in wanted))
+    return (
+        *running,
+        *(unresolved_status(name, reason) for name, reason in subscriptions.unresolved.items()),
+        *(empty_status(name) for name in subscriptions.empty),
+    )
+
+
+def snapshot_of(
+    informers: tuple[InformerStatus, ...], ends: Mapping[str, SinkEnd], outbox: Outbox, backlogs: Backlogs
+) -> Snapshot:
+    disk = outbox.disk()
+    return Snapshot(
+        informers=informers,
+        sinks=tuple(sink_status(end, outbox) for end in ends.values()),
+        outbox_records=outbox.records,
+        outbox_bytes=outbox.size,
+        outbox_oldest_seconds=outbox.oldest_seconds,
+        outbox_file_bytes=disk.file,
+        outbox_wal_bytes=disk.wal,
+        disk_free_bytes=disk.free,
+        ledger_objects=sum(each.objects for each in informers),
+        intake_blocked=backlogs.blocked,
+    )
+
+
+def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
     now = asyncio.get_running_loop().time()
+    worker, letters, stream = end.worker, end.letters, end.stream
+    backlog, errand = outbox.backlog_of(end.plan.name), stream.errand
     return SinkStatus(
-        name=plan.name,
-        type=plan.type,
+        name=end.plan.name,
+        type=end.plan.type,
         state=SinkState(worker.state),
-        lag=lag,
-        window=listener.in_memory,
+        lag=backlog.records,
+        lag_bytes=backlog.bytes,
+        lag_seconds=backlog.age,
+        window=stream.in_memory,
         delivered=worker.delivered,
         rejected=worker.rejected,
+        dead_letters=len(letters),
+        parked=letters.parked,
+        errand="" if errand is None else errand.kind.value,
+        errand_left=0 if errand is None else errand.left,
+        circuit=CircuitState(worker.circuit),
         last_error=worker.trouble or "",
         retry_in=None if worker.retry_at is None else max(0.0, worker.retry_at - now),
     )

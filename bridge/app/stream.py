@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bridge.delivery.ports import Taken
 from bridge.model.record import Record
 from bridge.outbox.errands import Errand
 from bridge.outbox.sinks import Sinks
@@ -80,8 +81,10 @@ class SinkStream:
         """See delivery.ports.Pending."""
         self._listener.wake()
 
-    def settle(self, taken: Stretch) -> None:
+    def settle(self, taken: Taken) -> None:
         """See delivery.ports.Pending."""
+        if not isinstance(taken, Stretch):
+            raise TypeError(f"{type(taken).__name__} was not taken from this stream")
         if taken.through is not None:
             self._sinks.settle(self.sink, taken.through)
         if taken.place is not None:

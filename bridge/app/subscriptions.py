@@ -7,13 +7,14 @@ import random
 from collections.abc import Sequence
 
 from bridge.app.plan import Wanted
-from bridge.app.resolving import Desired, resolve_wanted
-from bridge.facts import DiscoveryFailed, Report, ResourceUnknown
+from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_scopes
+from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
 from bridge.informer import SharedInformer, SharedInformerFactory
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient
 from bridge.model.answers import ListRequest, Refused
 from bridge.model.backoff import Backoff
-from bridge.model.resource import Scope
+from bridge.model.resource import Resource, Scope
+from bridge.outbox.ledger import Ledger
 
 NOT_FOUND = 404
 
@@ -30,6 +31,7 @@ class Subscriptions:
         wanted: Sequence[Wanted],
         client: KubeClient,
         factory: SharedInformerFactory,
+        ledger: Ledger,
         *,
         every: float,
         report: Report,
@@ -37,10 +39,13 @@ class Subscriptions:
         self._wanted = wanted
         self._client = client
         self._factory = factory
+        self._ledger = ledger
         self._every = every
         self._report = report
         self._missing: set[tuple[str, Scope]] = set()
-        self._told: dict[str, str] = {}
+        self._took_up = False
+        self._adopted: set[str] = set()
+        """Names of resources whose informers the ledger knows."""
         self.unresolved: dict[str, str] = {each.name: "not looked up yet" for each in wanted}
         """Configured names that mean nothing on this cluster at this moment → why."""
         self.empty: tuple[str, ...] = ()
@@ -64,7 +69,14 @@ class Subscriptions:
             await asyncio.sleep(self._every)
 
     async def _follow(self, catalogue: Catalogue) -> None:
-        found = self._resolve(catalogue)
+        resolution = resolve_wanted(self._wanted, catalogue)
+        self._tell(resolution)
+        found = resolution.desired
+        if not self._took_up:
+            await self._take_up_what_is_absent(found)
+            self._took_up = True
+        for name in dict.fromkeys(name for name, _ in found):
+            await self._adopt([(scope, resource) for (each, scope), resource in found.items() if each == name])
         for (_, scope), resource in found.items():
             informer = self._factory.informer(resource, scope)
             if informer.refused and informer.resource != resource:
@@ -77,18 +89,46 @@ class Subscriptions:
         }
         for key in gone.keys() & self._missing:
             if await self._is_gone(gone[key]):
-                await self._factory.retire(gone[key])
+                await self._retire(gone[key])
         self._missing = set(gone)
 
-    def _resolve(self, catalogue: Catalogue) -> Desired:
-        """What should run now."""
-        found = resolve_wanted(self._wanted, catalogue)
-        for name, reason in found.unresolved.items():
-            if self._told.get(name) != reason:
+    async def _take_up_what_is_absent(self, found: Desired) -> None:
+        """What was watched before this start, and is not to be found now. A resource that the configuration no longer
+        names leaves with all its objects; one that it names may come back, and is looked for like any that went."""
+        there = {name for name, _ in found}
+        for resource in await self._ledger.resources():
+            if resource.name in there:
+                continue
+            if scopes := wanted_scopes(self._wanted, resource):
+                await self._adopt([(scope, resource) for scope in scopes])
+                continue
+            _, left = await self._ledger.adopt(resource, ())
+            self._report(ScopeChanged(resource.name, left))
+
+    async def _adopt(self, parts: Sequence[tuple[Scope, Resource]]) -> None:
+        """Make the informers of one resource, each with what the ledger remembers of its part."""
+        resource = parts[0][1]
+        if resource.name in self._adopted:
+            return
+        known, left = await self._ledger.adopt(resource, [scope for scope, _ in parts])
+        if left:
+            self._report(ScopeChanged(resource.name, left))
+        self._adopted.add(resource.name)
+        for scope, _ in parts:
+            self._factory.informer(resource, scope, known[scope])
+
+    async def _retire(self, informer: SharedInformer) -> None:
+        await self._factory.retire(informer)
+        await self._ledger.retire(informer.resource, informer.scope)
+        if all(each.resource.name != informer.resource.name for each in self._factory.informers):
+            self._adopted.discard(informer.resource.name)
+
+    def _tell(self, resolution: Resolution) -> None:
+        for name, reason in resolution.unresolved.items():
+            if self.unresolved.get(name) != reason:
                 self._report(ResourceUnknown(name, reason))
-        self._told = self.unresolved = found.unresolved
-        self.empty = found.empty
-        return found.desired
+        self.unresolved = resolution.unresolved
+        self.empty = resolution.empty
 
     async def _is_gone(self, informer: SharedInformer) -> bool:
         source = self._client.lister_watcher(informer.resource, informer.scope)

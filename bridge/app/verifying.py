@@ -141,9 +141,9 @@ class Holdings:
         self._coverage = coverage
         self.objects: dict[str, Version] = {}
         """By partition key; those that are covered, and not told as deleted."""
-        self.arrived: set[str] = set()
-        """Of ``watched``, the keys of which anything was told since they are watched."""
-        self.watched: Collection[str] = ()
+        self.arrived: dict[str, dict[str, str]] = {}
+        """What was told since ``watch``, deletes included: partition key → uid → newest resourceVersion."""
+        self._watching = False
         self.records = 0
         self.gaps = 0
         """Notices in the stream that something is missing from it."""
@@ -151,6 +151,9 @@ class Holdings:
         """Records that are not of the bridge or could not be read, or are of another cluster."""
         self.uncovered: Counter[str] = Counter()
         """Records about resources and namespaces that are not configured, by the resource's name."""
+
+    def watch(self) -> None:
+        self._watching = True
 
     def take(self, batch: Iterable[Held]) -> None:
         for held in batch:
@@ -172,8 +175,10 @@ class Holdings:
             if not self._coverage.covers(name):
                 self.uncovered[name.resource] += 1
                 return
-        if key in self.watched:
-            self.arrived.add(key)
+        if self._watching:
+            newest = self.arrived.setdefault(key, {})
+            if not is_older(held.resource_version, than=newest.get(held.uid, "")):
+                newest[held.uid] = held.resource_version
         if held.op is Op.DELETED:
             self.objects.pop(key, None)
         else:
@@ -207,25 +212,20 @@ class Suspect:
     seen: list[Version | None] = field(default_factory=list)
     """As it was in the cluster, one look after the other; None where it was gone."""
 
-    def clears(self, live: Version | None, held: Version | None, *, arrived: bool) -> bool:
-        """After another look at the cluster, and then at the destination: True when the destination is right, or was
-        told something since the first look and has come at least to where the cluster was at an earlier one. It is
-        then at work, and the rest is under way."""
+    def clears(self, live: Version | None, held: Version | None, arrived: Mapping[str, str]) -> bool:
+        """After a look at the cluster, and then at the destination: True when the destination is right, or was told
+        where the cluster was at one of the looks, or what is newer. It is at work then, and the rest is under way.
+        ``arrived``, as in ``Holdings``, is watched from before the first look."""
         found = difference(self.difference.key, live, held)
-        if found is None or (arrived and any(_came_to(held, each) for each in self.seen)):
+        if found is None:
             return True
         self.difference = found
         self.seen.append(live)
-        return False
-
-    @classmethod
-    def of(cls, found: Difference) -> Suspect:
-        return cls(found, [found.live])
+        if held is None and None in self.seen:
+            return True  # It was not so at that look: the delete came since.
+        return any(_came_to(each, arrived) for each in self.seen if each)
 
 
-def _came_to(held: Version | None, live: Version | None) -> bool:
-    if held is None or live is None:
-        return held is live
-    if held.uid != live.uid:
-        return False
-    return held == live or is_older(live.resource_version, than=held.resource_version)
+def _came_to(live: Version, arrived: Mapping[str, str]) -> bool:
+    told = arrived.get(live.uid)
+    return told is not None and (told == live.resource_version or is_older(live.resource_version, than=told))

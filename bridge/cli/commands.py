@@ -16,6 +16,7 @@ from bridge.app.planning import plan_of
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings, sink_options
 from bridge.kube import CredentialsError
+from bridge.outbox.errors import Damaged, StateError
 from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
@@ -61,6 +62,12 @@ async def _run(plan: Plan, listen: Address) -> int:
     except CredentialsError as error:
         print(f"cluster: {error}", file=sys.stderr)
         return Exit.CONFIG
+    except StateError as error:
+        print(error, file=sys.stderr)
+        return Exit.CONFIG
+    except Damaged as error:
+        print(f"state.directory: {error}", file=sys.stderr)
+        return Exit.SOFTWARE
     finally:
         await web.stop()
     return Exit.OK

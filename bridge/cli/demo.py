@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -27,8 +29,13 @@ def demo(*, seconds: float | None, rate: float) -> int:
 
 async def _demo(console: Console, seconds: float | None, rate: float) -> None:
     screen = Screen(console)
+    with TemporaryDirectory(prefix="kubedelta-demo-") as state:
+        await _run(console, screen, Path(state), seconds, rate)
+
+
+async def _run(console: Console, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
     async with Playground(bookmark_interval=5.0) as cluster:
-        bridge = Bridge(_plan(cluster.url, screen), report=unheard)
+        bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
         _end_with_signals(bridge)
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(Life(cluster, rate=rate).run())
@@ -44,7 +51,7 @@ async def _demo(console: Console, seconds: float | None, rate: float) -> None:
         console.print(screen.totals(), soft_wrap=True)
 
 
-def _plan(server: str, screen: Screen) -> Plan:
+def _plan(server: str, state: Path, screen: Screen) -> Plan:
     sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
     return Plan(
         cluster="playground",
@@ -52,6 +59,7 @@ def _plan(server: str, screen: Screen) -> Plan:
         wanted=(Wanted("*"),),
         sinks=(sink,),
         discovery_seconds=1.0,
+        state=state,
         grace_seconds=5.0,
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from bridge.model.letter import Burial, Letter
 from bridge.model.record import Record
+
+__all__ = ["Burial", "DeadLetters", "Letter", "Missing", "OrderingKey", "Pending", "Taken"]
 
 OrderingKey: TypeAlias = tuple[str, str]
 
@@ -52,24 +54,6 @@ class Pending(Protocol):
         """Every record of this stretch is delivered or buried, and so are those of all stretches before it. Called
         once for each, in the order in which they were taken."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Burial:
-    """A record on its way into the dead letters."""
-
-    record: Record
-    reason: str
-    parked: bool
-    """It was not tried: an earlier record of its object was rejected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A dead letter that is to be delivered again."""
-
-    number: int
-    record: Record
 
 
 class DeadLetters(Protocol):

@@ -126,11 +126,17 @@ class SharedInformerFactory:
         for informer in self.informers:
             await self._forget(informer)
 
+    def abandon(self) -> None:
+        """End what is still running at once. What was read and not delivered is not delivered any more."""
+        for task in self._running.values():
+            task.cancel()
+
     async def _forget(self, informer: SharedInformer) -> None:
         key = (informer.resource.name, informer.scope)
         self._informers.pop(key, None)
-        if task := self._running.pop(key, None):
+        if task := self._running.get(key):
             await asyncio.shield(task)  # Who gives up waiting must not end what is still to be delivered.
+            self._running.pop(key, None)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()

@@ -1,5 +1,17 @@
-"""Records in the order in which the API server told them, kept until every sink has settled them.
+"""What must survive: records until every sink has settled them, the ledger of objects, positions, cursors.
 
-``memory`` holds them in memory, within bounds: what a crash takes is lost, and a sink that falls behind by more than
-the bounds gets a Gap. A durable outbox takes its place behind the same methods.
+Outbox       opens the database; append, read, tidy
+Intake       a batch of changes → records, ledger and position in one transaction
+Ledger       which objects were told, which informer has them, which cluster they are of
+Sinks        every sink's cursor, and what it is told out of turn: snapshot, compacted backlog, Gap, replay
+Letters      dead letters
+Store        one writer thread with group commit, readers with short transactions
+compaction, backlog   decisions alone: what is told of a long backlog, when it is too long, what may leave
 """
+
+from bridge.outbox.backlog import Bounds, WhenFull
+from bridge.outbox.cursors import Start
+from bridge.outbox.errors import OtherCluster, StateError
+from bridge.outbox.outbox import Keeping, Outbox
+
+__all__ = ["Bounds", "Keeping", "OtherCluster", "Outbox", "Start", "StateError", "WhenFull"]

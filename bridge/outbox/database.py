@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +25,18 @@ _COMPANIONS = ("", "-wal", "-shm")
 PAGE_BYTES = 16 * 1024
 CHECKPOINT_PAGES = 1000
 """Of the write-ahead log, after which the writer takes it into the file: 16 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Bytes."""
+
+    path: Path
+    file: int
+    wal: int
+    """The write-ahead log beside it."""
+    free: int
+    """On the disk."""
 
 
 class Holder:
@@ -84,6 +97,16 @@ class Holder:
     def free_bytes(self) -> int:
         """What the disk has left for us."""
         return shutil.disk_usage(self.directory).free
+
+    def disk(self) -> Disk:
+        return Disk(self.file, _size(self.file), _size(Path(f"{self.file}-wal")), self.free_bytes())
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def open_writer(file: Path) -> apsw.Connection:

@@ -10,6 +10,7 @@ import apsw
 from bridge.model.change import Evidence, Op, Remembered
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
+from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import ledger_sql
 from bridge.outbox.errors import OtherCluster
 from bridge.outbox.intake import Informer, Intake
@@ -44,6 +45,13 @@ class Ledger:
     async def resources(self) -> Sequence[Resource]:
         """Every resource that was watched before, in the version in which it was last served."""
         return await self._store.ask(ledger_sql.remembered_resources)
+
+    async def kind_of(self, name: str) -> int:
+        """The number of a resource by its name, as kubectl has it. Raises UnknownTarget."""
+        found = await self._store.ask(ledger_sql.kinds)
+        if name not in found:
+            raise UnknownTarget(f"nothing was ever told of {name}; of: {', '.join(sorted(found)) or 'nothing at all'}")
+        return found[name]
 
     async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Remembered | None], int]:
         """These parts of a resource are watched from now on and nothing else of it; called before its informers run.

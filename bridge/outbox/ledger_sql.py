@@ -55,6 +55,11 @@ def resources(database: apsw.Connection) -> dict[int, Resource]:
     return {row[0]: Resource(row[1], row[2], row[3], row[4], bool(row[5])) for row in found}
 
 
+def kinds(database: apsw.Connection) -> dict[str, int]:
+    """Resources by name → their numbers."""
+    return {name: number for number, name in database.execute("SELECT id, name FROM kinds")}
+
+
 def kind_id(database: apsw.Connection, name: str) -> int:
     database.execute("INSERT OR IGNORE INTO kinds (name) VALUES (?)", (name,))
     return one(database, "SELECT id FROM kinds WHERE name = ?", (name,))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 
+from bridge.model.letter import Burial, Letter
 from bridge.model.record import Delta, Record
 from bridge.model.upkeep import DeadLetter, UnknownTarget
 from bridge.outbox import rows
@@ -20,39 +21,24 @@ NO_OBJECT = ("", "")
 """The ordering key of notices."""
 
 
-class Burial(Protocol):
-    """See delivery.ports."""
-
-    @property
-    def record(self) -> Record: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def parked(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    number: int
-    record: Record
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
     """What there was of one sink's letters at the start."""
 
-    letters: Mapping[int, tuple[OrderingKey, int]]
-    """By number: of which object, and the record's sequence number."""
+    letters: Mapping[int, tuple[OrderingKey, int, bool]]
+    """By number: of which object, the record's sequence number, whether it is parked."""
     retrying: bool
 
 
 def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
     """For these sinks, and for every other that has a letter."""
-    letters: dict[str, dict[int, tuple[OrderingKey, int]]] = {sink: {} for sink in sinks}
+    letters: dict[str, dict[int, tuple[OrderingKey, int, bool]]] = {sink: {} for sink in sinks}
     again: set[str] = set()
-    found = database.execute("SELECT number, sink, resource_name, key, seq, retrying FROM letters ORDER BY number")
-    for number, sink, name, key, sequence, retrying in found:
-        letters.setdefault(sink, {})[number] = ((name, key), sequence)
+    found = database.execute(
+        "SELECT number, sink, resource_name, key, seq, parked, retrying FROM letters ORDER BY number"
+    )
+    for number, sink, name, key, sequence, parked, retrying in found:
+        letters.setdefault(sink, {})[number] = ((name, key), sequence, bool(parked))
         if retrying:
             again.add(sink)
     return {sink: Found(those, sink in again) for sink, those in letters.items()}
@@ -64,17 +50,23 @@ class Letters:
     def __init__(self, store: Store, sink: str, found: Found) -> None:
         self._store = store
         self._sink = sink
-        self._letters: dict[int, tuple[OrderingKey, int]] = {}
+        self._letters: dict[int, OrderingKey] = {}
+        self._parked: set[int] = set()
         self._of: dict[OrderingKey, dict[int, int]] = {}
         self.keys: dict[OrderingKey, int] = {}
         """Objects that have a letter, and the sequence number of the first of them."""
         self.retrying = found.retrying
         """An operator asked for some to be delivered again, and that is still to be done."""
-        for number, (key, sequence) in found.letters.items():
-            self._note(number, key, sequence)
+        for number, (key, sequence, parked) in found.letters.items():
+            self._note(number, key, sequence, parked)
 
     def __len__(self) -> int:
         return len(self._letters)
+
+    @property
+    def parked(self) -> int:
+        """Of these, those that were not tried."""
+        return len(self._parked)
 
     async def bury(self, burials: Sequence[Burial]) -> None:
         """Behind those that are there, in this order. A record that is a letter already stays one."""
@@ -93,7 +85,7 @@ class Letters:
         numbers, released = await self._store.write(partial(_bury, letters=letters), weight=len(letters))
         for number, each in zip(numbers, burials, strict=True):
             if number is not None:
-                self._note(number, each.record.ordering_key, each.record.sequence)
+                self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
         self.retrying = self.retrying or released
 
     async def next_retries(self, limit: int) -> Sequence[Letter]:
@@ -109,6 +101,7 @@ class Letters:
     async def rejected_again(self, number: int, reason: str) -> None:
         """It stays, and so do the later letters of its object, until an operator asks again."""
         await self._store.write(partial(_reject_again, sink=self._sink, number=number, reason=reason), shrinks=True)
+        self._parked.discard(number)
 
     # ── What an operator asks for ────────────────────────────────────────────
 
@@ -125,8 +118,10 @@ class Letters:
         self.retrying = self.retrying or released
         return len(gone)
 
-    def _note(self, number: int, key: OrderingKey, sequence: int) -> None:
-        self._letters[number] = (key, sequence)
+    def _note(self, number: int, key: OrderingKey, sequence: int, parked: bool) -> None:
+        self._letters[number] = key
+        if parked:
+            self._parked.add(number)
         if key == NO_OBJECT:
             return
         self._of.setdefault(key, {})[number] = sequence
@@ -134,7 +129,8 @@ class Letters:
 
     def _forget(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            key, _ = self._letters.pop(number)
+            key = self._letters.pop(number)
+            self._parked.discard(number)
             if key == NO_OBJECT:
                 continue
             del self._of[key][number]

@@ -14,8 +14,8 @@ import apsw
 from bridge.model.record import Gap
 from bridge.outbox import cursors, letters, rows
 from bridge.outbox.cursors import Cursor, Start
-from bridge.outbox.database import Holder, open_writer, understood
-from bridge.outbox.errors import Damaged
+from bridge.outbox.database import FILE, Holder, open_writer, understood
+from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.sql import one, row
 
 _REBUILT = "the database was damaged; what it held and nobody had been told is not known"
@@ -59,12 +59,27 @@ def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
         raise
 
 
-def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start], now: str) -> Opened:
+def open_existing(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
+    """For who looks at the state of a bridge that does not run: nothing begins, and nothing is mended. Raises
+    StateError and Damaged."""
+    holder = Holder(directory)
+    try:
+        if not holder.file.exists():
+            raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
+        if damage := holder.damage():
+            raise Damaged(f"{holder.file} is damaged ({damage}); the next start moves it aside")
+        return _read(holder, open_writer(holder.file), dict.fromkeys(sinks), now)
+    except BaseException:
+        holder.release()
+        raise
+
+
+def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
     with understood():
         with connection:
             known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
             for sink, start in sinks.items():
-                if sink not in known:
+                if sink not in known and start is not None:
                     cursors.register(connection, sink, start, now)
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ?", (sink,))
         last, trimmed = row(connection, "SELECT last, trimmed FROM meta")

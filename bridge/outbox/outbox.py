@@ -17,14 +17,16 @@ from bridge.facts import OutboxOpened, OutboxRebuilt, Report
 from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
-from bridge.outbox import cursors, work
-from bridge.outbox.backlog import Milestones, trim_through
+from bridge.model.upkeep import DeadLetter, StateReport
+from bridge.outbox import checking, cursors, letters, work
+from bridge.outbox.backlog import Milestones, Size, trim_through
 from bridge.outbox.cursors import Progress, Start
+from bridge.outbox.database import Disk
 from bridge.outbox.errors import Damaged
 from bridge.outbox.intake import Intake
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.letters import Letters
-from bridge.outbox.opening import Opened, open_state, utc_now
+from bridge.outbox.opening import Opened, open_existing, open_state, utc_now
 from bridge.outbox.sinks import Sinks
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
@@ -71,8 +73,8 @@ class Outbox:
             self._store, opened.last, before=keeping.before, clock=clock, committed=self._notice_committed
         )
         self.ledger = Ledger(self._store, self._intake, clock)
-        letters = {sink: Letters(self._store, sink, found) for sink, found in opened.letters.items()}
-        self.sinks = Sinks(self._store, opened.cursors, letters, last=lambda: self._last, clock=clock, report=report)
+        dead = {sink: Letters(self._store, sink, found) for sink, found in opened.letters.items()}
+        self.sinks = Sinks(self._store, opened.cursors, dead, last=lambda: self._last, clock=clock, report=report)
         self.boot_last = opened.last
         """Records up to here may have reached a sink before this start without its cursor saying so."""
         self.committed: Committed = lambda _records, _last: None
@@ -86,10 +88,12 @@ class Outbox:
         report: Report,
         keeping: Keeping | None = None,
         clock: Callable[[], str] = utc_now,
+        as_it_is: bool = False,
     ) -> Outbox:
         """``sinks`` are those that are configured, and how one begins that was never there before. A directory that
-        holds nothing yet becomes a state. Raises StateError."""
-        opened = await asyncio.to_thread(open_state, directory, sinks, clock())
+        holds nothing yet becomes a state; a damaged database is moved aside. With ``as_it_is`` neither is done: no
+        sink begins, and Damaged is raised. Raises StateError."""
+        opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
         outbox = cls(opened, keeping or Keeping(), report, clock)
         report(OutboxOpened(str(opened.holder.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
         if opened.aside is not None:
@@ -161,6 +165,35 @@ class Outbox:
         self._bytes += size
         self.milestones.reached(self._last, self._bytes, self._now())
         self.committed(deltas, self._last)
+
+    # ── How it stands ────────────────────────────────────────────────────────
+
+    def backlog_of(self, sink: str) -> Size:
+        """What this sink has not settled. Of what it is told out of turn, records alone are counted: their bytes are
+        those of the ledger."""
+        held = self.sinks[sink].holds
+        age = self.milestones.age_of(held, self._now()) if held < self._last else 0.0
+        return Size(self.sinks.lag(sink), self.milestones.bytes_after(held), age)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Age of the oldest record; 0 where there is none."""
+        return self.milestones.age_of(self._trimmed, self._now()) if self.records else 0.0
+
+    def disk(self) -> Disk:
+        return self._store.holder.disk()
+
+    async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
+        """In the order of their numbers, behind ``after``; of all sinks, or of one."""
+        return await self._store.ask(partial(letters.listed, sink=sink, after=after, limit=limit))
+
+    async def dead_letter(self, number: int) -> Record:
+        """Raises UnknownTarget."""
+        return await self._store.ask(partial(letters.record_of, number=number))
+
+    async def check(self) -> StateReport:
+        """Reads the whole database."""
+        return await self._store.ask(partial(checking.report, disk=self.disk()))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 

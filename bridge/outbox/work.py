@@ -16,8 +16,8 @@ from bridge.outbox.sql import one
 MOST_BYTES = 16 << 20
 """Of bodies, read at once; one record may be more."""
 
-_IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
-_IS_SELECTED = "EXISTS (SELECT 1 FROM selections s WHERE s.seq = log.seq)"
+IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
+IS_SELECTED = "EXISTS (SELECT 1 FROM selections s WHERE s.seq = log.seq)"
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ def trim(database: apsw.Connection, through: int, limit: int) -> int:
     upto = min(through, trimmed + limit)
     if upto <= trimmed:
         return trimmed
-    kept = _IS_LAST_STATE + (f" OR {_IS_SELECTED}" if has_selections(database) else "")
+    kept = IS_LAST_STATE + (f" OR {IS_SELECTED}" if has_selections(database) else "")
     database.execute(f"DELETE FROM log WHERE seq > ? AND seq <= ? AND NOT ({kept})", (trimmed, upto))
     database.execute("UPDATE meta SET trimmed = ?", (upto,))
     return upto
@@ -112,7 +112,7 @@ def trim(database: apsw.Connection, through: int, limit: int) -> int:
 def sweep(database: apsw.Connection) -> None:
     """After a selection ended: let those records go that were kept for it alone."""
     trimmed = one(database, "SELECT trimmed FROM meta")
-    database.execute(f"DELETE FROM log WHERE seq <= ? AND NOT ({_IS_LAST_STATE} OR {_IS_SELECTED})", (trimmed,))
+    database.execute(f"DELETE FROM log WHERE seq <= ? AND NOT ({IS_LAST_STATE} OR {IS_SELECTED})", (trimmed,))
 
 
 def vacuum(database: apsw.Connection, pages: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bridge.app.bridge import Bridge
@@ -64,19 +66,33 @@ async def running(
     *sinks: RecordingSink, wanted: tuple[Wanted, ...] = (Wanted("configmaps"),), **plan: Any
 ) -> AsyncIterator[World]:
     facts: list[Fact] = []
+    with TemporaryDirectory() as state:
+        defaults: dict[str, Any] = {
+            "timing": QUICK,
+            "discovery_seconds": 0.05,
+            "grace_seconds": 5.0,
+            "state": Path(state),
+        }
+        async with on_playground(sinks, wanted, defaults | plan, facts) as world:
+            yield world
+
+
+@asynccontextmanager
+async def on_playground(
+    sinks: Sequence[RecordingSink], wanted: tuple[Wanted, ...], plan: dict[str, Any], facts: list[Fact]
+) -> AsyncIterator[World]:
     async with Playground(bookmark_interval=0.2) as cluster:
         plans = tuple(
             SinkPlan(name=f"sink-{number}", type="memory", make=lambda sink=sink: sink, max_batch=100)  # type: ignore[misc]
             for number, sink in enumerate(sinks)
         )
-        defaults: dict[str, Any] = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0}
         bridge = Bridge(
             Plan(
                 cluster="test",
                 access=ClusterAccess(server=cluster.url),
                 wanted=wanted,
                 sinks=plans,
-                **(defaults | plan),
+                **plan,
             ),
             facts.append,
         )

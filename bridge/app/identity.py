@@ -1,0 +1,46 @@
+"""Which cluster this is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import msgspec
+
+from bridge.facts import ClusterChanged, ClusterUnidentified, DiscoveryFailed, Report
+from bridge.kube import ApiError, CredentialsError, KubeClient
+from bridge.model.answers import Refused
+from bridge.model.backoff import Backoff
+from bridge.outbox.ledger import Ledger
+
+PATH = "/api/v1/namespaces/kube-system"
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Metadata
+
+
+async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report: Report) -> None:
+    """Ask until there is an answer, and compare it with what the state belongs to: nothing may be watched before. Where
+    it may not be read, that is reported, and the state is taken for this cluster's. Raises OtherCluster."""
+    backoff = Backoff()
+    while True:
+        try:
+            found = msgspec.json.decode(await client.get(PATH), type=_Namespace)
+        except (ApiError, CredentialsError) as error:
+            if isinstance(error, ApiError) and isinstance(error.answer, Refused):
+                report(ClusterUnidentified(f"namespaces/kube-system: {error}"))
+                return
+            delay = backoff.next(asyncio.get_running_loop().time(), random.random())
+            report(DiscoveryFailed(str(error), delay))
+            await asyncio.sleep(delay)
+            continue
+        uid = found.metadata.uid
+        was = await ledger.identify(uid, restart=restart)
+        if was is not None:
+            report(ClusterChanged(was, uid))
+        return

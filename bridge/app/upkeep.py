@@ -1,0 +1,110 @@
+"""Answers what an operator asks of the state: see model.upkeep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bridge.app.sink_ends import SinkEnd
+from bridge.model.record import Delta
+from bridge.model.upkeep import (
+    Cursor,
+    Cursors,
+    DeadLetter,
+    Replayed,
+    ReplayRequest,
+    StateReport,
+    UnknownTarget,
+)
+from bridge.outbox import Outbox
+from bridge.outbox.letters import Letters
+
+BEGINNING = "beginning"
+
+
+class FileUpkeep:
+    """On the files of a stopped bridge. What a sink is to be told waits for the next start."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    async def cursors(self) -> Cursors:
+        sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
+        return Cursors(self._outbox.first, self._outbox.last, sorted(sinks, key=lambda each: each.sink))
+
+    async def replay(self, request: ReplayRequest) -> Replayed:
+        kind = None if request.resource is None else await self._outbox.ledger.kind_of(request.resource)
+        start = self._outbox.first if request.start == BEGINNING else request.start
+        return Replayed(*await self._replay(request.sink, start, kind, request.namespace))
+
+    async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
+        if sink is not None:
+            self._letters(sink)
+        return await self._outbox.dead_letters(sink, after, limit)
+
+    async def dead_letter_body(self, number: int) -> bytes:
+        record = await self._outbox.dead_letter(number)
+        return record.body if isinstance(record, Delta) else b"null"
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._letters(sink).retry(numbers)
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._letters(sink).drop(numbers)
+
+    async def state_check(self) -> StateReport:
+        return await self._outbox.check()
+
+    async def _replay(
+        self, sink: str, start: int | str, kind: int | None, namespace: str | None
+    ) -> tuple[int, int, int]:
+        sinks = self._outbox.sinks
+        return await sinks.replay(sink, start=start, taken=sinks[sink].settled, kind=kind, namespace=namespace)
+
+    def _letters(self, sink: str) -> Letters:
+        letters = self._outbox.sinks.letters
+        if sink not in letters:
+            raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(sorted(letters)) or 'none'}")
+        return letters[sink]
+
+    def _cursor(self, sink: str) -> Cursor:
+        cursor, errand = self._outbox.sinks[sink], self._outbox.sinks[sink].errand
+        size = self._outbox.backlog_of(sink)
+        return Cursor(
+            sink,
+            cursor.settled,
+            size.records,
+            size.bytes,
+            size.age,
+            cursor.configured,
+            "" if errand is None else errand.kind.value,
+            0 if errand is None else errand.last - cursor.settled_place,
+        )
+
+
+class LiveUpkeep(FileUpkeep):
+    """On a running bridge."""
+
+    def __init__(self, outbox: Outbox, ends: Mapping[str, SinkEnd]) -> None:
+        super().__init__(outbox)
+        self._ends = ends
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        count = await super().retry(sink, numbers)
+        self._wake(sink)
+        return count
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        count = await super().drop(sink, numbers)
+        self._wake(sink)
+        return count
+
+    async def _replay(
+        self, sink: str, start: int | str, kind: int | None, namespace: str | None
+    ) -> tuple[int, int, int]:
+        if sink not in self._ends:
+            return await super()._replay(sink, start, kind, namespace)
+        return await self._ends[sink].stream.replay(start, kind, namespace)
+
+    def _wake(self, sink: str) -> None:
+        if sink in self._ends:
+            self._ends[sink].stream.wake()

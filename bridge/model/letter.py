@@ -1,0 +1,25 @@
+"""Dead letters, between the worker that cannot deliver a record and the outbox that keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.model.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """A record on its way into the dead letters."""
+
+    record: Record
+    reason: str
+    parked: bool
+    """It was not tried: an earlier record of its object was rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter that is to be delivered again."""
+
+    number: int
+    record: Record
