@@ -5,6 +5,7 @@ parser           the words of the command line; upkeep_parser and arguments belo
 commands         one function each: run, check, schema, sinks
 upkeep_commands  cursors, replay, dead-letters, state: on a running bridge or on its files (upkeep)
 upkeep_tables    what these print for people, in lines that text aligns
+verify           a sink's destination beside the cluster; verify_parser has its words
 demo             a cluster that lives, on the terminal
 view             how demo draws it
 settings         the file that a command was given

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from bridge.cli import upkeep_parser
 from bridge.cli.arguments import Command, Parser, config_argument, duration
+from bridge.cli.verify_parser import add_verify
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -23,6 +24,7 @@ def parse(arguments: Sequence[str]) -> Command:
     _add_demo(commands.add_parser("demo", help="a small cluster that lives, on the terminal; no cluster needed"))
     _add_schema(commands.add_parser("schema", help="print the JSON Schema of the configuration file"))
     _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are"))
+    add_verify(commands.add_parser("verify", help="compare what a sink holds with the cluster"))
     upkeep_parser.add_to(commands)
     chosen = parser.parse_args(arguments)
     return chosen.command(chosen)  # type: ignore[no-any-return]

@@ -1,0 +1,212 @@
+"""``kubedelta verify``: what it says, and its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from bridge.cli.exits import Exit
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta, Gap
+from bridge.model.resource import Resource
+from bridge.playground import Playground
+from sinks.base import ALL_STORED
+from sinks.file.options import FileOptions
+from sinks.file.sink import FileSink
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
+TIME = "2026-11-21T09:00:00.123456Z"
+AT_ONCE = ("--settle", "50ms")
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Playground]:
+    async with Playground() as server:
+        yield server
+
+
+def a_config(folder: Path, server: str, **sinks: Any) -> Path:
+    (folder / "state").mkdir(exist_ok=True)
+    content = {
+        "cluster": {"name": "prod", "server": server},
+        "resources": ["configmaps"],
+        "state": {"directory": str(folder / "state")},
+        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}, **sinks},
+    }
+    path = folder / "kubedelta.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+async def run_verify(*words: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("KUBEDELTA__")}
+    command = [sys.executable, "-m", "bridge", "verify", *words]
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=60, check=False, env=environ
+    )
+
+
+def config_map(cluster: Playground, name: str) -> dict[str, Any]:
+    return cluster.create("configmaps", {"metadata": {"name": name, "namespace": "shop"}})
+
+
+def a_delta(sequence: int, manifest: dict[str, Any], op: Op = Op.ADDED) -> Delta:
+    metadata = manifest["metadata"]
+    return Delta(
+        sequence=sequence,
+        op=op,
+        evidence=Evidence.WATCHED,
+        resource=CONFIG_MAPS,
+        key=f"{metadata['namespace']}/{metadata['name']}",
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        time=TIME,
+        epoch=1,
+        body=msgspec.json.encode(manifest),
+    )
+
+
+async def write(folder: Path, records: Sequence[Delta | Gap]) -> None:
+    sink = FileSink("copy", FileOptions(path=folder / "deltas.ndjson"), cluster="prod")
+    await sink.open()
+    try:
+        assert await sink.deliver(records) == ALL_STORED
+    finally:
+        await sink.close()
+
+
+async def test_a_sink_that_holds_what_is_live_is_right_and_what_it_lacks_is_told(
+    cluster: Playground, tmp_path: Path
+) -> None:
+    config = str(a_config(tmp_path, cluster.url))
+    first = [config_map(cluster, name) for name in ("kept", "changed", "gone")]
+    await write(tmp_path, [a_delta(n, each) for n, each in enumerate(first, 1)])
+
+    right = await run_verify("copy", "-c", config)
+    assert (right.returncode, right.stderr) == (Exit.OK, "")
+    assert "copy: 0 missing, 0 stale, 0 extra; 3 objects live, 3 held" in right.stdout
+
+    changed = cluster.patch("configmaps", "changed", {"data": {"a": "b"}}, namespace="shop")
+    cluster.delete("configmaps", "gone", namespace="shop")
+    new = config_map(cluster, "new")
+
+    wrong = await run_verify("copy", "-c", config, *AT_ONCE)
+    assert (wrong.returncode, wrong.stderr) == (Exit.NO, "")
+    stale, extra, missing, summary = wrong.stdout.splitlines()
+    assert stale.startswith("stale    configmaps shop/changed: held is version ")
+    assert stale.endswith(f"live is {changed['metadata']['resourceVersion']}")
+    assert extra.startswith("extra    configmaps shop/gone: ")
+    assert missing.startswith("missing  configmaps shop/new: ")
+    assert missing.endswith(f"version {new['metadata']['resourceVersion']} of {new['metadata']['uid']} is not held")
+    assert summary.startswith("copy: 1 missing, 1 stale, 1 extra; 3 objects live, 3 held")
+
+    await write(tmp_path, [a_delta(4, changed, Op.UPDATED), a_delta(5, first[2], Op.DELETED), a_delta(6, new)])
+    assert (await run_verify("copy", "-c", config)).returncode == Exit.OK
+
+
+async def test_what_is_printed_is_bounded_and_gaps_are_told(cluster: Playground, tmp_path: Path) -> None:
+    config = str(a_config(tmp_path, cluster.url))
+    for number in range(5):
+        config_map(cluster, f"c{number}")
+    await write(tmp_path, [Gap(sequence=9, first=3, count=7, reason="full", time=TIME)])
+
+    done = await run_verify("copy", "-c", config, *AT_ONCE, "--limit", "2")
+
+    assert done.returncode == Exit.NO
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["missing  configmaps shop/c0", "missing  configmaps shop/c1"]
+    assert lines[2] == "and 3 more"
+    assert lines[3].startswith("note: 1 gap in the stream")
+    assert lines[4].startswith("copy: 5 missing, 0 stale, 0 extra")
+
+
+async def test_programs_are_told_as_one_json_document(cluster: Playground, tmp_path: Path) -> None:
+    config = str(a_config(tmp_path, cluster.url))
+    held = config_map(cluster, "replaced")
+    await write(tmp_path, [a_delta(1, held)])
+    cluster.delete("configmaps", "replaced", namespace="shop")
+    live = config_map(cluster, "replaced")
+    config_map(cluster, "second")
+
+    done = await run_verify("copy", "-c", config, *AT_ONCE, "--json", "--limit", "1")
+
+    assert done.returncode == Exit.NO
+    told = json.loads(done.stdout)
+    assert {name: told[name] for name in ("sink", "missing", "stale", "extra", "live", "held", "gaps", "more")} == {
+        "sink": "copy", "missing": 1, "stale": 1, "extra": 0, "live": 2, "held": 1, "gaps": 0, "more": 1
+    }  # fmt: skip
+    versions = [
+        {"uid": each["metadata"]["uid"], "resourceVersion": each["metadata"]["resourceVersion"]}
+        for each in (live, held)
+    ]
+    assert told["differences"] == [
+        {
+            "verdict": "stale",
+            "resource": "configmaps",
+            "namespace": "shop",
+            "name": "replaced",
+            "live": versions[0],
+            "held": versions[1],
+        }
+    ]
+
+
+async def test_a_webhook_cannot_be_read_back(tmp_path: Path) -> None:
+    config = a_config(tmp_path, "http://127.0.0.1:1", hook={"type": "webhook", "url": "http://127.0.0.1:1/"})
+
+    done = await run_verify("hook", "-c", str(config))
+
+    assert done.returncode == Exit.CONFIG
+    assert done.stderr == "sinks.hook: what went to a webhook cannot be read back; it can with kafka, nats, file\n"
+
+
+async def test_a_sink_that_is_not_configured_is_named_with_those_that_are(tmp_path: Path) -> None:
+    done = await run_verify("copi", "-c", str(a_config(tmp_path, "http://127.0.0.1:1")))
+
+    assert done.returncode == Exit.CONFIG
+    assert done.stderr == "sinks.copi: there is no such sink; there are copy\n"
+
+
+async def test_a_file_that_is_not_there_and_a_cluster_that_is_away_are_unavailable(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    config = str(a_config(tmp_path, f"http://127.0.0.1:{port}"))
+
+    no_file = await run_verify("copy", "-c", config)
+    assert no_file.returncode == Exit.UNAVAILABLE
+    assert no_file.stderr.startswith(f"sinks.copy: there is no file {tmp_path / 'deltas.ndjson'}")
+
+    await write(tmp_path, [Gap(sequence=9, first=3, count=7, reason="full", time=TIME)])
+    no_cluster = await run_verify("copy", "-c", config)
+    assert no_cluster.returncode == Exit.UNAVAILABLE
+    assert no_cluster.stderr.startswith("cluster: ")
+    assert f"127.0.0.1:{port}" in no_cluster.stderr
+
+
+async def test_a_missing_permission_exits_78(cluster: Playground, tmp_path: Path) -> None:
+    cluster.misbehave.forbid("configmaps")
+    config = str(a_config(tmp_path, cluster.url))
+    await write(tmp_path, [Gap(sequence=9, first=3, count=7, reason="full", time=TIME)])
+
+    done = await run_verify("copy", "-c", config)
+
+    assert done.returncode == Exit.CONFIG
+    assert "cluster: cannot list configmaps" in done.stderr
+
+
+async def test_a_wrong_number_is_a_usage_error(tmp_path: Path) -> None:
+    done = await run_verify("copy", "-c", str(tmp_path / "x"), "--limit", "-1")
+
+    assert done.returncode == Exit.USAGE
+    assert "allowed: 0 and above" in done.stderr
