@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,12 +11,13 @@ from typing import Any
 
 from bridge.app.bridge import Bridge
 from bridge.app.plan import Plan, SinkPlan, Wanted
-from bridge.facts import Fact, ListenerOverrun, RecordsLeftBehind, ResourceRefused, ResourceUnknown
+from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.change import Evidence
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
+from bridge.outbox import Bounds, WhenFull
 from bridge.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 
@@ -57,13 +58,20 @@ class World:
     async def until_ready(self) -> None:
         await self.until(lambda: self.bridge.snapshot().ready)
 
+    def watched(self) -> set[tuple[str, str]]:
+        """Resources and scopes that have an informer."""
+        return {(each.resource, each.scope) for each in self.bridge.snapshot().informers if each.state != "unknown"}
+
     def reported(self, kind: type[Any]) -> list[Any]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
 
 
 @asynccontextmanager
 async def running(
-    *sinks: RecordingSink, wanted: tuple[Wanted, ...] = (Wanted("configmaps"),), **plan: Any
+    *sinks: RecordingSink,
+    wanted: tuple[Wanted, ...] = (Wanted("configmaps"),),
+    options: Mapping[str, dict[str, Any]] | None = None,
+    **plan: Any,
 ) -> AsyncIterator[World]:
     facts: list[Fact] = []
     with TemporaryDirectory() as state:
@@ -73,19 +81,22 @@ async def running(
             "grace_seconds": 5.0,
             "state": Path(state),
         }
-        async with on_playground(sinks, wanted, defaults | plan, facts) as world:
+        async with on_playground(_plans(sinks, options or {}), wanted, defaults | plan, facts) as world:
             yield world
+
+
+def _plans(sinks: Sequence[RecordingSink], options: Mapping[str, dict[str, Any]]) -> tuple[SinkPlan, ...]:
+    return tuple(
+        SinkPlan(name=name, type="memory", make=lambda sink=sink: sink, max_batch=100, **options.get(name, {}))  # type: ignore[misc]
+        for name, sink in ((f"sink-{number}", sink) for number, sink in enumerate(sinks))
+    )
 
 
 @asynccontextmanager
 async def on_playground(
-    sinks: Sequence[RecordingSink], wanted: tuple[Wanted, ...], plan: dict[str, Any], facts: list[Fact]
+    plans: tuple[SinkPlan, ...], wanted: tuple[Wanted, ...], plan: dict[str, Any], facts: list[Fact]
 ) -> AsyncIterator[World]:
     async with Playground(bookmark_interval=0.2) as cluster:
-        plans = tuple(
-            SinkPlan(name=f"sink-{number}", type="memory", make=lambda sink=sink: sink, max_batch=100)  # type: ignore[misc]
-            for number, sink in enumerate(sinks)
-        )
         bridge = Bridge(
             Plan(
                 cluster="test",
@@ -122,9 +133,10 @@ async def test_what_is_there_and_what_happens_to_it_reaches_every_sink_in_order(
         assert [delta.sequence for delta in sink.deltas] == sorted(delta.sequence for delta in sink.deltas)
 
 
-async def test_a_stuck_sink_holds_nobody_up_and_memory_stays_within_the_outbox_bound() -> None:
+async def test_a_stuck_sink_holds_nobody_up_and_its_backlog_stays_within_its_bound() -> None:
     stuck, live, other = StuckSink(), RecordingSink(), RecordingSink()
-    async with running(stuck, live, other, outbox_records=200) as world:
+    bounded = {"sink-0": {"bounds": Bounds(records=200), "when_full": WhenFull.DROP}}
+    async with running(stuck, live, other, options=bounded) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
         await stuck.holding.wait()
@@ -136,18 +148,16 @@ async def test_a_stuck_sink_holds_nobody_up_and_memory_stays_within_the_outbox_b
             await sink.until(lambda sink: len(sink.records) == 1001)
             versions = [int(delta.resource_version) for delta in sink.deltas]
             assert versions == sorted(set(versions))
-        assert world.bridge.snapshot().outbox_records <= 200
+        await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= 200)
         assert world.bridge.snapshot().ready
 
         stuck.loose.set()
         await stuck.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 1001)
 
     gaps = [record for record in stuck.records if isinstance(record, Gap)]
-    missing = sum(gap.count for gap in gaps)
-    assert missing + len(stuck.deltas) == 1001, "what it did not get, it was told of"
-    assert [(fact.sink, fact.count) for fact in world.reported(ListenerOverrun)] == [
-        ("sink-0", gap.count) for gap in gaps
-    ]
+    assert sum(gap.count or 0 for gap in gaps) + len(stuck.deltas) == 1001, "what it did not get, it was told of"
+    assert [record.sequence for record in stuck.records] == sorted(record.sequence for record in stuck.records)
+    assert {fact.sink for fact in world.reported(BacklogDropped)} == {"sink-0"}
 
 
 async def test_a_custom_resource_that_appears_is_picked_up_and_one_that_goes_is_told_as_deleted() -> None:
@@ -276,15 +286,17 @@ async def test_of_three_names_for_one_resource_the_last_may_not_meet_the_second_
         Wanted("ConfigMap", (Scope("default", "tier=web"),)),
     )
     async with running(sink, wanted=wanted) as world:
-        await world.until(lambda: world.reported(ResourceUnknown))
-        watched = {(each.resource, each.scope) for each in world.bridge.snapshot().informers if each.state != "unknown"}
+        await world.until(lambda: len(world.watched()) == 2)
+        watched = world.watched()
 
     (unknown,) = world.reported(ResourceUnknown)
     assert unknown == ResourceUnknown("ConfigMap", "cm means configmaps as well, and an object belongs to one")
     assert watched == {("configmaps", "namespace kube-public"), ("configmaps", str(default))}
 
 
-async def test_a_resync_tells_everything_again_to_the_sink_that_asked_and_asks_the_server_nothing() -> None:
+async def test_a_resync_tells_everything_again_to_the_sink_that_asked_and_asks_the_server_nothing(
+    tmp_path: Path,
+) -> None:
     due, other = RecordingSink(), RecordingSink()
     facts: list[Fact] = []
     async with Playground() as cluster:
@@ -299,6 +311,7 @@ async def test_a_resync_tells_everything_again_to_the_sink_that_asked_and_asks_t
             wanted=(Wanted("configmaps"),),
             sinks=plans,
             timing=QUICK,
+            state=tmp_path,
         )
         bridge = Bridge(plan, facts.append)
         async with asyncio.TaskGroup() as tasks:
