@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.delivery.ports import Burial, Letter, OrderingKey
+from bridge.delivery.ports import Burial, Letter, OrderingKey, Taken
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt
 from tests.kit.records import a_delta
@@ -53,7 +53,7 @@ class FakePending:
         self.limits: list[int] = []
         self.on_settle: Callable[[Sequence[Record]], None] = lambda _: None
         self._taken = 0
-        self._outstanding: deque[FakeTaken] = deque()
+        self._outstanding: deque[Taken] = deque()
         self._woken = False
         self._change = asyncio.Event()
 
@@ -92,7 +92,7 @@ class FakePending:
         self._woken = True
         self._change.set()
 
-    def settle(self, taken: FakeTaken) -> None:
+    def settle(self, taken: Taken) -> None:
         assert self._outstanding.popleft() is taken, "settled once each, in the order in which they were taken"
         self.on_settle(taken.items)
         self.settled += len(taken.items)
@@ -152,10 +152,12 @@ class FakeLetters:
     async def delivered(self, numbers: Sequence[int]) -> None:
         await asyncio.sleep(self.seconds)
         for number in numbers:
-            del self.kept[number]
+            self.kept.pop(number, None)  # An operator may have dropped it meanwhile.
 
     async def rejected_again(self, number: int, reason: str) -> None:
         await asyncio.sleep(self.seconds)
+        if number not in self.kept:
+            return
         letter = self.kept[number]
         letter.reason, letter.parked, letter.retrying = reason, False, False
         for later in self.of(letter.record.ordering_key):
@@ -168,6 +170,17 @@ class FakeLetters:
             letter.retrying = True
         if self.pending is not None:
             self.pending.wake()
+
+    def drop_first(self) -> Record:
+        """An operator gives it up. What was parked behind it is delivered."""
+        gone = self.kept.pop(next(iter(self.kept)))
+        for letter in self.of(gone.record.ordering_key):
+            if not letter.parked:
+                break
+            letter.retrying = True
+        if self.pending is not None:
+            self.pending.wake()
+        return gone.record
 
     def of(self, key: OrderingKey) -> list[Kept]:
         return [letter for letter in self.kept.values() if letter.record.ordering_key == key]

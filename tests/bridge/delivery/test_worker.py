@@ -1,231 +1,424 @@
-"""One sink's worker: what it does with stored, pending and refused records."""
+"""The worker of a sink that takes batches: what it does with stored, pending and rejected records."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
-from bridge.delivery.worker import Retry, Worker, WorkerState
-from bridge.facts import BatchDelivered, DeliveryDelayed, Fact, ListenerOverrun, RecordRejected, SinkOpened
-from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Gap, Record
-from bridge.model.resource import Resource
-from bridge.model.ring import Ring, Slice
-from bridge.processor.shared_processor import SharedProcessor
-from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
+from bridge.delivery import CircuitState, OnRejected, WorkerState
+from bridge.delivery.sink_worker import passages
+from bridge.facts import (
+    BatchDelivered,
+    CircuitClosed,
+    CircuitOpened,
+    DeliveryDelayed,
+    ListenerOverrun,
+    RecordRejected,
+    RecordsParked,
+    SinkOpened,
+)
+from bridge.model.record import Record
+from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable, receipt_of
+from tests.bridge.delivery.fakes import Missed, ScriptedSink, named, pods
+from tests.bridge.delivery.world import World, now, virtual
+from tests.kit.records import a_gap, a_snapshot
 
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
-
-
-class Log(Ring[Record]):
-    async def read(self, after: int, limit: int) -> Slice[Record]:  # type: ignore[override]
-        return super().read(after, limit)
-
-
-class ScriptedSink:
-    """Answers each deliver with the next receipt of its script, then stores everything."""
-
-    def __init__(self, *script: Receipt | Exception, opens: Sequence[Exception | None] = ()) -> None:
-        self.script = list(script)
-        self.opens = list(opens)
-        self.batches: list[list[str]] = []
-        self.closed = 0
-        self.ten_batches = asyncio.Event()
-
-    async def open(self) -> None:
-        if self.opens and (error := self.opens.pop(0)):
-            raise error
-
-    async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        self.batches.append([record.id for record in batch])
-        if len(self.batches) >= 10:
-            self.ten_batches.set()
-        answer = self.script.pop(0) if self.script else ALL_STORED
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def check(self) -> str:
-        return "scripted"
-
-    async def close(self) -> None:
-        self.closed += 1
+DOWN = RetryLater("down")
+AWAY = RetryLater("away", whole=True)
 
 
-class World:
-    """A log, a processor, one worker on a scripted sink, and the facts it reported."""
+def rejecting(*sequences: int) -> ScriptedSink:
+    """Never takes the records with these sequence numbers, and keeps the promise of Receipt."""
+    sink = ScriptedSink()
 
-    def __init__(self, sink: ScriptedSink, *, log_items: int = 100, max_batch: int = 100) -> None:
-        self.sink = sink
-        self.log = Log(log_items, 1 << 20)
-        self.processor = SharedProcessor[Record](self.log, audience=lambda record: getattr(record, "audience", None))
-        self.settled: list[int] = []
-        self.facts: list[Fact] = []
-        self._progress = asyncio.Event()
-        self.worker = Worker(
-            "audit",
-            lambda: sink,
-            self.processor.add("audit", after=0, window=10),
-            settle=self._settle,
-            report=self.facts.append,
-            now=lambda: "2026-01-01T00:00:00.000000Z",
-            max_batch=max_batch,
-            retry=Retry(initial=0.001, maximum=0.001),
+    def answer(batch: Sequence[Record]) -> Receipt:
+        return receipt_of(
+            batch, rejected={n: "too large" for n, each in enumerate(batch) if each.sequence in sequences}
         )
 
-    def _settle(self, through: int) -> None:
-        self.settled.append(through)
-        self._progress.set()
-
-    def happened(self, *names: str, audience: tuple[str, ...] | None = None) -> None:
-        records = []
-        for name in names:
-            sequence = self.log.last + 1
-            key = f"shop/{name}"
-            delta = Delta(sequence, Op.ADDED, Evidence.WATCHED, PODS, key, name, "1", "", 1, b"{}", audience=audience)
-            self.log.append(delta, 2)
-            records.append(delta)
-        self.processor.distribute(records, self.log.last)
-
-    async def wait_settled(self, through: int) -> None:
-        async with asyncio.timeout(5):
-            while not self.settled or self.settled[-1] < through:
-                self._progress.clear()
-                await self._progress.wait()
-
-    def reported(self, kind: type[Any]) -> list[Any]:
-        return [fact for fact in self.facts if isinstance(fact, kind)]
+    sink.answer = answer
+    return sink
 
 
-@asynccontextmanager
-async def running(world: World) -> AsyncIterator[World]:
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(world.worker.run())
-        yield world
-        task.cancel()
+# ── The ordinary ─────────────────────────────────────────────────────────────
 
 
-async def test_what_the_sink_stored_is_settled_once_in_order() -> None:
-    async with running(World(ScriptedSink())) as world:
-        world.happened("a", "b")
-        await world.wait_settled(2)
+@virtual
+async def test_what_the_sink_stored_is_settled() -> None:
+    world = World(ScriptedSink(), pods("ab"))
+    await world.run_until_idle()
 
-    assert world.sink.batches == [["a/1/added", "b/1/added"]]
-    assert world.settled == [2]
+    assert world.sink.batches == [["a1", "b2"]]
+    assert world.pending.settled == 2
     assert world.worker.delivered == 2
-    assert [fact.records for fact in world.reported(BatchDelivered)] == [2]
+    (fact,) = world.reported(BatchDelivered)
+    assert (fact.records, fact.bytes) == (2, sum(len(record.body) for record in pods("ab")))
 
 
+@virtual
+async def test_a_sink_gets_no_more_at_once_than_it_takes() -> None:
+    world = World(ScriptedSink(), pods("abcde"), max_batch=2)
+    await world.run_until_idle()
+
+    assert world.sink.batches == [["a1", "b2"], ["c3", "d4"], ["e5"]]
+    assert set(world.pending.limits) == {2}
+
+
+@virtual
 async def test_pending_records_are_delivered_again_before_anything_newer() -> None:
-    trouble = Receipt(pending=(1, 2), trouble=RetryLater("leader not available"))
-    async with running(World(ScriptedSink(trouble), max_batch=3)) as world:
-        world.happened("a", "b", "c")
-        world.happened("d")
-        await world.wait_settled(4)
+    world = World(ScriptedSink(Receipt((1, 2), DOWN)), pods("abcd"), max_batch=3)
+    await world.run_until_idle()
 
-    assert world.sink.batches == [
-        ["a/1/added", "b/1/added", "c/1/added"],
-        ["b/1/added", "c/1/added"],
-        ["d/1/added"],
-    ]
-    assert [fact.reason for fact in world.reported(DeliveryDelayed)] == ["leader not available"]
+    assert world.sink.batches == [["a1", "b2", "c3"], ["b2", "c3"], ["d4"]]
+    (fact,) = world.reported(DeliveryDelayed)
+    assert (fact.records, fact.reason, fact.retry_after) == (2, "down", 0.5)
 
 
+@virtual
 async def test_nothing_is_settled_while_a_record_is_pending() -> None:
-    forever = [Receipt(pending=(0,), trouble=RetryLater("down")) for _ in range(20)]
-    async with running(World(ScriptedSink(*forever))) as world:
-        world.happened("a")
-        async with asyncio.timeout(5):
-            await world.sink.ten_batches.wait()
-        assert world.settled == []
-        assert world.worker.trouble == "down"
-        await world.wait_settled(1)
+    world = World(ScriptedSink(*[Receipt((0, 1), DOWN)] * 10), pods("ab"))
+    async with world.running() as worker:
+        await world.until(lambda: len(world.sink.batches) == 10)
+        await asyncio.sleep(0)
+        assert world.pending.settled == 0
+        assert worker.trouble == "down"
+        await worker.wait_idle()
 
+    assert world.pending.settled == 2
     assert world.worker.trouble is None
 
 
-async def test_a_refused_record_is_reported_with_its_reason_and_the_others_go_on() -> None:
-    async with running(World(ScriptedSink(Receipt(rejected={0: "too large: 2 MB of 1 MB"})))) as world:
-        world.happened("a", "b")
-        await world.wait_settled(2)
+@virtual
+async def test_a_stretch_that_is_meant_for_others_is_settled_without_a_delivery() -> None:
+    world = World(ScriptedSink())
+    settled: list[Sequence[Record]] = []
+    world.pending.on_settle = settled.append
+    world.pending.wake()
+    async with world.running():
+        await world.until(lambda: settled)
 
-    assert world.reported(RecordRejected) == [RecordRejected("audit", "a/1/added", "too large: 2 MB of 1 MB")]
-    assert (world.worker.delivered, world.worker.rejected) == (1, 1)
-
-
-async def test_a_destination_that_is_not_there_is_asked_again_and_nothing_is_lost() -> None:
-    sink = ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")])
-    world = World(sink)
-    world.happened("a")
-    async with running(world):
-        await world.wait_settled(1)
-
-    assert world.sink.batches == [["a/1/added"]]
-    assert len(world.reported(SinkOpened)) == 1
-    assert [fact.reason for fact in world.reported(DeliveryDelayed)] == ["no route", "no route"]
-    assert sink.closed == 3, "each sink that was made is closed"
-
-
-async def test_what_left_the_outbox_before_the_sink_came_to_it_is_told_as_a_gap_in_its_place() -> None:
-    world = World(ScriptedSink(), log_items=2)
-    world.happened(*"abcdefghijklmno")
-    async with running(world):
-        await world.wait_settled(15)
-
-    assert world.sink.batches == [["gap/1/13"], ["n/1/added", "o/1/added"]]
-    assert world.reported(ListenerOverrun) == [ListenerOverrun("audit", 1, 13, 13)]
-
-
-async def test_records_for_other_sinks_are_settled_without_being_delivered() -> None:
-    async with running(World(ScriptedSink())) as world:
-        world.happened("a", audience=("other",))
-        await world.wait_settled(1)
-
+    assert settled == [[]]
     assert world.sink.batches == []
 
 
-async def test_the_state_tells_an_idle_worker_from_one_that_waits() -> None:
-    async with running(World(ScriptedSink())) as world:
-        states = [world.worker.state]
-        world.happened("a")
-        await world.wait_settled(1)
-        await asyncio.sleep(0)
-        states.append(world.worker.state)
+@virtual
+async def test_what_left_the_outbox_is_told_as_a_gap_by_itself_and_first() -> None:
+    world = World(ScriptedSink(), pods("ab", first=14))
+    world.pending.missed = Missed(1, 13)
+    await world.run_until_idle()
 
-    assert states == [WorkerState.OPENING, WorkerState.IDLE]
+    assert world.sink.batches == [["gap/1/13"], ["a14", "b15"]]
+    assert world.reported(ListenerOverrun) == [ListenerOverrun("audit", 1, 13, 13)]
+    (gap, *_) = world.sink.stored
+    assert "further behind than the outbox is long" in getattr(gap, "reason", "")
 
 
+@virtual
 async def test_a_bug_in_a_sink_ends_the_worker_loudly_and_closes_the_sink() -> None:
-    sink = ScriptedSink(RuntimeError("a bug"))
-    world = World(sink)
-    world.happened("a")
+    world = World(ScriptedSink(RuntimeError("a bug")), pods("a"))
 
     with pytest.raises(ExceptionGroup) as caught:
-        async with running(world):
-            await asyncio.sleep(1)
+        await world.run_until_idle()
 
     assert caught.group_contains(RuntimeError, match="a bug")
-    assert sink.closed == 1
-    assert world.settled == []
+    assert world.sink.closed == 1
+    assert world.pending.settled == 0
 
 
-async def test_a_gap_names_what_is_missing() -> None:
-    world = World(ScriptedSink(), log_items=1)
-    seen: list[Record] = []
+# ── Opening, waiting, the circuit ────────────────────────────────────────────
 
-    async def deliver(batch: Sequence[Record]) -> Receipt:
-        seen.extend(batch)
-        return ALL_STORED
 
-    world.sink.deliver = deliver  # type: ignore[method-assign]
-    world.happened(*"abcdefghijkl")
-    async with running(world):
-        await world.wait_settled(12)
+@virtual
+async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink_and_nothing_is_lost() -> None:
+    world = World(ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")]), pods("a"))
+    async with world.running() as worker:
+        await asyncio.sleep(0)
+        assert (worker.state, worker.trouble) == (WorkerState.WAITING, "no route")
+        assert worker.retry_at == now() + 0.5
+        await worker.wait_idle()
+        assert worker.trouble is None
 
-    gap = seen[0]
-    assert isinstance(gap, Gap)
-    assert (gap.first, gap.sequence, gap.count) == (1, 11, 11)
+    assert world.sink.batches == [["a1"]]
+    assert world.reported(SinkOpened) == [SinkOpened("audit")]
+    assert [(fact.reason, fact.retry_after) for fact in world.reported(DeliveryDelayed)] == [
+        ("no route", 0.5),
+        ("no route", 1.0),
+    ]
+    assert world.sink.closed == 3, "each sink that was made is closed"
+
+
+@virtual
+async def test_pauses_grow_while_nothing_goes_through_and_are_short_again_afterwards() -> None:
+    failing = [Receipt((0,), DOWN)] * 6
+    world = World(ScriptedSink(*failing, ALL_STORED, *failing[:2]), pods("ab"), max_batch=1)
+    await world.run_until_idle()
+
+    assert [fact.retry_after for fact in world.reported(DeliveryDelayed)] == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 0.5, 1.0]
+    pauses = [later - earlier for earlier, later in zip(world.sink.times, world.sink.times[1:], strict=False)]
+    assert pauses == pytest.approx([0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 0.0, 0.5, 1.0])
+
+
+@virtual
+async def test_a_sink_that_stores_a_part_each_time_is_not_taken_for_one_that_is_down() -> None:
+    script = [Receipt(tuple(range(1, left)), DOWN) for left in range(10, 1, -1)]
+    world = World(ScriptedSink(*script), pods("abcdefghij"))
+    await world.run_until_idle()
+
+    assert len(world.sink.batches) == 10
+    assert {fact.retry_after for fact in world.reported(DeliveryDelayed)} == {0.5}
+    assert world.reported(CircuitOpened) == []
+
+
+@virtual
+async def test_a_circuit_that_opens_and_closes_is_told_once_each() -> None:
+    world = World(ScriptedSink(*[Receipt((0,), DOWN)] * 7), pods("a"))
+    states = []
+    async with world.running() as worker:
+        while not worker.delivered:
+            await asyncio.sleep(0.25)
+            states.append((worker.circuit, worker.state))
+        await worker.wait_idle()
+
+    assert world.reported(CircuitOpened) == [CircuitOpened("audit", 5, "down")]
+    (closed,) = world.reported(CircuitClosed)
+    assert closed.seconds == pytest.approx(12.0), "three pauses of 4 s, from the fifth failure to the success"
+    assert (CircuitState.OPEN, WorkerState.WAITING) in states
+    assert world.worker.circuit is CircuitState.CLOSED
+
+
+@virtual
+async def test_a_destination_that_takes_nothing_opens_the_circuit_at_once() -> None:
+    world = World(ScriptedSink(Receipt((0,), AWAY)), pods("a"))
+    await world.run_until_idle()
+
+    assert world.reported(CircuitOpened) == [CircuitOpened("audit", 1, "away")]
+    assert world.reported(CircuitClosed) == [CircuitClosed("audit", 0.5)]
+
+
+@virtual
+async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
+    world = World(ScriptedSink(Receipt((0,), RetryLater("busy", after=17.0))), pods("a"), chance=lambda: 0.0)
+    await world.run_until_idle()
+
+    assert world.sink.times[1] - world.sink.times[0] == 17.0
+
+
+@virtual
+async def test_the_state_tells_what_the_worker_does() -> None:
+    world = World(ScriptedSink(Receipt((0,), DOWN), seconds=1.0), pods("a"))
+    states = [world.worker.state]
+    async with world.running() as worker:
+        for seconds in (0.5, 0.7, 0.5):
+            await asyncio.sleep(seconds)
+            states.append(worker.state)
+        await worker.wait_idle()
+        states.append(worker.state)
+
+    assert states == ["opening", "delivering", "waiting", "delivering", "idle"]
+
+
+@virtual
+async def test_to_be_idle_is_to_have_settled_everything_there_is() -> None:
+    world = World(ScriptedSink(seconds=1.0), pods("abc"), max_batch=1)
+    began = now()
+    async with world.running() as worker:
+        await worker.wait_idle()
+        assert now() - began == 3.0
+        await worker.wait_idle()
+        world.pending.happened(*pods("d", first=4))
+        await worker.wait_idle()
+
+    assert world.pending.settled == 4
+
+
+@virtual
+async def test_a_new_worker_delivers_again_what_was_not_settled() -> None:
+    world = World(ScriptedSink(seconds=1.0), pods("abcd"), max_batch=2)
+    async with world.running():
+        await asyncio.sleep(1.5)
+    await world.run_until_idle()
+
+    assert world.sink.batches == [["a1", "b2"], ["c3", "d4"], ["c3", "d4"]]
+    assert named(world.sink.stored) == ["a1", "b2", "c3", "d4"]
+
+
+# ── Rejected and parked ──────────────────────────────────────────────────────
+
+
+@virtual
+async def test_a_rejected_record_is_a_dead_letter_before_its_stretch_is_settled() -> None:
+    world = World(rejecting(1), pods("ab"))
+    seen: list[list[str]] = []
+    world.pending.on_settle = lambda records: seen.append(world.letters.names)
+    await world.run_until_idle()
+
+    assert seen == [["a1"]]
+    (burial,) = world.letters.buried
+    assert (burial.reason, burial.parked) == ("too large", False)
+    assert world.reported(RecordRejected) == [RecordRejected("audit", pods("a")[0].id, "too large")]
+    assert (world.worker.delivered, world.worker.rejected) == (1, 1)
+
+
+@virtual
+async def test_what_follows_a_rejected_record_is_parked_behind_it_and_never_tried() -> None:
+    world = World(rejecting(2), pods("aababa"), max_batch=5)
+    await world.run_until_idle()
+
+    assert world.letters.names == ["a2", "a4", "a6"], "in the same batch, and in a later one"
+    assert named(world.sink.stored) == ["a1", "b3", "b5"]
+    tried = [name for batch in world.sink.batches for name in batch]
+    assert tried.count("a6") == 0
+    reasons = [burial.reason for burial in world.letters.buried if burial.parked]
+    assert reasons == ["parked behind record 2 of this object, which was rejected"] * 2
+    assert [(fact.records, fact.objects) for fact in world.reported(RecordsParked)] == [(1, 1), (1, 1)]
+    assert (world.worker.rejected, world.worker.parked) == (1, 2)
+
+
+@virtual
+async def test_with_pass_what_follows_a_rejected_record_is_delivered() -> None:
+    world = World(rejecting(2), pods("aaba"), on_rejected=OnRejected.PASS)
+    await world.run_until_idle()
+
+    assert world.letters.names == ["a2"]
+    assert named(world.sink.stored) == ["a1", "b3", "a4"]
+    assert world.sink.batches == [["a1", "a2", "b3", "a4"], ["a4"]]
+    assert world.worker.parked == 0
+
+
+@virtual
+async def test_what_stands_in_front_of_an_object_s_first_letter_is_delivered_again_after_a_crash() -> None:
+    """It was delivered before the letter was made. Parked behind it, it would come out of order, as if it were new."""
+    world = World(rejecting(2), pods("aaa"))
+    async with world.running():
+        await world.until(lambda: len(world.letters.kept) == 2)
+    assert world.pending.settled == 0
+    await world.run_until_idle()
+
+    assert named(world.sink.stored) == ["a1", "a1"]
+    assert world.letters.names == ["a2", "a3"], "once each"
+
+
+@virtual
+async def test_trouble_and_a_rejection_in_one_batch_are_both_heard() -> None:
+    records = pods("abca")
+    sink = ScriptedSink(receipt_of(records, pending=[2], trouble=DOWN, rejected={0: "too large"}))
+    world = World(sink, records)
+    await world.run_until_idle()
+
+    assert sink.batches == [["a1", "b2", "c3", "a4"], ["c3"]]
+    assert world.letters.names == ["a1", "a4"]
+
+
+# ── Notices ──────────────────────────────────────────────────────────────────
+
+
+def test_notices_stand_by_themselves() -> None:
+    stream: list[Record] = [a_gap(1, 2), *pods("ab", first=3), a_snapshot(through=4), a_gap(5, 6), *pods("c", first=7)]
+
+    assert [len(stream[where]) for where in passages(stream)] == [1, 2, 1, 1, 1]
+    assert [each for where in passages(stream) for each in stream[where]] == stream
+    assert list(passages(pods("abc"))) == [slice(0, 3)]
+    assert list(passages([])) == []
+
+
+@virtual
+async def test_a_notice_is_delivered_by_itself_in_its_place() -> None:
+    script = [Receipt((0, 1), DOWN), ALL_STORED, Receipt((0,), DOWN)]
+    world = World(ScriptedSink(*script), [*pods("ab"), a_gap(3, 4), *pods("c", first=5)])
+    await world.run_until_idle()
+
+    assert world.sink.batches == [["a1", "b2"], ["a1", "b2"], ["gap/3/4"], ["gap/3/4"], ["c5"]]
+
+
+@virtual
+async def test_a_rejected_notice_is_buried_and_parks_nothing() -> None:
+    world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)])
+    await world.run_until_idle()
+
+    assert world.letters.names == ["gap/2/2"]
+    assert named(world.sink.stored) == ["a1", "gap/3/3", "a4"]
+
+
+# ── Dead letters, once more ──────────────────────────────────────────────────
+
+
+@virtual
+async def test_letters_are_delivered_again_in_their_order_when_an_operator_asks() -> None:
+    world = World(rejecting(1, 2), pods("abab"))
+    async with world.running() as worker:
+        await worker.wait_idle()
+        world.sink.answer = lambda batch: ALL_STORED
+        world.letters.retry()
+        await world.until(lambda: not world.letters.kept)
+        world.pending.happened(*pods("a", first=5))
+        await worker.wait_idle()
+
+    assert world.sink.batches[-2:] == [["a1", "b2", "a3", "b4"], ["a5"]]
+    assert named(world.sink.stored) == ["a1", "b2", "a3", "b4", "a5"]
+
+
+@virtual
+async def test_more_letters_than_fit_into_a_batch_are_delivered_one_batch_after_another() -> None:
+    world = World(rejecting(1), pods("aaaaa"), max_batch=2)
+    await world.run_until_idle()
+    world.sink.answer = lambda batch: ALL_STORED
+    world.letters.retry()
+    await world.run_until_idle()
+
+    assert world.sink.batches[-3:] == [["a1", "a2"], ["a3", "a4"], ["a5"]]
+    assert world.letters.kept == {}
+
+
+@virtual
+async def test_a_letter_that_is_rejected_again_stays_with_those_behind_it() -> None:
+    world = World(rejecting(1, 2), pods("abab"))
+    await world.run_until_idle()
+    world.sink.answer = rejecting(1).answer
+    world.letters.retry()
+    await world.run_until_idle()
+
+    assert world.letters.names == ["a1", "a3"]
+    assert named(world.sink.stored) == ["b2", "b4"]
+    assert not world.letters.retrying
+
+
+@virtual
+async def test_letters_wait_for_a_sink_in_trouble_and_what_is_new_waits_behind_them() -> None:
+    world = World(rejecting(1), pods("aa"))
+    await world.run_until_idle()
+    answers = [Receipt((0, 1), DOWN), Receipt((1,), DOWN)]
+    world.sink.answer = lambda batch: answers.pop(0) if answers else ALL_STORED
+    world.letters.retry()
+    world.pending.happened(*pods("ab", first=3))
+    await world.run_until_idle()
+
+    assert world.sink.batches[-4:] == [["a1", "a2"], ["a1", "a2"], ["a2"], ["a3", "b4"]]
+    assert world.letters.kept == {}
+
+
+@virtual
+async def test_a_letter_that_is_a_notice_comes_by_itself_too() -> None:
+    world = World(rejecting(1, 2, 3, 4), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("b", first=4)])
+    await world.run_until_idle()
+    world.sink.answer = rejecting(2).answer
+    world.letters.retry()
+    await world.run_until_idle()
+
+    assert world.sink.batches[-4:] == [["a1"], ["gap/2/2"], ["gap/3/3"], ["b4"]]
+    assert world.letters.names == ["gap/2/2"]
+
+
+@virtual
+async def test_a_worker_is_not_idle_while_it_delivers_a_letter() -> None:
+    world = World(rejecting(1), pods("a"))
+    async with world.running() as worker:
+        await worker.wait_idle()
+        world.sink.answer, world.sink.seconds = (lambda batch: ALL_STORED), 5.0
+        world.letters.retry()
+        await asyncio.sleep(1)
+        assert worker.state is WorkerState.DELIVERING
+        await worker.wait_idle()
+
+    assert world.letters.kept == {}

@@ -1,0 +1,153 @@
+"""When a sink may be tried."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.delivery.circuit import Circuit, CircuitState, Closed, HalfOpen, Open, Retry
+
+RETRY = Retry(initial=1.0, maximum=8.0, failures=3)
+NEVER = math.inf
+
+
+def test_failures_in_a_row_open_it_and_a_success_in_between_does_not_count() -> None:
+    circuit = Circuit(RETRY)
+    opened = [circuit.failed(circuit.begin(), now, 0.5).opened for now in (0.0, 1.0)]
+    circuit.succeeded(circuit.begin(), 2.0)
+    opened += [circuit.failed(circuit.begin(), now, 0.5).opened for now in (3.0, 4.0, 5.0)]
+
+    assert opened == [False, False, False, False, True]
+    assert circuit.state == Open(since=5.0, until=7.0, failures=3)
+
+
+def test_a_destination_that_takes_nothing_opens_it_at_once() -> None:
+    circuit = Circuit(RETRY)
+
+    assert circuit.failed(circuit.begin(), 10.0, 0.5, whole=True).opened
+    assert circuit.ready_at == 10.5
+
+
+def test_when_its_time_is_over_one_attempt_is_made_and_all_else_waits() -> None:
+    circuit = Circuit(RETRY)
+    circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
+
+    assert circuit.ready_at == 0.5
+    circuit.begin()
+    assert isinstance(circuit.state, HalfOpen)
+    assert circuit.ready_at == NEVER
+
+
+def test_the_attempt_that_succeeds_closes_it_and_tells_how_long_it_was_not() -> None:
+    circuit = Circuit(RETRY)
+    circuit.failed(circuit.begin(), 10.0, 0.5, whole=True)
+
+    assert circuit.succeeded(circuit.begin(), 12.0) == 2.0
+    assert circuit.state == Closed()
+    assert circuit.ready_at == -NEVER
+    assert circuit.succeeded(circuit.begin(), 13.0) is None
+
+
+def test_the_attempt_that_fails_opens_it_for_longer() -> None:
+    circuit = Circuit(RETRY)
+    now, pauses = 0.0, []
+    circuit.failed(circuit.begin(), now, 0.5, whole=True)
+    for _ in range(5):
+        pauses.append(circuit.ready_at - now)
+        now = circuit.ready_at
+        assert not circuit.failed(circuit.begin(), now, 0.5).opened, "it was open already"
+
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 4.0]
+    assert circuit.state == Open(since=0.0, until=now + 4.0, failures=6)
+
+
+def test_after_a_success_the_pauses_are_short_again() -> None:
+    circuit = Circuit(RETRY)
+    for _ in range(5):
+        circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
+    circuit.succeeded(circuit.begin(), 1.0)
+
+    assert circuit.failed(circuit.begin(), 2.0, 0.5).delay == 0.5
+
+
+def test_what_the_destination_asked_for_is_waited_at_least() -> None:
+    circuit = Circuit(RETRY)
+    circuit.failed(circuit.begin(), 0.0, 0.0, at_least=17.0, whole=True)
+
+    assert circuit.ready_at == 17.0
+
+
+def test_one_thing_that_fails_again_and_again_does_not_open_it() -> None:
+    circuit = Circuit(RETRY)
+    for now in range(20):
+        circuit.failed(circuit.begin(), float(now), 0.5, what="a")
+    assert circuit.state == Closed(1, frozenset({"a"}))
+
+    circuit.failed(circuit.begin(), 20.0, 0.5, what="b")
+    assert circuit.failed(circuit.begin(), 21.0, 0.5, what="c").opened
+
+
+def test_one_thing_that_fails_because_nothing_is_taken_opens_it_all_the_same() -> None:
+    circuit = Circuit(RETRY)
+    circuit.failed(circuit.begin(), 0.0, 0.5, what="a")
+
+    assert circuit.failed(circuit.begin(), 1.0, 0.5, what="a", whole=True).opened
+
+
+def test_what_began_before_it_opened_decides_nothing() -> None:
+    circuit = Circuit(RETRY)
+    early = [circuit.begin() for _ in range(4)]
+    circuit.failed(early[0], 0.0, 0.5, whole=True)
+
+    assert circuit.succeeded(early[1], 0.1) is None
+    circuit.failed(early[2], 0.2, 0.5, whole=True)
+    assert circuit.state == Open(since=0.0, until=0.5, failures=1)
+    trial = circuit.begin()
+    circuit.failed(early[3], 0.6, 0.5, whole=True)
+    assert isinstance(circuit.state, HalfOpen)
+    assert circuit.succeeded(trial, 0.7) == 0.7
+
+
+def test_what_began_before_it_opened_may_only_make_the_pause_longer() -> None:
+    circuit = Circuit(RETRY)
+    first, second, third = (circuit.begin() for _ in range(3))
+    circuit.failed(first, 0.0, 0.0, at_least=5.0, whole=True)
+    circuit.failed(second, 1.0, 0.0, at_least=20.0, whole=True)
+    circuit.failed(third, 2.0, 0.0, at_least=1.0, whole=True)
+
+    assert circuit.ready_at == 21.0
+
+
+def test_each_state_has_a_name() -> None:
+    circuit = Circuit(RETRY)
+    names = [circuit.name]
+    circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
+    names.append(circuit.name)
+    circuit.begin()
+    names.append(circuit.name)
+
+    assert names == [CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 0.999)), max_size=60))
+def test_at_most_one_attempt_is_made_of_an_open_circuit_and_none_too_early(
+    outcomes: list[tuple[bool, bool, float]],
+) -> None:
+    circuit = Circuit(RETRY)
+    now = 0.0
+    for good, whole, chance in outcomes:
+        now = max(now, circuit.ready_at)
+        was_open = isinstance(circuit.state, Open)
+        attempt = circuit.begin()
+        assert (circuit.ready_at == NEVER) is was_open
+        if good:
+            closed = circuit.succeeded(attempt, now)
+            assert (closed is not None) is was_open
+            assert circuit.state == Closed()
+        else:
+            opened = circuit.failed(attempt, now, chance, whole=whole).opened
+            assert isinstance(circuit.state, Open) is (was_open or opened)
+            if isinstance(circuit.state, Open):
+                assert now <= circuit.ready_at <= now + RETRY.maximum

@@ -1,0 +1,172 @@
+"""Workers that are cancelled at any moment, on sinks that fail, reject and dawdle, with an operator who interferes:
+nothing is lost, nothing is settled too early, and nothing comes out of order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from bridge.delivery import OnRejected
+from bridge.model.record import Delta, Record
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, not_following, receipt_of
+from tests.bridge.delivery.fakes import ScriptedSink, a_pod
+from tests.bridge.delivery.world import World
+from tests.kit.records import a_gap
+from tests.kit.virtual_time import run_in_virtual_time
+
+LANES = [None, Lanes(concurrency=3), Lanes(concurrency=2, batch=3)]
+
+
+class Moody(ScriptedSink):
+    """Stores one record after another, each after a while, until something happens; a cancelled delivery has stored
+    what it had come to. Notes in which order records came to be there."""
+
+    def __init__(self, chance: Random, rejected: set[int]) -> None:
+        super().__init__()
+        self.chance = chance
+        self.refused = rejected
+        """Sequence numbers."""
+        self.moody = True
+        self._under_way: Counter[object] = Counter()
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        keys = {record.ordering_key for record in batch}
+        assert not any(self._under_way[key] for key in keys), "an object is with one delivery at a time"
+        assert all(isinstance(record, Delta) for record in batch) or (len(batch) == 1 and not +self._under_way)
+        assert not self._under_way["", ""], "nothing is beside a notice"
+        self._under_way.update(keys)
+        try:
+            return await self._store(batch)
+        finally:
+            self._under_way.subtract(keys)
+
+    async def _store(self, batch: Sequence[Record]) -> Receipt:
+        rejected: dict[int, str] = {}
+        for place, record in enumerate(batch):
+            if not not_following(batch, [place], rejected):
+                continue
+            await asyncio.sleep(self.chance.choice([0.0, 0.0, 0.01, 0.3]))
+            if record.sequence in self.refused:
+                rejected[place] = "too large"
+            elif self.moody and self.chance.random() < 0.15:
+                left = not_following(batch, range(place, len(batch)), rejected)
+                trouble = RetryLater("moody", self.chance.choice([None, 2.0]), whole=self.chance.random() < 0.3)
+                return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
+            else:
+                self.stored.append(record)
+        return receipt_of(batch, rejected=rejected) if rejected else ALL_STORED
+
+
+class Story:
+    """A world, what an operator gave up in it, and what must hold of it at any moment."""
+
+    def __init__(self, world: World, records: Sequence[Record]) -> None:
+        self.world = world
+        self.records = records
+        self.dropped: set[str] = set()
+        world.pending.on_settle = self._may_be_settled
+
+    @property
+    def arrived(self) -> set[str]:
+        return {record.id for record in self.world.sink.stored} | self.dropped
+
+    def _may_be_settled(self, records: Sequence[Record]) -> None:
+        safe = self.arrived | {letter.record.id for letter in self.world.letters.kept.values()}
+        assert {record.id for record in records} <= safe, "settled too early"
+
+    async def unfold(self, chance: Random, cancels: int, operator: bool) -> None:
+        for _ in range(cancels):
+            async with self.world.running():
+                for _ in range(chance.randrange(4)):
+                    await asyncio.sleep(chance.choice([0.0, 0.0005, 0.01, 0.5, 3.0, 30.0]))
+                    if operator:
+                        self._interfere(chance)
+
+    def _interfere(self, chance: Random) -> None:
+        letters = self.world.letters
+        if letters.kept and chance.random() < 0.3:
+            self.dropped.add(letters.drop_first().id)
+        elif letters.kept and chance.random() < 0.5:
+            letters.retry()
+
+    def assert_in_order(self, parks: bool) -> None:
+        """Of each object: no record is there before those in front of it, and the last to come is the newest."""
+        letters = {burial.record.id for burial in self.world.letters.buried}
+        expected: dict[object, list[Record]] = defaultdict(list)
+        for record in self.records:
+            if isinstance(record, Delta) and record.id not in self.dropped and (parks or record.id not in letters):
+                expected[record.ordering_key].append(record)
+        for key, wanted in expected.items():
+            ids = [record.id for record in wanted]
+            there = [record.id for record in self.world.sink.stored if record.ordering_key == key and record.id in ids]
+            assert list(dict.fromkeys(there)) == ids
+            assert there[-1] == ids[-1]
+        self._assert_notices_in_order(letters)
+
+    def _assert_notices_in_order(self, letters: set[str]) -> None:
+        stored = [record.id for record in self.world.sink.stored]
+        first = {id_: place for place, id_ in reversed(list(enumerate(stored)))}
+        for place, notice in enumerate(self.records):
+            if isinstance(notice, Delta) or notice.id in letters:
+                continue
+            when = first[notice.id]
+            for front in self.records[:place]:
+                assert front.id in letters or first[front.id] < when, f"{notice.id} overtook {front.id}"
+            for behind in self.records[place + 1 :]:
+                assert behind.id in letters | self.dropped or first[behind.id] > when, f"{behind.id} overtook"
+
+
+@given(
+    names=st.lists(st.sampled_from("aaabbbccd!"), min_size=1, max_size=30),
+    seed=st.integers(0, 1 << 32),
+    cancels=st.integers(0, 4),
+    lanes=st.sampled_from(LANES),
+    policy=st.sampled_from(OnRejected),
+    refused=st.sets(st.integers(1, 30), max_size=4),
+    max_batch=st.sampled_from([1, 3, 100]),
+    operator=st.booleans(),
+)
+@settings(max_examples=400, deadline=None)
+def test_nothing_is_lost_and_nothing_comes_out_of_order(
+    names: list[str],
+    seed: int,
+    cancels: int,
+    lanes: Lanes | None,
+    policy: OnRejected,
+    refused: set[int],
+    max_batch: int,
+    operator: bool,
+) -> None:
+    records = [a_gap(n, n) if name == "!" else a_pod(n, name) for n, name in enumerate(names, 1)]
+    chance = Random(seed)
+    bounds: dict[str, Any] = {} if lanes is None else {"max_records": chance.choice([2, 1000])}
+
+    async def story() -> None:
+        sink = Moody(chance, refused)
+        world = World(
+            sink, records, lanes=lanes, on_rejected=policy, max_batch=max_batch, chance=chance.random, **bounds
+        )
+        told = Story(world, records)
+        await told.unfold(chance, cancels, operator)
+        await world.run_until_idle()
+        kept = {letter.record.id for letter in world.letters.kept.values()}
+        assert told.arrived | kept == {record.id for record in records}
+        assert kept - {each.id for each in records if each.sequence in refused} == set() or policy is OnRejected.PARK
+        event(f"letters: {bool(kept)}, cancels: {bool(cancels)}, lanes: {lanes is not None}")
+
+        sink.refused, sink.moody = set(), False
+        world.letters.retry()
+        await world.run_until_idle()
+        assert told.arrived == {record.id for record in records}
+        assert world.letters.kept == {}
+        told.assert_in_order(parks=policy is OnRejected.PARK)
+        if not cancels:
+            assert len(sink.stored) == len({record.id for record in sink.stored}), "nobody was cancelled"
+
+    run_in_virtual_time(story())

@@ -1,0 +1,345 @@
+"""A queue of keys: never one with two workers, never one forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from bridge.delivery.workqueue import QueueShutDown, WorkQueue
+from tests.kit.virtual_time import VirtualTimeLoop, run_in_virtual_time
+
+P = ParamSpec("P")
+
+
+def virtual(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_in_virtual_time(test(*args, **kwargs))
+
+    return run
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def a_queue() -> WorkQueue[str]:
+    return WorkQueue(initial=1.0, maximum=8.0, chance=lambda: 0.5)
+
+
+@virtual
+async def test_keys_come_out_in_the_order_in_which_they_went_in() -> None:
+    queue = a_queue()
+    for key in "cab":
+        queue.add(key)
+
+    assert len(queue) == 3
+    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
+
+
+@virtual
+async def test_a_key_that_waits_is_there_once() -> None:
+    queue = a_queue()
+    for key in "aba":
+        queue.add(key)
+
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+    assert len(queue) == 0
+
+
+@virtual
+async def test_a_key_that_is_added_while_a_worker_has_it_comes_once_when_that_is_done() -> None:
+    queue = a_queue()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 0, "nobody else gets it meanwhile"
+
+    queue.done("a")
+    assert len(queue) == 1
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+@virtual
+async def test_get_waits_for_a_key_and_many_who_wait_get_one_each() -> None:
+    queue = a_queue()
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(queue.get()) for _ in range(3)]
+        for key in "abc":
+            await asyncio.sleep(1)
+            queue.add(key)
+
+    assert sorted(task.result() for task in waiting) == ["a", "b", "c"]
+
+
+@virtual
+async def test_a_worker_that_gives_up_waiting_takes_no_key_along() -> None:
+    queue = a_queue()
+    async with asyncio.TaskGroup() as tasks:
+        impatient = tasks.create_task(queue.get())
+        patient = tasks.create_task(queue.get())
+        await asyncio.sleep(1)
+        queue.add("a")
+        impatient.cancel()
+
+    assert patient.result() == "a"
+
+
+@virtual
+async def test_a_delayed_key_comes_when_its_time_has_come() -> None:
+    queue, began = a_queue(), now()
+    queue.add_after("late", 5.0)
+    queue.add_after("soon", 2.0)
+    queue.add_after("now", 0.0)
+
+    assert queue.next_delayed == began + 2.0
+    came = [(await queue.get(), now() - began) for _ in range(3)]
+    assert came == [("now", 0.0), ("soon", 2.0), ("late", 5.0)]
+    assert queue.next_delayed is None
+
+
+@virtual
+async def test_of_several_delays_the_one_that_ends_first_counts() -> None:
+    queue, began = a_queue(), now()
+    for seconds in (5.0, 2.0, 9.0):
+        queue.add_after("a", seconds)
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert now() - began == 2.0
+
+    await asyncio.sleep(60)
+    assert len(queue) == 0, "the others are forgotten"
+
+
+@virtual
+async def test_a_rate_limited_key_waits_longer_each_time_until_it_is_forgotten() -> None:
+    queue = a_queue()
+    delays = [queue.add_rate_limited("a") for _ in range(5)]
+    assert queue.num_requeues("a") == 5
+    queue.forget("a")
+    delays.append(queue.add_rate_limited("a"))
+
+    assert delays == [0.5, 1.0, 2.0, 4.0, 4.0, 0.5]
+    assert queue.num_requeues("a") == 1
+    assert queue.num_requeues("b") == 0
+    assert queue.add_rate_limited("b") == 0.5, "each key has its own"
+
+
+@virtual
+async def test_a_key_that_fails_for_hours_is_not_taken_for_a_fresh_one() -> None:
+    queue = a_queue()
+    for _ in range(5):
+        queue.add_rate_limited("a")
+    await asyncio.sleep(10_000)
+
+    assert queue.add_rate_limited("a") == 4.0
+
+
+@virtual
+async def test_what_the_other_side_asked_for_is_waited_at_least() -> None:
+    queue = a_queue()
+
+    assert queue.add_rate_limited("a", at_least=17.0) == 17.5
+
+
+@virtual
+async def test_nothing_is_remembered_of_a_key_that_is_forgotten() -> None:
+    queue = a_queue()
+    for number in range(100):
+        queue.add_rate_limited(str(number))
+        queue.forget(str(number))
+        queue.forget(str(number))
+        await queue.get()
+        queue.done(str(number))
+
+    assert [len(held) for held in (queue._failures, queue._delayed, queue._dirty, queue._processing)] == [0] * 4
+
+
+@virtual
+async def test_after_a_shutdown_the_rest_is_handed_out_and_nothing_is_taken() -> None:
+    queue = a_queue()
+    queue.add("a")
+    queue.add_after("delayed", 1.0)
+    queue.shut_down()
+    queue.add("b")
+    queue.add_after("c", 1.0)
+    queue.add_rate_limited("d")
+
+    assert await queue.get() == "a"
+    await asyncio.sleep(60)
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+
+
+@virtual
+async def test_a_shutdown_ends_those_who_wait() -> None:
+    queue = a_queue()
+
+    async def wait() -> None:
+        with pytest.raises(QueueShutDown):
+            await queue.get()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(3):
+            tasks.create_task(wait())
+        await asyncio.sleep(1)
+        queue.shut_down()
+
+
+@virtual
+async def test_a_drain_waits_for_what_waits_what_is_worked_on_and_what_comes_again() -> None:
+    queue, done = a_queue(), list[str]()
+    queue.add("a")
+    queue.add("b")
+
+    async def work() -> None:
+        while True:
+            try:
+                key = await queue.get()
+            except QueueShutDown:
+                return
+            await asyncio.sleep(1)
+            done.append(key)
+            queue.done(key)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(work())
+        await asyncio.sleep(0.5)
+        queue.add("a")  # The worker has it: it comes again.
+        await queue.shut_down_with_drain()
+        assert done == ["a", "b", "a"]
+
+
+@virtual
+async def test_done_without_get_is_a_bug() -> None:
+    queue = a_queue()
+    queue.add("a")
+
+    with pytest.raises(ValueError, match="done"):
+        queue.done("a")
+
+
+# ── Against a model ──────────────────────────────────────────────────────────
+
+KEYS = st.sampled_from("abcd")
+
+
+class AgainstAModel(RuleBasedStateMachine):
+    """The model is what anybody would draw: who waits, who has a worker, who must come again, who comes when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+        self.loop = self.runner.get_loop()
+        self.queue = a_queue()
+        self.waiting: list[str] = []
+        self.working: set[str] = set()
+        self.again: list[str] = []
+        self.delayed: dict[str, float] = {}
+        self.failures: dict[str, int] = {}
+        self.down = False
+
+    def teardown(self) -> None:
+        self.runner.close()
+
+    def run(self, what: Callable[[], Any]) -> Any:
+        async def call() -> Any:
+            return what()
+
+        return self.runner.run(call())
+
+    def model_add(self, key: str) -> None:
+        if key in self.working:
+            if key not in self.again:
+                self.again.append(key)
+        elif key not in self.waiting:
+            self.waiting.append(key)
+
+    def model_add_after(self, key: str, seconds: float) -> None:
+        if self.down:
+            return
+        if seconds <= 0:
+            self.model_add(key)
+        else:
+            self.delayed[key] = min(self.delayed.get(key, float("inf")), self.loop.time() + seconds)
+
+    @rule(key=KEYS)
+    def add(self, key: str) -> None:
+        self.run(lambda: self.queue.add(key))
+        if not self.down:
+            self.model_add(key)
+
+    @rule(key=KEYS, seconds=st.sampled_from([-1.0, 0.0, 1.25, 2.5, 7.0]))
+    def add_after(self, key: str, seconds: float) -> None:
+        self.model_add_after(key, seconds)
+        self.run(lambda: self.queue.add_after(key, seconds))
+
+    @rule(key=KEYS, asked=st.sampled_from([None, 3.0]))
+    def add_rate_limited(self, key: str, asked: float | None) -> None:
+        delay = min(2 ** self.failures.get(key, 0), 8) / 2 + (asked or 0.0)
+        self.failures[key] = self.failures.get(key, 0) + 1
+        self.model_add_after(key, delay)
+        assert self.run(lambda: self.queue.add_rate_limited(key, asked)) == delay
+
+    @rule(key=KEYS)
+    def forget(self, key: str) -> None:
+        self.queue.forget(key)
+        self.failures.pop(key, None)
+
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def get(self) -> None:
+        key = self.waiting.pop(0)
+        assert self.runner.run(self.queue.get()) == key
+        self.working.add(key)
+
+    @precondition(lambda self: self.working)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.working)))
+        self.working.remove(key)
+        if key in self.again:
+            self.again.remove(key)
+            self.waiting.append(key)
+        self.queue.done(key)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 40.0]))
+    def time_passes(self, seconds: float) -> None:
+        end = self.loop.time() + seconds
+        self.runner.run(asyncio.sleep(seconds))
+        due = {key: when for key, when in self.delayed.items() if when <= end}
+        order = list(self.queue._queue)
+        # Of those due at the same moment any may be first.
+        for key in sorted(due, key=lambda key: (due[key], order.index(key) if key in order else 0)):
+            del self.delayed[key]
+            self.model_add(key)
+
+    @rule()
+    def shut_down(self) -> None:
+        self.queue.shut_down()
+        self.down = True
+        self.delayed.clear()
+
+    @invariant()
+    def is_as_the_model(self) -> None:
+        assert list(self.queue._queue) == self.waiting
+        assert self.queue.next_delayed == min(self.delayed.values(), default=None)
+        for key in "abcd":
+            assert self.queue.num_requeues(key) == self.failures.get(key, 0)
+        if self.down and not self.waiting:
+            with pytest.raises(QueueShutDown):
+                self.runner.run(self.queue.get())
+
+
+AgainstAModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAgainstAModel = AgainstAModel.TestCase
