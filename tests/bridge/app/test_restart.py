@@ -1,0 +1,293 @@
+"""What a bridge knows of the one that ran before it on the same state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.app.bridge import Bridge
+from bridge.app.plan import Plan, SinkPlan, Wanted
+from bridge.facts import ClusterChanged, Fact, ScopeChanged, VersionsRanBackwards
+from bridge.informer import Timing
+from bridge.kube import ClusterAccess
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta, Gap, Snapshot
+from bridge.model.resource import Scope
+from bridge.outbox import OtherCluster, Start
+from bridge.playground import Playground
+from tests.kit.sinks import RecordingSink
+
+QUICK = Timing(backoff_initial=0.01, backoff_maximum=0.05, refused=0.05, not_served=0.05, very_short=0.0)
+CONFIG_MAPS = (Wanted("configmaps", (Scope("default"),)),)
+
+
+def a_config_map(name: str, value: str = "1", namespace: str = "default", **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": {"value": value}}
+
+
+class Run:
+    """One life of the bridge."""
+
+    def __init__(self, bridge: Bridge, sink: RecordingSink, facts: list[Fact]) -> None:
+        self.bridge = bridge
+        self.sink = sink
+        self.facts = facts
+
+    async def until_settled(self) -> None:
+        async with asyncio.timeout(10):
+            while not self._is_settled():  # noqa: ASYNC110  # a status is asked for, nothing announces it
+                await asyncio.sleep(0.01)
+
+    def _is_settled(self) -> bool:
+        standing = self.bridge.snapshot()
+        return standing.ready and not any(sink.lag for sink in standing.sinks)
+
+
+@asynccontextmanager
+async def life(
+    state: Path, cluster: Playground, wanted: tuple[Wanted, ...] = CONFIG_MAPS, *, name: str = "sink", **plan: Any
+) -> AsyncIterator[Run]:
+    sink, facts = RecordingSink(), list[Fact]()
+    start = plan.pop("start", Start.SNAPSHOT)
+    bridge = Bridge(
+        Plan(
+            cluster="test",
+            access=ClusterAccess(server=cluster.url),
+            wanted=wanted,
+            sinks=(SinkPlan(name=name, type="memory", make=lambda: sink, max_batch=100, start=start),),
+            state=state,
+            timing=QUICK,
+            discovery_seconds=0.05,
+            grace_seconds=5.0,
+            **plan,
+        ),
+        facts.append,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(bridge.run())
+        run = Run(bridge, sink, facts)
+        await run.until_settled()
+        yield run
+        await run.until_settled()
+        bridge.stop()
+        await running
+
+
+def lists_and_watches(cluster: Playground) -> tuple[int, int]:
+    return len(cluster.seen("list", "configmaps")), len(cluster.seen("watch", "configmaps"))
+
+
+def evidence(deltas: Sequence[Delta]) -> list[tuple[str, str, str]]:
+    return [(delta.op, delta.key, delta.evidence) for delta in deltas]
+
+
+async def test_a_watch_goes_on_where_it_was_without_a_list_and_nothing_is_told_twice(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        cluster.create("configmaps", a_config_map("b"))
+        async with life(tmp_path, cluster) as first:
+            pass
+        before = lists_and_watches(cluster)
+        cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        cluster.delete("configmaps", "b")
+        async with life(tmp_path, cluster) as second:
+            await second.sink.until(lambda sink: len(sink.deltas) == 2)
+        after = lists_and_watches(cluster)
+
+    assert evidence(second.sink.deltas) == [("updated", "default/a", "watched"), ("deleted", "default/b", "watched")]
+    assert after == (before[0], before[1] + 1), "one watch more, and no list"
+    assert second.sink.deltas[0].sequence == first.sink.deltas[-1].sequence + 1
+
+
+async def test_where_the_position_expired_the_difference_is_told_and_nothing_else(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        for name in ("kept", "changed", "deleted", "recreated"):
+            cluster.create("configmaps", a_config_map(name))
+        async with life(tmp_path, cluster):
+            pass
+        cluster.patch("configmaps", "changed", {"data": {"value": "2"}})
+        last_state = cluster.get("configmaps", "deleted")
+        cluster.delete("configmaps", "deleted")
+        cluster.delete("configmaps", "recreated")
+        cluster.create("configmaps", a_config_map("recreated"))
+        cluster.create("configmaps", a_config_map("new"))
+        cluster.misbehave.expire_history()
+        async with life(tmp_path, cluster) as second:
+            pass
+
+    told = evidence(second.sink.deltas)
+    assert {each[2] for each in told} == {Evidence.RELISTED}
+    assert {each[:2] for each in told} == {
+        ("updated", "default/changed"),
+        ("deleted", "default/deleted"),
+        ("deleted", "default/recreated"),
+        ("added", "default/recreated"),
+        ("added", "default/new"),
+    }
+    deleted = next(delta for delta in second.sink.deltas if delta.key == "default/deleted")
+    assert deleted.uid == last_state["metadata"]["uid"]
+    assert b'"value":"1"' in deleted.body
+
+
+async def test_objects_that_left_the_scope_are_told_deleted_and_those_that_came_in_added(tmp_path: Path) -> None:
+    both = (Wanted("configmaps", (Scope("default"), Scope("kube-public"))),)
+    other = (Wanted("configmaps", (Scope("kube-public"), Scope("kube-system"))),)
+    async with Playground(bookmark_interval=0.2) as cluster:
+        for namespace in ("default", "kube-public", "kube-system"):
+            cluster.create("configmaps", a_config_map("a", namespace=namespace))
+        async with life(tmp_path, cluster, both):
+            pass
+        async with life(tmp_path, cluster, other) as second:
+            pass
+
+    assert {(delta.op, delta.key) for delta in second.sink.deltas} == {
+        ("deleted", "default/a"),
+        ("added", "kube-system/a"),
+    }
+    assert [fact.left for fact in second.facts if isinstance(fact, ScopeChanged)] == [1]
+
+
+async def test_a_selector_that_changed_is_compared_with_what_was_told(tmp_path: Path) -> None:
+    web = (Wanted("configmaps", (Scope("default", "tier=web"),)),)
+    either = (Wanted("configmaps", (Scope("default", "tier in (api)"),)),)
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("web", tier="web"))
+        cluster.create("configmaps", a_config_map("api", tier="api"))
+        async with life(tmp_path, cluster, web):
+            pass
+        async with life(tmp_path, cluster, either) as second:
+            pass
+
+    assert [(delta.op, delta.key) for delta in second.sink.deltas] == [
+        ("added", "default/api"),
+        ("deleted", "default/web"),
+    ]
+
+
+async def test_a_resource_that_is_not_configured_any_more_leaves_with_its_objects(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        async with life(tmp_path, cluster):
+            pass
+        async with life(tmp_path, cluster, (Wanted("secrets", (Scope("default"),)),)) as second:
+            pass
+
+    assert [(delta.op, delta.key) for delta in second.sink.deltas] == [("deleted", "default/a")]
+
+
+async def test_a_new_sink_is_told_everything_that_is_known_between_two_notices(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        for name in ("a", "b"):
+            cluster.create("configmaps", a_config_map(name))
+        async with life(tmp_path, cluster):
+            cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        async with life(tmp_path, cluster, name="late") as second:
+            cluster.delete("configmaps", "b")
+            await second.sink.until(lambda sink: sink.deltas and sink.deltas[-1].op is Op.DELETED)
+
+    kinds = [record.edge if isinstance(record, Snapshot) else record.op for record in second.sink.records]  # type: ignore[union-attr]
+    assert kinds == ["began", "added", "added", "ended", "deleted"]
+    assert [delta.key for delta in second.sink.deltas] == ["default/b", "default/a", "default/b"]
+    assert b'"value":"2"' in second.sink.deltas[1].body
+    assert [record.count for record in second.sink.records if isinstance(record, Snapshot)] == [2, 2]
+
+
+async def test_a_new_sink_that_starts_now_is_told_what_happens_from_now_on(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        async with life(tmp_path, cluster):
+            pass
+        async with life(tmp_path, cluster, name="late", start=Start.NOW) as second:
+            cluster.create("configmaps", a_config_map("b"))
+            await second.sink.until(lambda sink: sink.deltas)
+
+    assert [(delta.op, delta.key) for delta in second.sink.deltas] == [("added", "default/b")]
+
+
+async def test_the_state_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, life(tmp_path, cluster):
+        pass
+    async with Playground(bookmark_interval=0.2) as other:
+        with pytest.raises(BaseExceptionGroup) as refused:
+            async with life(tmp_path, other):
+                pass
+
+    (error,) = leaves(refused.value)
+    assert isinstance(error, OtherCluster)
+    assert "state.on_cluster_change" in str(error)
+
+
+async def test_the_state_of_another_cluster_may_be_compared_with_this_one_in_a_new_epoch(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("both"))
+        cluster.create("configmaps", a_config_map("there"))
+        async with life(tmp_path, cluster):
+            pass
+    async with Playground(bookmark_interval=0.2) as other:
+        other.create("configmaps", a_config_map("both"))
+        other.create("configmaps", a_config_map("here"))
+        async with life(tmp_path, other, restart_on_cluster_change=True) as second:
+            pass
+
+    assert [(delta.op, delta.key) for delta in second.sink.deltas] == [
+        ("deleted", "default/both"),
+        ("added", "default/both"),
+        ("added", "default/here"),
+        ("deleted", "default/there"),
+    ]
+    assert {delta.epoch for delta in second.sink.deltas} == {2}
+    assert [type(fact) for fact in second.facts if isinstance(fact, ClusterChanged)] == [ClusterChanged]
+
+
+async def test_a_damaged_database_is_moved_aside_and_everything_told_again_behind_a_gap(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        for name in ("a", "b"):
+            cluster.create("configmaps", a_config_map(name))
+        async with life(tmp_path, cluster) as first:
+            pass
+        (tmp_path / "outbox.db").write_bytes(b"no database at all" * 1000)
+        async with life(tmp_path, cluster) as second:
+            cluster.create("configmaps", a_config_map("c"))
+            await second.sink.until(lambda sink: len(sink.deltas) == 3)
+
+    gap, *deltas = second.sink.records
+    assert isinstance(gap, Gap)
+    assert gap.count is None
+    assert [(delta.op, delta.key) for delta in second.sink.deltas] == [
+        ("sync", "default/a"),
+        ("sync", "default/b"),
+        ("added", "default/c"),
+    ]
+    assert gap.sequence > first.sink.deltas[-1].sequence
+    assert len(deltas) == 3
+    assert list(tmp_path.glob("outbox.db.*.aside"))  # noqa: ASYNC240
+
+
+async def test_versions_that_ran_backwards_while_the_bridge_was_down_begin_a_new_epoch(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        backup = cluster.snapshot()
+        cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        cluster.create("configmaps", a_config_map("b"))
+        async with life(tmp_path, cluster):
+            pass
+        cluster.restore(backup)
+        async with life(tmp_path, cluster, silence_seconds=1.0) as second:
+            await second.sink.until(lambda sink: len(sink.deltas) == 2)
+
+    assert [(delta.op, delta.key, delta.epoch) for delta in second.sink.deltas] == [
+        ("updated", "default/a", 2),
+        ("deleted", "default/b", 2),
+    ]
+    assert any(isinstance(fact, VersionsRanBackwards) for fact in second.facts)
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in leaves(each)]
+    return [error]
