@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import runpy
 import subprocess
@@ -73,37 +74,44 @@ def test_the_configuration_of_the_readme_loads_and_the_folder_it_names_is_made(t
     assert f"mkdir {settings.state.directory.relative_to(tmp_path)} " in README
 
 
-async def test_the_quick_start_of_the_readme_delivers_and_its_commands_answer(tmp_path: Path) -> None:
+async def test_the_quick_start_of_the_readme_delivers_goes_on_after_a_stop_and_its_commands_answer(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "kubedelta.yaml"
     file.write_text(_configuration(), encoding="utf-8")
+    environ: dict[str, str] = {}
 
-    async def kubedelta(*words: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    async def kubedelta(*words: str) -> str:
         settings = [f"{name}={value}" for name, value in environ.items()]
         command = ["env", *settings, sys.executable, "-m", "bridge", *words, "-c", str(file)]
-        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     async with Playground() as cluster:
         (tmp_path / "bridge").mkdir()
-        environ = {"KUBEDELTA__CLUSTER__SERVER": cluster.url}
+        environ["KUBEDELTA__CLUSTER__SERVER"] = cluster.url
         process = BridgeProcess(tmp_path / "bridge", file, environ=environ)
         environ["KUBEDELTA__STATE__DIRECTORY"] = str(process.state)
-        tried = await kubedelta("check", environ=environ)
-        assert tried.returncode == 0, tried.stdout + tried.stderr
+        await kubedelta("check")
         async with process.started() as bridge:
-            containers = [{"name": "web", "image": "web"}]
-            cluster.create(
-                "pods", {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": containers}}
-            )
-            await bridge.until("all is read", lambda now: now.value("records_committed_total") >= 1)
+            spec = {"containers": [{"name": "web", "image": "web"}]}
+            for name in ("web", "gone"):
+                cluster.create("pods", {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+            await bridge.until("all is read", lambda now: now.value("records_committed_total") == 2)
             await bridge.until_delivered()
-            running = await kubedelta("cursors", environ=environ)
-            compared = await kubedelta("verify", "copy", "--settle", "0s", environ=environ)
-        stopped = await kubedelta("state", "check", environ=environ)
+            assert "copy" in await kubedelta("cursors")
+            await kubedelta("verify", "copy", "--settle", "5s")
+            await asyncio.to_thread(bridge.stop)
+            await kubedelta("state", "check")
+            cluster.delete("pods", "gone")
+            await asyncio.to_thread(bridge.start)
+            await bridge.until("the delete is read", lambda now: now.value("records_committed_total") == 1)
+            await bridge.until_delivered()
 
-    assert "default/pods/web" in (tmp_path / "deltas.ndjson").read_text(encoding="utf-8")
-    for answer in (running, compared, stopped):
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "copy" in running.stdout
+    events = [json.loads(line) for line in (tmp_path / "deltas.ndjson").read_text(encoding="utf-8").splitlines()]
+    told = [(event["op"], event["data"]["metadata"]["name"]) for event in events if "op" in event]
+    assert told == [("added", "web"), ("added", "gone"), ("deleted", "gone")]
 
 
 # ── What it names ────────────────────────────────────────────────────────────
