@@ -199,10 +199,11 @@ class Outbox:
 
     async def tidy(self) -> None:
         """Save what was settled and reached, and let go what nobody needs any more."""
+        held = [cursor.holds for cursor in self.sinks.all]  # As they are saved now; sinks go on meanwhile.
         if self._intake.has_reached or self.sinks.have_progressed:
             await self._save()
         through = trim_through(
-            (cursor.holds for cursor in self.sinks.all),
+            held,
             self._keeping.retain_age,
             self._keeping.retain_bytes,
             self.milestones,
