@@ -74,7 +74,6 @@ class BridgeProcess(Server):
         else:
             self.config = folder / "config.yaml"
             self.configure(config)
-        self._http = httpx.AsyncClient(base_url=f"http://{self.address}", trust_env=False, verify=False, timeout=5)
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """What counts from the next start on."""
@@ -123,21 +122,22 @@ class BridgeProcess(Server):
             self.kill9()
             error.add_note(f"the log of {self} ends with\n{self.log_tail()}")
             raise
-        finally:
-            await self._http.aclose()
 
     # ── What it says ─────────────────────────────────────────────────────────
 
     async def metrics(self) -> Metrics:
-        answer = await self._http.get("/metrics")
-        return Metrics.parsed(answer.raise_for_status().text)
+        return Metrics.parsed((await self._get("/metrics")).raise_for_status().text)
 
     async def ready(self) -> bool:
-        return (await self._http.get("/readyz")).status_code == httpx.codes.OK
+        return (await self._get("/readyz")).status_code == httpx.codes.OK
 
     async def readiness(self) -> str:
         """The lines of /readyz?verbose."""
-        return (await self._http.get("/readyz?verbose")).text
+        return (await self._get("/readyz?verbose")).text
+
+    async def _get(self, path: str) -> httpx.Response:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=5) as http:
+            return await http.get(f"http://{self.address}{path}")
 
     def rss_bytes(self) -> int:
         """Memory that it holds now. Linux only."""
