@@ -34,7 +34,7 @@ class Cursor:
     configured: bool = True
     dirty: bool = False
     settled_place: int = 0
-    """Of the errand; not saved yet where it is not 0."""
+    """What is told out of turn is settled up to here."""
 
     @property
     def holds(self) -> int:
@@ -48,7 +48,7 @@ class Cursor:
         if self.errand is None:
             return max(0, last - self.settled)
         before = max(0, self.errand.after - self.settled)
-        return before + self.errand.last - max(self.settled_place, 0) + max(0, last - self.errand.cut)
+        return before + self.errand.last - self.settled_place + max(0, last - self.errand.cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,12 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Curs
     """Every cursor there is."""
     there = set(configured)
     found = list(database.execute("SELECT sink, settled, absent_seconds FROM cursors"))
-    return {
-        sink: Cursor(sink, settled, absent, errands.load(database, sink), configured=sink in there)
-        for sink, settled, absent in found
-    }
+    cursors = {}
+    for sink, settled, absent in found:
+        errand = errands.load(database, sink)
+        place = 0 if errand is None else errand.told
+        cursors[sink] = Cursor(sink, settled, absent, errand, configured=sink in there, settled_place=place)
+    return cursors
 
 
 def register(database: apsw.Connection, sink: str, start: Start, time: str) -> None:

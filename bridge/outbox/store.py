@@ -52,11 +52,18 @@ class Store:
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Read in a thread, on a connection that nobody else uses meanwhile. Raises Damaged."""
         with self._noticed():
-            reader = self._readers.pop() if self._readers else open_reader(self.holder.file)
-            try:
-                return await asyncio.shield(asyncio.to_thread(question, reader))
-            finally:
-                self._readers.append(reader)
+            return await asyncio.to_thread(self._answer, question)
+
+    def _answer(self, question: Callable[[apsw.Connection], T]) -> T:
+        # In the thread: who asked may be cancelled, and the connection is in use until there is an answer.
+        try:
+            reader = self._readers.pop()
+        except IndexError:
+            reader = open_reader(self.holder.file)
+        try:
+            return question(reader)
+        finally:
+            self._readers.append(reader)
 
     def body(self, sequence: int) -> bytes:
         """That of a record which holds an object's last state, or is still in the log. Blocks for some 20 µs. Raises
