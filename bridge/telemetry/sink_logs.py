@@ -54,7 +54,7 @@ class SinkLogs:
                 text, wait = "sink cannot take records now", round(retry_after, 1)
                 trouble(("delayed", sink), text, reason, sink=sink, waiting_records=records, retry_in=wait)
             case CircuitOpened(_, failures, reason):
-                text = "sink failed many times in a row; one delivery at a time tries whether it is back"
+                text = "sink takes nothing; one delivery at a time tries whether it is back"
                 trouble(("circuit", sink), text, reason, sink=sink, failures=failures)
             case CircuitClosed(_, seconds):
                 self._telling.over(("delayed", sink))
