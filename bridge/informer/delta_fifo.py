@@ -105,9 +105,9 @@ class DeltaFIFO:
 
     def restored(self) -> None:
         """The server's versions ran backwards: until a complete list has ended, versions are no proof of sameness, and
-        the version at which the store is means nothing. An empty batch is due, so that this can be kept."""
+        the version that was reached means nothing."""
         self._list_type = DeltaType.RESTORED
-        self._reach(None)
+        self._position = None
 
     def begin_replace(self) -> None:
         """A list begins; an earlier one that never ended is forgotten, what it said is not."""

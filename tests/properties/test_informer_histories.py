@@ -8,9 +8,8 @@ readably is told exactly once.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from hypothesis import given, settings
@@ -32,9 +31,9 @@ from bridge.model.answers import (
     TooLarge,
     Unsupported,
 )
-from bridge.model.change import Change, Evidence, Op
-from bridge.model.object import ApiObject
+from bridge.model.change import Change, Op
 from bridge.model.resource import Scope
+from tests.kit.audience import Audience
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
@@ -44,75 +43,18 @@ A_WHILE = 4000.0
 
 
 @dataclass
-class Audience:
-    """Takes the changes as an exporter would, believes nothing, and keeps the state that they lead to."""
+class Outlet:
+    """Where the Controller delivers to."""
 
-    cluster: SimulatedCluster
-    indexer: Indexer
+    audience: Audience
     current_epoch: Callable[[], int]
-    epoch: int = 1
     slow: float = 0.0
-    state: dict[str, ApiObject] = field(default_factory=dict)
-    told: Counter[tuple[int, str, str, Op]] = field(default_factory=Counter)
-    newest: dict[tuple[int, str], int] = field(default_factory=dict)
-    watched: int = 0
-    position: int = 0
 
     async def deliver(self, changes: list[Change], position: str | None) -> None:
-        if self.epoch != self.current_epoch():
-            self.epoch, self.position, self.watched = self.current_epoch(), 0, 0
+        epoch = self.current_epoch()
         if self.slow:
             await asyncio.sleep(self.slow)
-        for change in changes:
-            self.check(change)
-        if position is not None:
-            assert int(position) >= self.position
-            self.position = int(position)
-            self.check_position()
-
-    def check_position(self) -> None:
-        """A watch from there tells everything that was not told yet, and nothing that was."""
-        if not self.cluster.lost and self.epoch == self.cluster.epochs:
-            assert self.state == self.cluster.states[self.position]
-
-    def check(self, change: Change) -> None:
-        thing = change.object
-        before = self.state.get(thing.key)
-        if change.before is None:
-            assert before is None
-        else:
-            assert before == self.indexer.with_body(thing.key, change.before)
-        match change.op:
-            case Op.ADDED:
-                assert before is None
-                self.state[thing.key] = thing
-            case Op.UPDATED:
-                assert before is not None
-                assert before.uid == thing.uid
-                self.state[thing.key] = thing
-            case Op.DELETED:
-                assert before is None or before.uid == thing.uid
-                if change.evidence is not Evidence.WATCHED:
-                    assert before == thing
-                self.state.pop(thing.key, None)
-            case Op.SYNC:
-                assert before == thing
-                return
-        self.ascends(change)
-
-    def ascends(self, change: Change) -> None:
-        thing, epoch = change.object, self.epoch
-        key = (epoch, thing.uid, thing.resource_version, change.op)
-        self.told[key] += 1
-        assert self.told[key] == 1, "told twice"
-        version = int(thing.resource_version)
-        if change.evidence is Evidence.WATCHED:
-            assert version > self.watched, "not in the order in which it was announced"
-            self.watched = version
-        inferred = change.op is Op.DELETED and change.evidence is not Evidence.WATCHED
-        newest = self.newest.get((epoch, thing.uid), 0)
-        assert version > newest or (inferred and version >= newest), "back in time"
-        self.newest[epoch, thing.uid] = version
+        self.audience.take(changes, position, epoch)
 
 
 History: TypeAlias = list[tuple[tuple[str, object], float | None]]
@@ -159,7 +101,7 @@ class Run:
     cluster: SimulatedCluster
     watcher: Watcher
     fifo: DeltaFIFO
-    audience: Audience
+    outlet: Outlet
 
     async def take(self, step: str, what: object) -> None:
         cluster = self.cluster
@@ -186,7 +128,7 @@ class Run:
             case "latency", float(seconds):
                 cluster.latency = seconds
             case "slow", float(seconds):
-                self.audience.slow = seconds
+                self.outlet.slow = seconds
             case "compact", _:
                 cluster.compact()
             case "bookmark", _:
@@ -246,11 +188,12 @@ async def play(
         start=NotSynced(watch_list=watch_list),
         chance=lambda: chance,
     )
-    audience = Audience(cluster, indexer, lambda: watcher.epoch, slow=slow)
-    run = Run(cluster, watcher, fifo, audience)
+    audience = Audience(cluster, indexer.with_body)
+    outlet = Outlet(audience, lambda: watcher.epoch, slow)
+    run = Run(cluster, watcher, fifo, outlet)
     async with asyncio.TaskGroup() as tasks:
         reading = tasks.create_task(watcher.run())
-        tasks.create_task(Controller(fifo, indexer, audience.deliver, None).run())
+        tasks.create_task(Controller(fifo, indexer, outlet.deliver, None).run())
         for (step, what), seconds in history:
             await run.take(step, what)
             await pause(seconds)

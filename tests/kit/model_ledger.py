@@ -1,0 +1,60 @@
+"""The outbox in a few lines, as far as an informer can tell: what is in it survives, everything else does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.model.change import Change, ChangeBatch, Known, Op, Remembered
+from bridge.model.version import is_older
+
+
+@dataclass
+class ModelLedger:
+    """One informer's part. A batch is taken whole or not at all. Only the record at which an object rests is kept."""
+
+    objects: dict[str, Known] = field(default_factory=dict)
+    bodies: dict[int, bytes] = field(default_factory=dict)
+    position: str | None = None
+    newest: str | None = None
+    epoch: int = 1
+    last: int = 0
+    """The newest sequence number."""
+
+    def commit(self, batch: ChangeBatch) -> int | None:
+        """The sequence number of the first change."""
+        if batch.epoch > self.epoch:
+            self.epoch, self.position, self.newest = batch.epoch, None, None
+        first = self.last + 1
+        for change in batch.changes:
+            self._store(change)
+        if batch.position is not None:
+            self.position = batch.position
+            self._told(batch.position)
+        elif any(change.op is not Op.SYNC for change in batch.changes):
+            self.position = None
+        return first if batch.changes else None
+
+    def stored(self, sequence: int) -> bytes:
+        """Raises KeyError for a record that no object rests at."""
+        return self.bodies[sequence]
+
+    def remembered(self) -> Remembered | None:
+        if self.newest is None and self.epoch == 1:
+            return None
+        return Remembered(list(self.objects.items()), self.position, self.newest, self.epoch)
+
+    def _store(self, change: Change) -> None:
+        self.last += 1
+        if change.op is Op.SYNC:
+            return
+        thing = change.object
+        if before := self.objects.pop(thing.key, None):
+            del self.bodies[before.state]  # type: ignore[arg-type]
+        if change.op is not Op.DELETED:
+            self.objects[thing.key] = Known(thing.uid, thing.resource_version, self.last)
+            self.bodies[self.last] = thing.body
+        self._told(thing.resource_version)
+
+    def _told(self, version: str) -> None:
+        if self.newest is None or is_older(self.newest, version):
+            self.newest = version

@@ -1,0 +1,388 @@
+"""An informer that dies at any moment and goes on from what its ledger remembers, against a cluster that lives on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.informer import SharedInformer, Timing, shared_informer
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.model.answers import (
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    ListRequest,
+    Refused,
+    Silent,
+    TooLarge,
+    WatchRequest,
+)
+from bridge.model.change import ChangeBatch, Known, Op
+from bridge.model.object import ApiObject
+from bridge.model.resource import Scope
+from tests.kit.audience import Audience
+from tests.kit.model_ledger import ModelLedger
+from tests.kit.objects import PODS
+from tests.kit.simulated_cluster import Event, SimulatedCluster
+from tests.kit.virtual_time import run_in_virtual_time
+
+A_WHILE = 4000.0
+"""Seconds in which everything that can be mended is mended: the longest doubt lasts ten minutes."""
+
+Announcement: TypeAlias = tuple[str, str, bool]
+"""uid, version, and whether it was the delete."""
+
+
+@dataclass(frozen=True)
+class FirstSaved:
+    """When a position was saved for the first time."""
+
+    position: str
+    told: int
+    """Changes until then."""
+    requests: int
+
+
+class Resyncs:
+    """One listener that wants everything told again from time to time."""
+
+    def resync_periods(self) -> Mapping[str, float]:
+        return {"audit": 47.0}
+
+    async def wait_periods_changed(self) -> None:
+        await asyncio.Event().wait()
+
+
+@dataclass
+class Lives:
+    """Informers one after the other over one ledger. A crash loses the batch that was not committed; one that was
+    committed stays, also where the informer never heard of it."""
+
+    cluster: SimulatedCluster
+    tasks: asyncio.TaskGroup
+    watch_list: bool
+    slow: float
+    """Seconds that a batch needs before it is committed, and as many until that is known."""
+    max_deltas: int
+    """In the queue."""
+    ledger: ModelLedger = field(default_factory=ModelLedger)
+    lost: set[Announcement] = field(default_factory=set)
+    """Announced to a life that ended, in a history that no later life could ask for."""
+
+    def __post_init__(self) -> None:
+        self.audience = Audience(self.cluster, self.with_body)
+        self.informer: SharedInformer | None = None
+        self.running: asyncio.Task[None] | None = None
+        self.uncommitted: set[Announcement] = set()
+        self.born_at = 0
+        self.in_order: list[Announcement] = []
+        self.saved: FirstSaved | None = None
+
+    # ── Its outbox ───────────────────────────────────────────────────────────
+
+    async def deliver(self, batch: ChangeBatch) -> int | None:
+        self.check_where_bodies_are(batch)
+        await asyncio.sleep(self.slow)
+        self.audience.take(batch.changes, batch.position, batch.epoch)
+        first = self.ledger.commit(batch)
+        self.in_order += [
+            (change.object.uid, change.object.resource_version, change.op is Op.DELETED)
+            for change in batch.changes
+            if change.op is not Op.SYNC
+        ]
+        self.check_saved_position()
+        if self.saved is None and batch.position is not None:
+            self.saved = FirstSaved(batch.position, len(self.in_order), len(self.cluster.requests))
+        await asyncio.sleep(self.slow)
+        return first
+
+    def with_body(self, key: str, known: Known) -> ApiObject:
+        """As the outbox sees the state before a change: where it rests, or what was told earlier in the same batch."""
+        if isinstance(known.state, bytes):
+            assert self.audience.state[key].body is known.state
+            return ApiObject(key, known.uid, known.resource_version, known.state)
+        return ApiObject(key, known.uid, known.resource_version, self.ledger.stored(known.state))
+
+    def check_where_bodies_are(self, batch: ChangeBatch) -> None:
+        """The informer holds the bodies of this batch, and no others."""
+        assert self.informer is not None
+        changed = {change.object.key for change in batch.changes if change.op is not Op.SYNC}
+        for key, known in self.informer.indexer.items():
+            if key not in changed:
+                assert known == self.ledger.objects[key]
+
+    def check_saved_position(self) -> None:
+        """Where one is saved, the ledger is exactly what the server had then."""
+        ledger, cluster = self.ledger, self.cluster
+        if ledger.position is not None and ledger.epoch == cluster.epochs and not cluster.lost:
+            then = cluster.states[int(ledger.position)]
+            assert {key: (known.uid, known.resource_version) for key, known in ledger.objects.items()} == {
+                key: (thing.uid, thing.resource_version) for key, thing in then.items()
+            }
+
+    # ── Birth and death ──────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        if self.running is not None:
+            return
+        self.born_at = len(self.cluster.requests)
+        with patch.object(shared_informer, "DeltaFIFO", partial(DeltaFIFO, max_deltas=self.max_deltas)):
+            self.informer = SharedInformer(
+                PODS,
+                Scope(),
+                self.cluster,
+                self.deliver,
+                report=lambda _: None,
+                timing=Timing(),
+                watch_list=self.watch_list,
+                resync=Resyncs(),
+                stored=self.ledger.stored,
+                remembered=self.ledger.remembered(),
+            )
+        self.running = self.tasks.create_task(self.informer.run())
+
+    async def crash(self) -> None:
+        if self.running is None:
+            return
+        self.running.cancel()
+        await asyncio.wait([self.running])
+        self.running = None
+        self.bury()
+
+    async def end(self) -> None:
+        assert self.informer is not None
+        assert self.running is not None
+        assert self.informer.live
+        self.informer.stop()
+        await self.running
+        self.bury()
+        assert dict(self.informer.indexer.items()) == self.ledger.objects
+
+    def bury(self) -> None:
+        """A life that listed may have passed over what was announced to the one before it."""
+        if any(is_list(request) for request in self.cluster.requests[self.born_at :]):
+            self.lost |= self.uncommitted
+        self.uncommitted = set(map(name_of, self.cluster.announced)) - set(self.in_order)
+        if self.ledger.position is None:
+            self.lost |= self.uncommitted
+
+
+def name_of(event: Event) -> Announcement:
+    kind, thing = event
+    return (thing.uid, thing.resource_version, kind is EventType.DELETED)
+
+
+def is_list(request: ListRequest | WatchRequest) -> bool:
+    return isinstance(request, ListRequest) or request.initial_events
+
+
+async def pause(seconds: float | None) -> None:
+    if seconds == 0.0:
+        for _ in range(10):
+            await asyncio.sleep(0)
+    elif seconds is not None:
+        await asyncio.sleep(seconds)
+
+
+Step: TypeAlias = tuple[str, object]
+History: TypeAlias = list[tuple[Step, float | None]]
+
+names = st.sampled_from(["a", "b", "c", "d"])
+pauses = st.sampled_from([None, None, 0.0, 0.01, 0.6, 1.0, 40.0, 200.0])
+"""Seconds after a step; None for none at all, so that the next one happens before anybody can notice this one."""
+
+life_of_a_cluster = [
+    st.tuples(st.just("put"), names),
+    st.tuples(st.just("put"), names),
+    st.tuples(st.just("put"), names),
+    st.tuples(st.just("delete"), names),
+    st.tuples(st.just("reborn"), names),
+    st.tuples(st.just("latency"), st.sampled_from([0.0, 0.5])),
+    st.tuples(st.just("slow"), st.sampled_from([0.0, 0.5, 5.0])),
+    st.just(("bookmark", None)),
+]
+deaths = [st.just(("crash", None)), st.just(("crash", None)), st.just(("start", None)), st.just(("start", None))]
+kind_steps = st.one_of(*life_of_a_cluster, *deaths, st.just(("hang up", None)))
+unkind_steps = st.one_of(
+    *life_of_a_cluster,
+    *deaths,
+    st.tuples(
+        st.just("end"),
+        st.sampled_from([HungUp("timeout"), Silent(90), Failed("broken"), Busy("429"), Expired("410")]),
+    ),
+    st.tuples(st.just("cut"), st.sampled_from([HungUp("timeout"), Silent(90), Expired("410")])),
+    st.tuples(
+        st.just("trouble"),
+        st.sampled_from([Busy("429"), Failed("500"), Refused(403, "forbidden"), TooLarge("504"), Expired("410")]),
+    ),
+    st.tuples(st.just("spoil"), st.sampled_from(["unreadable", "unreadable", "twice", "lost"])),
+    st.tuples(st.just("hide"), names),
+    st.tuples(st.just("behind"), st.integers(0, 6)),
+    st.sampled_from([("compact", None), ("compact", None), ("show", None)]),
+)
+
+
+async def take(lives: Lives, step: str, what: object) -> None:
+    cluster = lives.cluster
+    match step, what:
+        case "put", str(name):
+            cluster.put(name)
+        case "delete", str(name):
+            cluster.delete(name)
+        case "reborn", str(name):
+            cluster.delete(name)
+            cluster.put(name)
+        case "latency", float(seconds):
+            cluster.latency = seconds
+        case "slow", float(seconds):
+            lives.slow = seconds
+        case "bookmark", _:
+            cluster.send_bookmark()
+        case "crash", _:
+            await lives.crash()
+        case "start", _:
+            lives.start()
+        case "hang up", _:
+            await asyncio.sleep(2)
+            cluster.end_watches(HungUp("timeout"))
+        case "end" | "cut", end:
+            cluster.end_watches(end, in_the_middle=step == "cut")  # type: ignore[arg-type]
+        case "trouble", trouble:
+            cluster.next_answers.append(trouble)  # type: ignore[arg-type]
+        case "spoil", str(how):
+            cluster.spoil_next_event(how)
+        case "hide", str(name):
+            cluster.unreadable_keys.add(f"shop/{name}")
+        case "show", _:
+            cluster.unreadable_keys.clear()
+        case "behind", int(versions):
+            cluster.behind = versions
+        case "compact", _:
+            cluster.compact()
+
+
+async def mended(lives: Lives) -> None:
+    lives.cluster.next_answers.clear()
+    lives.cluster.unreadable_keys.clear()
+    lives.start()
+    await asyncio.sleep(A_WHILE)
+
+
+# ── Whole plays ──────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class World:
+    watch_list: bool
+    catches_up: bool
+    chunk: int
+    slow: float
+    max_deltas: int
+
+    @asynccontextmanager
+    async def lives(self) -> AsyncGenerator[Lives]:
+        """Ends when all is told; what was told leads to what there is."""
+        cluster = SimulatedCluster()
+        cluster.catches_up, cluster.chunk = self.catches_up, self.chunk
+        for name in "abcdabcd":
+            cluster.put(name)
+        async with asyncio.TaskGroup() as tasks:
+            lives = Lives(cluster, tasks, self.watch_list, self.slow, self.max_deltas)
+            lives.start()
+            yield lives
+            await mended(lives)
+            if cluster.lost:
+                # Without a trace: it is found by the next list only.
+                cluster.end_watches(Expired("410"))
+                await asyncio.sleep(A_WHILE)
+            await lives.end()
+        assert lives.audience.state == cluster.objects
+
+
+worlds = st.builds(
+    World,
+    watch_list=st.booleans(),
+    catches_up=st.booleans(),
+    chunk=st.sampled_from([1, 1000]),
+    slow=st.sampled_from([0.0, 0.5, 5.0]),
+    max_deltas=st.sampled_from([1, 2000]),
+)
+
+
+async def play(history: History, world: World) -> Lives:
+    async with world.lives() as lives:
+        for (step, what), seconds in history:
+            await take(lives, step, what)
+            await pause(seconds)
+    return lives
+
+
+@settings(max_examples=300, deadline=None)
+@given(history=st.lists(st.tuples(unkind_steps, pauses), min_size=10, max_size=50), world=worlds)
+def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_leads_to_what_there_is(
+    history: History, world: World
+) -> None:
+    lives = run_in_virtual_time(play(history, world))
+
+    assert set(map(name_of, lives.cluster.announced)) <= set(lives.in_order) | lives.lost
+
+
+@settings(max_examples=300, deadline=None)
+@given(history=st.lists(st.tuples(kind_steps, pauses), min_size=10, max_size=50), world=worlds)
+def test_once_a_position_is_saved_every_version_is_told_once_in_its_order_and_nothing_is_listed_again(
+    history: History, world: World
+) -> None:
+    lives = run_in_virtual_time(play(history, world))
+    cluster = lives.cluster
+    assert lives.saved is not None
+    since = int(lives.saved.position)
+    happened = [name_of(event) for version, event in cluster.history if version > since]
+    assert lives.in_order[lives.saved.told :] == happened
+    assert not any(is_list(request) for request in cluster.requests[lives.saved.requests :])
+
+
+async def restore(history: History, world: World, undone: int, crashes: list[float]) -> Lives:
+    """The new history begins with a write that takes the place of an old one, version and object; and crashes come
+    while the new epoch begins. A server that has come as far as the ledger cannot be told from the old one: so the
+    ledger has everything that is undone, and nothing more is written before the ledger has the new epoch."""
+    async with world.lives() as lives:
+        cluster = lives.cluster
+        for (step, what), seconds in history:
+            await take(lives, step, what)
+            await pause(seconds)
+        await mended(lives)
+        assert lives.ledger.newest == str(cluster.version)
+        again = cluster.history[-undone][1][1].name
+        cluster.restore(sorted(cluster.states)[-1 - undone])
+        cluster.put(again)
+        for seconds in crashes:
+            lives.start()
+            await asyncio.sleep(seconds)
+            await lives.crash()
+            if lives.ledger.epoch == cluster.epochs:
+                cluster.put("c")
+    assert lives.ledger.epoch == cluster.epochs == 2
+    return lives
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    history=st.lists(st.tuples(st.one_of(*life_of_a_cluster), pauses), max_size=10),
+    world=worlds,
+    undone=st.integers(2, 4),
+    crashes=st.lists(st.sampled_from([0.1, 0.3, 0.9, 1.1, 2.1, 5.3, 90.0]), max_size=6),
+)
+def test_a_restore_of_the_server_is_told_right_however_often_we_die_while_we_find_out(
+    history: History, world: World, undone: int, crashes: list[float]
+) -> None:
+    run_in_virtual_time(restore(history, world, undone, crashes))
