@@ -18,6 +18,7 @@ from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
 from bridge.kube import ClusterAccess
 from bridge.model.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.outbox.database import open_writer
 from bridge.playground import Playground
 from bridge.telemetry import Metrics, SinkState, SinkStatus, Snapshot
 from config.load import load
@@ -231,3 +232,40 @@ def test_every_command_of_the_makefile_that_a_document_names_is_there() -> None:
             re.findall(r"^    make ([a-z0-9-]+)", text, re.MULTILINE)
         )
         assert named <= targets, document
+
+
+# ── What ARCHITECTURE says of the file ───────────────────────────────────────
+
+
+def test_the_tables_of_the_architecture_are_those_of_the_database(tmp_path: Path) -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The state on disk")[1]
+    told = {
+        table: set(columns.split(", "))
+        for table, columns in re.findall(r"^\| `(\w+)` \| ([a-z_, ]+) \|", section, re.MULTILINE)
+    }
+    database = open_writer(tmp_path / "outbox.db")
+    names = [row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    held = {
+        name: {row[1] for row in database.execute(f"PRAGMA table_info({name})")}
+        for name in names
+        if not name.startswith("sqlite_")
+    }
+
+    assert told == held
+    assert f"format {database.pragma('user_version')})" in section
+    assert "WAL" in section
+    assert database.pragma("journal_mode") == "wal"
+    assert "synchronous=FULL" in section
+    assert database.pragma("synchronous") == 2
+    assert "16 KiB" in section
+    assert database.pragma("page_size") == 16 * 1024
+
+
+def test_the_options_that_the_architecture_names_exist() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The state on disk")[1]
+    options = re.findall(r"`([a-z_]+): ([a-z]+)`", section.split("## Dependencies")[0])
+
+    assert options
+    for option, value in (each for each in options if each[0] != "evidence"):
+        assert re.search(rf"\b{option}\b", REFERENCE), option
+        assert value in REFERENCE, f"{option}: {value}"

@@ -203,7 +203,7 @@ def test_an_outage_is_one_story_however_often_it_is_tried_whether_the_sink_is_ba
     )
     assert told == [
         ("warning", "sink cannot take records now"),
-        ("warning", "sink failed many times in a row; one delivery at a time tries whether it is back"),
+        ("warning", "sink takes nothing; one delivery at a time tries whether it is back"),
         ("info", "sink is back"),
     ]
 
