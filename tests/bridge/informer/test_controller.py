@@ -10,9 +10,9 @@ import pytest
 
 from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.indexer import Indexer
+from bridge.informer.indexer import Indexer, Stored
 from bridge.model.answers import EventType
-from bridge.model.change import Change, Evidence, Op
+from bridge.model.change import Change, Evidence, Known, Op
 from bridge.model.object import ApiObject
 from tests.kit.objects import a_pod
 
@@ -22,17 +22,23 @@ WEB, DB = a_pod("web"), a_pod("db")
 class World:
     """A queue, a store and everything that was delivered."""
 
-    def __init__(self, transform: Transform | None = None) -> None:
-        self.indexer = Indexer()
+    def __init__(self, transform: Transform | None = None, stored: Stored | None = None) -> None:
+        self.indexer = Indexer(stored=stored)
         self.fifo = DeltaFIFO(self.indexer)
         self.controller = Controller(self.fifo, self.indexer, self.deliver, transform)
         self.batches: list[tuple[list[Change], str | None]] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.numbered = 0 if stored else None
+        """Changes that have a sequence number so far."""
 
-    async def deliver(self, changes: list[Change], position: str | None) -> None:
+    async def deliver(self, changes: list[Change], position: str | None) -> int | None:
         await self.gate.wait()
         self.batches.append((changes, position))
+        if self.numbered is None or not changes:
+            return None
+        first, self.numbered = self.numbered + 1, self.numbered + len(changes)
+        return first
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -258,3 +264,80 @@ async def test_closing_the_queue_ends_the_loop_after_the_last_batch() -> None:
     await world.controller.run()
 
     assert world.told == [("added", WEB.uid, "1")]
+
+
+# ── Where bodies rest ────────────────────────────────────────────────────────
+
+
+def nothing_is_read(sequence: int) -> bytes:
+    raise AssertionError(f"record {sequence} was read")
+
+
+async def test_once_a_batch_is_delivered_its_bodies_rest_where_its_changes_were_numbered() -> None:
+    world = World(stored=nothing_is_read)
+    async with world.running():
+        world.fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
+        await world.fifo.wait_processed()
+        assert dict(world.indexer.items()) == {WEB.key: Known(WEB.uid, "1", 1), DB.key: Known(DB.uid, "2", 2)}
+
+        world.fifo.happened([(EventType.MODIFIED, WEB.at(3))], "3")
+        await world.fifo.wait_processed()
+        assert world.indexer.known(WEB.key) == Known(WEB.uid, "3", 3)
+        world.fifo.reached("9")
+
+    ((update,), _) = world.batches[1]
+    assert update.before == Known(WEB.uid, "1", 1)
+
+
+async def test_of_several_changes_of_one_object_in_a_batch_the_last_one_has_its_body() -> None:
+    world = World(stored=lambda _: WEB.at(4).body)
+    async with world.running():
+        world.fifo.happened(
+            [
+                (EventType.ADDED, WEB.at(1)),
+                (EventType.ADDED, DB.at(2)),
+                (EventType.MODIFIED, WEB.at(3)),
+                (EventType.DELETED, DB.at(4)),
+                (EventType.DELETED, WEB.at(5)),
+                (EventType.ADDED, WEB.born_again().at(6)),
+            ],
+            "6",
+        )
+        await world.fifo.wait_processed()
+
+        assert dict(world.indexer.items()) == {WEB.key: Known(WEB.born_again().uid, "6", 6)}
+    ((changes, _),) = world.batches
+    assert changes[2].before == Known(WEB.uid, "1", WEB.at(1).body), "it rests nowhere while the batch is delivered"
+
+
+async def test_a_resync_moves_no_body() -> None:
+    world = World(stored={1: WEB.at(1).body}.__getitem__)
+    async with world.running():
+        await world.fifo.replace([WEB.at(1)], "5")
+        await world.fifo.wait_processed()
+        await world.fifo.resync()
+        await world.fifo.wait_processed()
+
+        assert world.indexer.known(WEB.key) == Known(WEB.uid, "1", 1)
+    assert world.batches[-1][0][0].object == WEB.at(1)
+
+
+async def test_where_nothing_was_numbered_bodies_stay() -> None:
+    world = World(stored=nothing_is_read)
+    world.numbered = None
+    async with world.running():
+        world.fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
+        await world.fifo.wait_processed()
+
+        assert world.indexer.get(WEB.key) == WEB.at(1)
+
+
+async def test_after_a_restore_states_are_compared_with_what_rests() -> None:
+    world = World(stored={1: WEB.at(3, image="a").body, 2: DB.at(4, image="lost").body}.__getitem__)
+    async with world.running():
+        await world.fifo.replace([WEB.at(3, image="a"), DB.at(4, image="lost")], "5")
+        await world.fifo.wait_processed()
+        world.fifo.restored()
+        await world.fifo.replace([WEB.at(3, image="a"), DB.at(4, image="kept")], "4")
+
+    assert world.told == [("added", WEB.uid, "3"), ("added", DB.uid, "4"), ("updated", DB.uid, "4")]

@@ -115,6 +115,71 @@ async def test_what_is_in_doubt_reaches_no_position() -> None:
     assert (await drained(fifo)).position is None
 
 
+def in_doubt(fifo: DeltaFIFO) -> None:
+    fifo.happened([(EventType.MODIFIED, WEB.at(12))], None)
+
+
+def in_a_list(fifo: DeltaFIFO) -> None:
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(12)])
+
+
+def deleted_twice(fifo: DeltaFIFO) -> None:
+    fifo.happened([(EventType.DELETED, WEB.at(12))], None)
+
+
+@pytest.mark.parametrize("queue_more", [in_doubt, in_a_list, deleted_twice, DeltaFIFO.restored])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_position_does_not_hold_any_more_where_something_beyond_it_is_queued(
+    queue_more: Callable[[DeltaFIFO], None], at_once: bool
+) -> None:
+    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo.happened([(EventType.DELETED, WEB.at(9))], "9")
+    if not at_once:
+        assert (await drained(fifo)).position == "9"
+    queue_more(fifo)
+    await fifo.resync(None)
+
+    assert (await drained(fifo)).position is None
+
+
+async def test_a_position_is_kept_while_nothing_but_resyncs_is_queued() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    fifo.reached("20")
+    await drained(fifo)
+    await fifo.resync(None)
+    assert (await drained(fifo)).position == "20"
+
+    fifo.happened([(EventType.ADDED, DB.at(21))], "21")
+    await fifo.resync(None)
+    assert (await drained(fifo)).position == "21"
+
+
+async def test_a_list_brings_a_position_when_it_has_ended_and_not_before() -> None:
+    fifo = DeltaFIFO(Known(WEB.key, DB.key), max_deltas=1)
+    fifo.reached("5")
+    fifo.begin_replace()
+    assert (await drained(fifo)).position == "5", "what the list says is not queued yet"
+
+    positions: list[str | None] = []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(fifo.end_replace("9"))
+        for _ in range(2):
+            batch = await drained(fifo)
+            positions.append(batch.position)
+            assert [delta.type for delta in batch.deltas] == [DeltaType.DELETED]
+    assert positions == [None, "9"]
+
+
+async def test_an_incomplete_list_that_told_nothing_leaves_the_position_as_it_was() -> None:
+    fifo = DeltaFIFO(Known(WEB.key))
+    fifo.reached("5")
+    fifo.begin_replace()
+    await fifo.end_replace("9", complete=False)
+
+    assert (await drained(fifo)).position == "5"
+
+
 # ── Deletes ──────────────────────────────────────────────────────────────────
 
 
@@ -255,6 +320,17 @@ async def test_after_a_restart_the_first_list_is_a_comparison_already() -> None:
     assert (await drained(fifo)).deltas[0].evidence is Evidence.RELISTED
 
 
+async def test_after_a_restart_at_a_position_there_is_no_first_list_to_wait_for() -> None:
+    fifo = DeltaFIFO(Known(WEB.key), resumed=True, position="7")
+    assert fifo.has_synced
+    await fifo.resync(None)
+    assert (await drained(fifo)).position == "7"
+
+    await fifo.replace([], "9")
+    assert fifo.has_synced
+    assert (await drained(fifo)).deltas[0].evidence is Evidence.RELISTED
+
+
 async def test_after_a_restore_lists_say_so_until_one_was_complete() -> None:
     fifo = DeltaFIFO(Known())
     fifo.restored()
@@ -340,6 +416,31 @@ async def test_what_failed_never_overtakes_or_is_overtaken_and_a_newer_position_
     batch = await drained(fifo)
     assert [delta.object and delta.object.resource_version for delta in batch.deltas] == ["1", "2", "3", "4"]
     assert batch.position == "4"
+
+
+async def test_a_batch_that_failed_comes_back_without_its_position_where_what_came_since_is_in_doubt() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
+
+    async def fail_after_doubt(_: Drained) -> None:
+        fifo.happened([(EventType.DELETED, DB.at(3))], None)
+        raise DiskFull
+
+    with pytest.raises(DiskFull):
+        await fifo.drain(fail_after_doubt)
+
+    batch = await drained(fifo)
+    assert [delta.key for delta in batch.deltas] == [WEB.key, DB.key]
+    assert batch.position is None
+
+
+async def test_an_empty_batch_that_failed_is_due_again() -> None:
+    fifo = DeltaFIFO(Known())
+    fifo.reached("5")
+    with pytest.raises(DiskFull):
+        await fifo.drain(fails)
+
+    assert await drained(fifo) == Drained([], "5")
 
 
 async def test_a_key_that_failed_is_put_back_before_anything_newer_of_it() -> None:

@@ -11,10 +11,11 @@ import pytest
 from bridge.facts import Fact, InformerStopped
 from bridge.informer import NotSyncedInTime, SharedInformerFactory, by_label
 from bridge.informer.controller import Transform
-from bridge.model.answers import ListerWatcher, Refused
-from bridge.model.change import Change, ChangeBatch
+from bridge.model.answers import ListerWatcher, Refused, WatchRequest
+from bridge.model.change import Change, ChangeBatch, Remembered
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import NODES, PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 
@@ -131,6 +132,24 @@ async def test_with_one_outlet_every_informer_delivers_there(clusters: Clusters)
         await factory.start().wait_synced(timeout=30)
 
     assert {batch.resource for batch in batches} == {PODS, NODES}
+
+
+async def test_an_informer_goes_on_from_what_is_remembered_and_one_that_runs_knows_better(clusters: Clusters) -> None:
+    ledger = ModelLedger()
+
+    async def deliver(batch: ChangeBatch) -> int | None:
+        return ledger.commit(batch)
+
+    for _ in range(2):
+        async with SharedInformerFactory(clusters, deliver=deliver, stored=ledger.stored, indexers={}) as factory:
+            pods = factory.informer(PODS, Scope(), ledger.remembered())
+            await factory.start().wait_synced(timeout=30)
+            await asyncio.sleep(1)
+            assert factory.informer(PODS, Scope(), Remembered([], None, None)) is pods
+            assert [pod.name for pod in pods.lister.list("shop")] == ["db", "web"]
+
+    assert ledger.last == 2
+    assert [type(request) for request in clusters[PODS, Scope()].requests] == [WatchRequest, WatchRequest]
 
 
 # ── Waiting ──────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.informer.reflector import UnexpectedAnswer, next_request, step
+from bridge.informer.reflector import UnexpectedAnswer, begin, next_request, step
 from bridge.informer.states import (
     Answer,
     Doubting,
@@ -46,6 +46,7 @@ from bridge.model.answers import (
     Unsupported,
     WatchRequest,
 )
+from bridge.model.change import Remembered
 from tests.kit.objects import a_pod
 from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page
 
@@ -473,6 +474,28 @@ def test_after_incomplete_initial_events_the_watch_is_in_doubt_because_a_change_
     done = after(STREAMS, Opened(), Unreadable("no uid"), closing_bookmark(7))
 
     assert done.state == Doubting("7", watch_list=True)
+
+
+# ── Where it begins ──────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("watch_list", [True, False])
+def test_what_never_ran_begins_with_whatever_the_cache_has(watch_list: bool) -> None:
+    assert begin(None, watch_list=watch_list) == NotSynced(watch_list=watch_list)
+
+
+def test_what_left_a_position_goes_on_from_there_with_a_watch() -> None:
+    start = begin(Remembered([], position="90", newest="90"), watch_list=True)
+
+    assert asked(start) == WatchRequest(version="90", timeout=400)
+
+
+def test_what_left_no_position_begins_with_the_newest_state_and_sees_when_that_is_older() -> None:
+    """A cache that is behind could show again what the last list found deleted."""
+    start = begin(Remembered([], position=None, newest="90"), watch_list=True)
+
+    assert asked(start) == ListRequest(version="", limit=500)
+    assert RanBackwards("90", "50") in step(start, page(at=50)).heard
 
 
 # ── Versions ─────────────────────────────────────────────────────────────────

@@ -83,6 +83,7 @@ async def watching(
     *script: Turn,
     start: NotSynced | Synced = LISTS,
     resumed: bool = False,
+    epoch: int = 1,
     chance: Callable[[], float] = lambda: 0.5,
     timing: Timing | None = None,
     max_deltas: int = 2000,
@@ -99,6 +100,7 @@ async def watching(
         timing=timing or Timing(),
         start=start,
         resumed=resumed,
+        epoch=epoch,
         chance=chance,
     )
     async with asyncio.TaskGroup() as tasks:
@@ -505,6 +507,13 @@ async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
         await world.played()
 
         assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in told]
+
+
+async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:
+    async with watching(page(at=5), opened(), start=NotSynced("7", watch_list=False), epoch=3) as world:
+        assert world.watcher.epoch == 3
+        await settled()
+        assert world.watcher.epoch == 4
 
 
 async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:

@@ -1,0 +1,329 @@
+"""An informer that goes on from what its ledger remembers. On a simulated cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from bridge.facts import Fact, InformerSynced, ListEnded, VersionsRanBackwards
+from bridge.informer import SharedInformer, Timing
+from bridge.model.answers import Expired, Failed, ListRequest, Opened, Silent, TooLarge, Unreadable, WatchRequest
+from bridge.model.change import Change, ChangeBatch, Evidence, Known, Remembered
+from bridge.model.object import ApiObject
+from bridge.model.resource import Scope
+from tests.kit.model_ledger import ModelLedger
+from tests.kit.objects import PODS, a_pod
+from tests.kit.scripted_source import ScriptedSource, Turn, opened, page
+from tests.kit.simulated_cluster import SimulatedCluster
+
+WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
+
+
+class EveryMinute:
+    """A listener that wants everything told again."""
+
+    def resync_periods(self) -> Mapping[str, float]:
+        return {"audit": 60.0}
+
+    async def wait_periods_changed(self) -> None:
+        await asyncio.Event().wait()
+
+
+@dataclass
+class World:
+    """Lives of an informer, one after the other, over one ledger."""
+
+    ledger: ModelLedger = field(default_factory=ModelLedger)
+    batches: list[ChangeBatch] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+
+    async def deliver(self, batch: ChangeBatch) -> int | None:
+        self.batches.append(batch)
+        return self.ledger.commit(batch)
+
+    def an_informer(self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False) -> SharedInformer:
+        return SharedInformer(
+            PODS,
+            Scope(),
+            source,
+            self.deliver,
+            report=self.facts.append,
+            timing=Timing(),
+            watch_list=False,
+            resync=EveryMinute() if resync else None,
+            stored=self.ledger.stored,
+            remembered=self.ledger.remembered(),
+        )
+
+    @asynccontextmanager
+    async def running(
+        self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False
+    ) -> AsyncGenerator[SharedInformer]:
+        """What was told before is forgotten. Ends by stopping the informer."""
+        self.batches.clear()
+        self.facts.clear()
+        informer = self.an_informer(source, resync=resync)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(informer.run())
+            yield informer
+            informer.stop()
+
+    @property
+    def changes(self) -> list[Change]:
+        return [change for batch in self.batches for change in batch.changes]
+
+    @property
+    def told(self) -> list[str]:
+        return [f"{change.op} {change.object.name}" for change in self.changes]
+
+    def reported(self, kind: type[Fact]) -> list[Fact]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+async def a_life(*names: str) -> tuple[World, SimulatedCluster]:
+    """Objects of these names were told, and the informer has ended."""
+    world, cluster = World(), SimulatedCluster()
+    for name in names:
+        cluster.put(name)
+    async with world.running(cluster) as informer:
+        await informer.wait_synced()
+        await asyncio.sleep(5)
+    cluster.requests.clear()
+    return world, cluster
+
+
+def a_ledger(*objects: ApiObject, position: str | None, newest: str, epoch: int = 1) -> World:
+    ledger = ModelLedger(position=position, newest=newest, epoch=epoch, last=len(objects))
+    for sequence, thing in enumerate(objects, 1):
+        ledger.objects[thing.key] = Known(thing.uid, thing.resource_version, sequence)
+        ledger.bodies[sequence] = thing.body
+    return World(ledger)
+
+
+# ── From a position ──────────────────────────────────────────────────────────
+
+
+async def test_it_watches_from_its_position_and_tells_what_happened_while_it_was_down_and_nothing_twice() -> None:
+    world, cluster = await a_life("web", "db")
+    cluster.put("web")
+    cluster.delete("db")
+    async with world.running(cluster):
+        await asyncio.sleep(5)
+        cluster.put("cache")
+        await asyncio.sleep(5)
+
+    (watch,) = cluster.requests
+    assert isinstance(watch, WatchRequest)
+    assert (watch.version, watch.initial_events) == ("3", False)
+    assert world.told == ["updated web", "deleted db", "added cache"]
+    assert {change.evidence for change in world.changes} == {Evidence.WATCHED}
+    assert [batch.position for batch in world.batches] == ["5", "6"]
+
+
+async def test_it_has_synced_as_soon_as_it_runs_and_is_live_once_its_watch_is_open() -> None:
+    world, cluster = await a_life("web", "db")
+    cluster.latency = 5.0
+    async with world.running(cluster) as informer:
+        await asyncio.sleep(1)
+        assert (informer.has_synced, informer.live, len(informer.indexer)) == (True, False, 2)
+        await asyncio.sleep(10)
+        assert informer.live
+
+    assert world.reported(InformerSynced) == [InformerSynced(PODS, Scope(), 2)]
+    assert world.batches == []
+
+
+async def test_what_is_told_before_an_update_and_a_delete_is_what_rests_in_the_ledger() -> None:
+    world, cluster = await a_life("web", "db")
+    resting = dict(world.ledger.objects)
+    cluster.put("web")
+    cluster.delete("db")
+    async with world.running(cluster) as informer:
+        await asyncio.sleep(5)
+        assert dict(informer.indexer.items()) == world.ledger.objects
+        assert informer.lister.get("web", "shop") == cluster.objects["shop/web"]
+
+    assert [change.before for change in world.changes] == [resting["shop/web"], resting["shop/db"]]
+
+
+async def test_a_resync_tells_what_rests_and_keeps_the_position() -> None:
+    world, cluster = await a_life("web")
+    async with world.running(cluster, resync=True):
+        await asyncio.sleep(70)
+
+    assert world.told == ["sync web"]
+    assert world.changes[0].object == cluster.objects["shop/web"]
+    assert world.ledger.position == "2"
+
+
+async def test_a_resync_in_doubt_keeps_the_position_until_something_else_is_told() -> None:
+    """From there, a restart hears again what could not be read."""
+    unreadable = opened(Unreadable("no metadata"))
+    world = a_ledger(WEB.at(3), position="7", newest="7")
+    async with world.running(ScriptedSource(unreadable, *[Failed("500")] * 100), resync=True):
+        await asyncio.sleep(70)
+
+    assert world.told == ["sync web"]
+    assert world.ledger.position == "7"
+
+
+@pytest.mark.parametrize("expired", [Expired("410"), opened(Expired("410"))], ids=["as the answer", "in the stream"])
+async def test_a_position_that_expired_is_mended_by_a_list_that_is_compared_with_the_ledger(expired: Turn) -> None:
+    world = a_ledger(WEB.at(3), DB.at(4, image="last"), CACHE.at(5), position="7", newest="7")
+    listed = page(WEB.at(3), CACHE.at(9), a_pod("new").at(8), at=10)
+    source = ScriptedSource(expired, listed, opened())
+    async with world.running(source) as informer:
+        await source.played.wait()
+        await asyncio.sleep(1)
+        assert informer.live
+
+    assert isinstance(source.requests[1], ListRequest)
+    assert source.requests[1].version == "7"
+    assert world.told == ["updated cache", "added new", "deleted db"]
+    assert {change.evidence for change in world.changes} == {Evidence.RELISTED}
+    assert world.changes[-1].object == DB.at(4, image="last")
+    assert [batch.position for batch in world.batches][-1] == "10"
+    assert [fact.relist for fact in world.facts if isinstance(fact, ListEnded)] == [True]
+    assert len(world.reported(InformerSynced)) == 1
+
+
+# ── Without one ──────────────────────────────────────────────────────────────
+
+
+async def test_without_a_position_it_lists_the_newest_state_and_deletes_only_after_the_last_page() -> None:
+    world = a_ledger(WEB.at(3, image="last"), DB.at(4), position=None, newest="7")
+    first, last = page(CACHE.at(8), at=10, next_page="more"), page(DB.at(4), at=10)
+    source = ScriptedSource(first, Failed("500"), last, opened())
+    async with world.running(source) as informer:
+        await asyncio.sleep(0.001)
+        assert (world.told, world.ledger.position, informer.has_synced) == (["added cache"], None, False)
+        await source.played.wait()
+        await asyncio.sleep(1)
+        assert informer.has_synced
+
+    assert isinstance(source.requests[0], ListRequest)
+    assert source.requests[0].version == ""
+    assert world.told == ["added cache", "deleted web"]
+    assert world.changes[-1].object == WEB.at(3, image="last")
+    assert {change.evidence for change in world.changes} == {Evidence.RELISTED}
+    assert world.ledger.position == "10"
+    assert [(fact.objects, fact.relist) for fact in world.facts if isinstance(fact, ListEnded)] == [(2, True)]
+    assert world.reported(InformerSynced) == [InformerSynced(PODS, Scope(), 2)]
+
+
+async def test_what_a_resumed_list_cannot_read_is_not_deleted() -> None:
+    world = a_ledger(WEB.at(3), DB.at(4), position=None, newest="7")
+    source = ScriptedSource(page(DB.at(4), at=10, unreadable=("an item has no uid",)), opened())
+    async with world.running(source):
+        await source.played.wait()
+
+    assert world.told == []
+    assert world.ledger.position is None
+
+
+# ── Versions that ran backwards while it was down ────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "found_out",
+    [[TooLarge("504")], [opened(TooLarge("504"))], [opened(Silent(90)), opened(Silent(90))]],
+    ids=["the watch is refused", "the watch is ended", "the watch is silent twice"],
+)
+async def test_a_server_that_is_older_than_the_ledger_begins_a_new_epoch(found_out: list[Turn]) -> None:
+    world = a_ledger(WEB.at(3, image="old"), DB.at(40), position="90", newest="90", epoch=2)
+    source = ScriptedSource(*found_out, page(WEB.at(3, image="other"), at=50), opened())
+    async with world.running(source):
+        await source.played.wait()
+        await asyncio.sleep(1)
+
+    assert world.reported(VersionsRanBackwards) == [VersionsRanBackwards(PODS, Scope(), was="90", now="50")]
+    assert world.told == ["updated web", "deleted db"]
+    assert {batch.epoch for batch in world.batches} == {3}
+    assert (world.ledger.epoch, world.ledger.position, world.ledger.newest) == (3, "50", "50")
+
+
+async def test_a_list_that_an_epoch_began_with_and_that_was_cut_off_compares_states_to_its_end() -> None:
+    """An object may have the same version and another state, and the first part of the list may have been told."""
+    world = a_ledger(WEB.at(3, image="old"), DB.at(48), position=None, newest="48", epoch=2)
+    source = ScriptedSource(page(WEB.at(3, image="other"), DB.at(48), at=50), opened())
+    async with world.running(source):
+        await source.played.wait()
+        await asyncio.sleep(1)
+
+    assert world.told == ["updated web"]
+    assert {batch.epoch for batch in world.batches} == {2}
+
+
+async def test_in_the_first_epoch_and_at_a_position_no_body_is_read_to_find_out_what_is_new() -> None:
+    for position, epoch in ((None, 1), ("7", 2)):
+        world = a_ledger(WEB.at(3), DB.at(4), position=position, newest="7", epoch=epoch)
+        world.ledger.bodies.clear()
+        source = ScriptedSource(*([] if position is None else [Expired("410")]), page(WEB.at(3), DB.at(4), at=9))
+        async with world.running(source):
+            await source.played.wait()
+            await asyncio.sleep(1)
+        assert (world.told, world.ledger.position) == ([], "9")
+
+
+# ── The end ──────────────────────────────────────────────────────────────────
+
+
+async def test_retiring_it_tells_the_deletes_of_what_is_remembered_without_asking_the_server() -> None:
+    world = a_ledger(WEB.at(3, image="last"), DB.at(4), position="7", newest="7")
+    source = ScriptedSource(opened(Opened()))
+    informer = world.an_informer(source)
+    informer.retire()
+    await informer.run()
+
+    assert source.requests == []
+    assert world.told == ["deleted web", "deleted db"]
+    assert world.changes[0].object == WEB.at(3, image="last")
+    assert world.batches[-1].position is None
+    assert world.ledger.objects == {}
+
+
+async def test_a_record_that_is_missing_ends_it_loudly() -> None:
+    world = a_ledger(WEB.at(3), position="7", newest="7")
+    world.ledger.bodies.clear()
+    informer = world.an_informer(ScriptedSource())
+    informer.retire()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await informer.run()
+    assert raised.group_contains(KeyError)
+
+
+async def test_bodies_can_only_rest_where_changes_are_delivered_to() -> None:
+    with pytest.raises(ValueError, match="stored needs deliver"):
+        SharedInformer(
+            PODS, Scope(), ScriptedSource(), None, report=lambda _: None, timing=Timing(), stored=lambda _: b""
+        )
+
+
+async def test_a_library_may_remember_without_an_outbox() -> None:
+    """What is known of an informer that keeps its bodies itself can be given to the next one."""
+    world, cluster = await a_life()
+    cluster.put("web")
+    told: list[Change] = []
+
+    async def deliver(batch: ChangeBatch) -> None:
+        told.extend(batch.changes)
+
+    remembered: Remembered | None = None
+    for _ in range(2):
+        informer = SharedInformer(
+            PODS, Scope(), cluster, deliver, report=world.facts.append, timing=Timing(), remembered=remembered
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(informer.run())
+            await informer.wait_synced()
+            await asyncio.sleep(1)
+            informer.stop()
+        remembered = Remembered(informer.indexer.items(), "2", "2")
+        cluster.delete("web")
+
+    assert [f"{change.op} {change.object.name}" for change in told] == ["added web", "deleted web"]
