@@ -76,7 +76,9 @@ class ChangeBatch:
     scope: Scope
     changes: list[Change]
     position: str | None
-    """The resourceVersion from which a watch may go on once these are stored; None while that is unknown (a list is
-    under way, or an announcement could not be read)."""
+    """The resourceVersion from which a watch may go on once these are stored: everything up to it has been told then,
+    and nothing beyond it. None while there is none (a list is under way, or an announcement could not be read). A
+    position that was told before holds until a batch without one changes something (a Sync does not), or begins a new
+    epoch."""
     epoch: int = 1
     """Grows where the API server's versions ran backwards, so that an id that comes again can be told apart."""
