@@ -89,7 +89,7 @@ class DeliverySettings(Section):
         "without it. pass: they are delivered.",
     )
     window: Count = Field(
-        default=1000,
+        default=5000,
         ge=1,
         le=1_000_000,
         description="Records held ready in memory for this sink. One that is further behind reads on from the outbox, "

@@ -47,7 +47,7 @@ class SinkPlan:
     make: Callable[[], Sink]
     """A new one for each attempt to open it."""
     max_batch: int
-    window: int = 1000
+    window: int = 5000
     resync_seconds: float = 0.0
     lanes: Lanes | None = None
     start: Start = Start.SNAPSHOT

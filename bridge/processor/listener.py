@@ -17,7 +17,7 @@ from bridge.model.ring import Slice
 
 T = TypeVar("T")
 
-MAX_BYTES = 16 << 20
+MAX_BYTES = 32 << 20
 """Of bodies: in the window, and of what is handed out at once."""
 
 

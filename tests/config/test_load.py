@@ -56,7 +56,7 @@ def test_the_smallest_file_gives_settings_with_every_default(load_text: Load, tm
     assert settings.state.forget_sinks_after == Duration(7 * 86_400)
     assert settings.state.min_free_bytes == 64 * MiB
     copy = settings.sinks["copy"]
-    assert copy.window == 1000
+    assert copy.window == 5000
     assert (copy.start, copy.when_full, copy.on_rejected) == (StartPolicy.SNAPSHOT, WhenFull.COMPACT, OnRejected.PARK)
     assert copy.max_backlog == MaxBacklogSettings(records=None, bytes=ByteSize(4096 * MiB), age=None)
 
