@@ -70,7 +70,7 @@ def snapshot_of(
         outbox_wal_bytes=disk.wal,
         disk_free_bytes=disk.free,
         ledger_objects=sum(each.objects for each in informers),
-        intake_blocked=backlogs.blocked,
+        intake_blocked=outbox.no_room or backlogs.blocked,
     )
 
 

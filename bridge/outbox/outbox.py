@@ -180,6 +180,11 @@ class Outbox:
         """Age of the oldest record; 0 where there is none."""
         return self.milestones.age_of(self._trimmed, self._now()) if self.records else 0.0
 
+    @property
+    def no_room(self) -> str:
+        """Why nothing can be appended at this moment; empty while it can."""
+        return self._store.no_room
+
     def disk(self) -> Disk:
         return self._store.holder.disk()
 

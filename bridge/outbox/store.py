@@ -49,6 +49,11 @@ class Store:
         """See Writer.submit."""
         return self._writer.submit(work, committed=committed, weight=weight, shrinks=shrinks)
 
+    @property
+    def no_room(self) -> str:
+        """See Writer.no_room."""
+        return self._writer.no_room
+
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Read in a thread, on a connection that nobody else uses meanwhile. Raises Damaged."""
         with self._noticed():

@@ -70,6 +70,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
+        self.no_room = ""
+        """Why transactions do not go through at this moment; empty while they do."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="outbox writer", daemon=True)
         self._thread.start()
@@ -144,6 +146,7 @@ class Writer:
             except (apsw.FullError, apsw.IOError, apsw.BusyError, NoRoom) as error:
                 if self._closing.is_set():
                     raise OutboxClosed from error
+                self.no_room = str(error)
                 if stuck_since is None:
                     stuck_since = time.monotonic()
                     self._tell(OutboxFull(str(error), self._pace.retry))
@@ -152,6 +155,7 @@ class Writer:
             else:
                 break
         if stuck_since is not None:
+            self.no_room = ""
             self._tell(OutboxHasRoom(time.monotonic() - stuck_since))
 
     def _transact(self, group: list[_Job[Any]]) -> None:
