@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from bridge.delivery import LaneWorker
+from bridge.facts import unheard
+from sinks import registry
 from sinks.base import SinkUnavailable
+from tests.bridge.delivery.fakes import FakeLetters, FakePending
 from tests.contracts.destinations import AnEndpoint
-from tests.contracts.rules import Told, deliver
+from tests.contracts.rules import Told, assert_holds, deliver
 from tests.kit.records import changes
+from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted
 
 
 @pytest.fixture
@@ -19,6 +25,47 @@ async def endpoint() -> AsyncIterator[AnEndpoint]:
     await endpoint.prepare(None)
     yield endpoint
     await endpoint.remove()
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_as_the_bridge_drives_it_one_object_that_fails_holds_up_no_other(batch: int) -> None:
+    """Through the lanes that its type asks for."""
+    endpoint = AnEndpoint(batch=batch)
+    await endpoint.prepare(None)
+    sent = changes(600, keys=12)
+    bad = next(record for record in sent if record.sequence == 100)
+    fails = 3
+
+    def answer(posted: Posted) -> Answer:
+        nonlocal fails
+        if fails and any(event["id"] == bad.id for event in posted.events):
+            fails -= 1
+            return Answer(500)
+        return ACCEPTED
+
+    endpoint.receiver.answer = answer
+    pending, letters, kind = FakePending(sent), FakeLetters(), registry.types()["webhook"]
+    lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
+    assert lanes is not None
+    worker = LaneWorker(
+        *("hook", endpoint.sink, pending, letters),
+        report=unheard,
+        now=str,
+        max_batch=kind.max_batch,
+        lanes=lanes,
+        chance=lambda: 0.99,
+    )
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        running = group.create_task(worker.run())
+        await worker.wait_idle()
+        running.cancel()
+    found = await endpoint.stored()
+    await endpoint.remove()
+
+    assert fails == 0
+    assert_holds(found, sent, {record.id for record in sent})
+    assert len(found) == len(sent)
+    assert [record.id for record in found].index(bad.id) > 150, "others went on while it waited"
 
 
 @pytest.mark.parametrize("secret", ["Bearer hush\nBearer hush", "Bearer hüsh", "Bearer hush\x00"])

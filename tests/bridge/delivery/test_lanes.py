@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -224,6 +225,17 @@ async def test_a_destination_that_takes_nothing_is_not_asked_for_each_object() -
     assert asked <= 4 + 11, "those that were under way, and one after each pause"
     assert world.pending.settled == 100
     assert now() < 1070, "when it is back, no object waits for a pause of its own"
+
+
+@virtual
+async def test_when_the_destination_is_back_no_object_waits_for_a_pause_of_its_own() -> None:
+    for seed in range(10):
+        back, chance = now() + 30, Random(seed).random
+        sink = failing(lambda record, back=back: now() < back, AWAY)  # type: ignore[misc]
+        world = World(sink, pods("ab"), lanes=Lanes(concurrency=1), chance=chance)
+        await world.run_until_idle()
+
+        assert sink.times[-1] == sink.times[-2]
 
 
 @virtual

@@ -198,6 +198,16 @@ async def test_a_destination_that_takes_nothing_opens_the_circuit_at_once() -> N
 
 
 @virtual
+async def test_a_part_that_goes_through_closes_the_circuit_and_the_rest_is_a_first_failure() -> None:
+    world = World(ScriptedSink(Receipt((0, 1), AWAY), Receipt((1,), DOWN)), pods("ab"))
+    await world.run_until_idle()
+
+    assert world.sink.batches == [["a1", "b2"], ["a1", "b2"], ["b2"]]
+    assert [fact.retry_after for fact in world.reported(DeliveryDelayed)] == [0.5, 0.5]
+    assert world.reported(CircuitClosed) == [CircuitClosed("audit", 0.5)]
+
+
+@virtual
 async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
     world = World(ScriptedSink(Receipt((0,), RetryLater("busy", after=17.0))), pods("a"), chance=lambda: 0.0)
     await world.run_until_idle()
@@ -296,6 +306,7 @@ async def test_what_stands_in_front_of_an_object_s_first_letter_is_delivered_aga
     assert world.pending.settled == 0
     await world.run_until_idle()
 
+    assert world.sink.batches == [["a1", "a2", "a3"], ["a1"]]
     assert named(world.sink.stored) == ["a1", "a1"]
     assert world.letters.names == ["a2", "a3"], "once each"
 
