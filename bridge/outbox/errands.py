@@ -7,7 +7,7 @@ that they are told as, or a notice. The sink's way is then: the log through ``af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from bridge.model.change import Op
 from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 from bridge.outbox import rows
-from bridge.outbox.compaction import Step, compact
+from bridge.outbox.compaction import Compaction, Step
 from bridge.outbox.errors import Damaged
 from bridge.outbox.sql import one, row
 from bridge.outbox.work import MOST_BYTES
@@ -164,78 +164,79 @@ def begin_replay(
     return errand, (count, first, last)
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What one sink has not been handed yet."""
-
-    steps: Sequence[Step]
-    notices: Sequence[Selected]
-    befores: Mapping[int, bytes | None]
-    """Of records that an earlier compaction put others in place of, by sequence number."""
-
-
-def backlog(database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int) -> Backlog:
-    """``taken``: how far the log was handed out, where no errand is being read."""
-    steps: list[Step] = []
+def compacted(
+    database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int, told_through: int
+) -> tuple[int, list[Selected]]:
+    """The newest of each object, through ``through``, between the notices that were there; and of how many records.
+    ``taken``: how far the log was handed out, where no errand is being read. Reads row by row: a backlog may be longer
+    than memory."""
+    # A replay holds what the log told before: the sink may know of it, whatever it is told of now.
+    compaction = Compaction(told_through if errand is None else max(told_through, errand.after))
     notices: list[Selected] = []
     befores: dict[int, bytes | None] = {}
+    count = 0
+
+    def steps() -> Iterator[Step]:
+        nonlocal count
+        for selected, kind, key, uid in _waiting(database, sink, errand, taken, through):
+            count += 1
+            if selected.time is not None or selected.op == rows.GAP:
+                notices.append(selected)
+                continue
+            if selected.before_sequence is not None:
+                befores[selected.before_sequence] = selected.before
+            yield Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence)
+
+    compaction.fold(steps())
+    planned = []
+    for kept in compaction.kept():
+        if kept.before == kept.sequence:
+            planned.append(Selected(kept.sequence, kept.op.value))
+        else:
+            before = befores[kept.before] if kept.before in befores else _before(database, kept.before)
+            planned.append(Selected(kept.sequence, kept.op.value, before_sequence=kept.before, before=before))
+    return count, _bracketed(notices, planned)
+
+
+def dropped(
+    database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int, time: str
+) -> list[Selected]:
+    """A Gap in place of everything of the log through ``through`` that was not handed out; one that waits already is
+    widened. It is the last row."""
+    start = taken if errand is None else errand.cut
+    first, count = start + 1, 0
+    notices: list[Selected] = []
+    kept: list[Selected] = []
+    for selected, *_ in _waiting(database, sink, errand, taken, through):
+        if selected.op == rows.GAP and selected.time is not None:
+            first, count = min(first, selected.first or first), count + (selected.records or 0)
+        elif selected.time is not None or selected.op == rows.GAP:
+            notices.append(selected)
+        elif selected.sequence <= start:
+            kept.append(selected)
+        else:
+            count += 1
+    return [*_bracketed(notices, kept), Selected(through, rows.GAP, first, count, time)]
+
+
+def _waiting(
+    database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int
+) -> Iterator[tuple[Selected, Any, Any, Any]]:
+    """What one sink has not been handed yet, in order, each with kind, key and uid of its object."""
     if errand is not None:
-        found = database.execute(
+        selections = database.execute(
             f"SELECT {_SELECTED}, l.kind, l.key, l.uid FROM selections s"
             " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place",
             (sink, errand.told),
         )
-        for *values, kind, key, uid in found:
-            selected = Selected(*values)
-            if selected.time is not None or selected.op == rows.GAP:
-                notices.append(selected)
-                continue
-            steps.append(Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence))
-            if selected.before_sequence is not None:
-                befores[selected.before_sequence] = selected.before
+        for *values, kind, key, uid in selections:
+            yield Selected(*values), kind, key, uid
     logged = database.execute(
         f"SELECT seq, op, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq",
         (taken if errand is None else errand.cut, through, _quoted(sink)),
     )
     for sequence, op, kind, key, uid in logged:
-        if op == rows.GAP:
-            notices.append(Selected(sequence, op))
-        else:
-            steps.append(Step(sequence, (kind, key), uid, Op(op)))
-    return Backlog(steps, notices, befores)
-
-
-def compacted(database: apsw.Connection, found: Backlog, told_through: int) -> list[Selected]:
-    """The newest of each object, between the notices that were there."""
-    planned = []
-    for kept in compact(found.steps, told_through):
-        if kept.before == kept.sequence:
-            planned.append(Selected(kept.sequence, kept.op.value))
-        else:
-            before = found.befores[kept.before] if kept.before in found.befores else _before(database, kept.before)
-            planned.append(
-                Selected(kept.sequence, kept.op.value, before_sequence=kept.before, before=before),
-            )
-    return _bracketed(found.notices, planned)
-
-
-def dropped(found: Backlog, errand: Errand | None, taken: int, through: int, time: str) -> list[Selected]:
-    """A Gap in place of everything through ``through`` that was not handed out; one that waits already is widened. It
-    is the last row."""
-    start = taken if errand is None else errand.cut
-    first, count = start + 1, sum(step.sequence > start for step in found.steps)
-    waiting: list[Selected] = []
-    for notice in found.notices:
-        if notice.op == rows.GAP and notice.time is not None:
-            first, count = min(first, notice.first or first), count + (notice.records or 0)
-        else:
-            waiting.append(notice)
-    kept = [
-        Selected(step.sequence, step.op.value, before_sequence=step.before, before=found.befores.get(step.before or 0))
-        for step in found.steps
-        if step.sequence <= start
-    ]
-    return [*_bracketed(waiting, kept), Selected(through, rows.GAP, first, count, time)]
+        yield Selected(sequence, op), kind, key, uid
 
 
 def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:

@@ -114,13 +114,12 @@ class Sinks:
     async def compact(self, sink: str, taken: int, told_through: int) -> tuple[int, int]:
         """Put the newest of each object in place of what this sink was not handed yet. The log was handed out up to
         ``taken``; up to ``told_through`` it may have been told before a crash. Returns records before and after."""
-        cursor, through = self._cursors[sink], self._last()
-
-        def question(database: apsw.Connection) -> tuple[int, list[errands.Selected]]:
-            found = errands.backlog(database, sink, cursor.errand, taken, through)
-            return len(found.steps) + len(found.notices), errands.compacted(database, found, told_through)
-
-        before, planned = await self._store.ask(question)
+        cursor = self._cursors[sink]
+        through = max(taken, self._last())  # What was just committed may be handed out before it is counted.
+        plan = partial(
+            errands.compacted, sink=sink, errand=cursor.errand, taken=taken, through=through, told_through=told_through
+        )
+        before, planned = await self._store.ask(plan)
         await self._replan(cursor, ErrandKind.COMPACTED, taken, through, planned)
         return before, len(planned)
 
@@ -128,10 +127,10 @@ class Sinks:
         """Put a Gap in place of what this sink was not handed yet, up to ``through``. Returns the first record that it
         stands for, and how many."""
         cursor = self._cursors[sink]
-        found = await self._store.ask(
-            partial(errands.backlog, sink=sink, errand=cursor.errand, taken=taken, through=through)
+        plan = partial(
+            errands.dropped, sink=sink, errand=cursor.errand, taken=taken, through=through, time=self._clock()
         )
-        planned = errands.dropped(found, cursor.errand, taken, through, self._clock())
+        planned = await self._store.ask(plan)
         await self._replan(cursor, ErrandKind.DROPPED, taken, through, planned)
         return planned[-1].first or 0, planned[-1].records or 0
 

@@ -1,0 +1,93 @@
+"""What sinks are told when errands, crashes and full disks meet: an outbox as the bridge uses it, and one taker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+from bridge.app.stream import SinkStream, Stretch
+from bridge.facts import unheard
+from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
+from bridge.model.object import ApiObject
+from bridge.model.record import Delta, Record
+from bridge.model.resource import Resource, Scope
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.processor.shared_processor import SharedProcessor
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+SHOP = Scope("shop")
+
+
+class Bench:
+    """One informer that appends, and sinks whose records are taken by hand."""
+
+    versions = count(1)
+
+    def __init__(self, outbox: Outbox, sinks: Mapping[str, Start]) -> None:
+        self.outbox = outbox
+        self._known: dict[str, Known] = {}
+        processor = SharedProcessor[Record](outbox, audience=lambda record: getattr(record, "audience", None))
+        outbox.committed = processor.distribute
+        self.streams = {
+            name: SinkStream(name, processor.add(name, after=outbox.sinks[name].settled), outbox.sinks)
+            for name in sinks
+        }
+
+    async def change(self, *ops: str) -> None:
+        """Each is an op and a name, such as ``added a``; one batch."""
+        changes = []
+        for each in ops:
+            op, name = each.split()
+            key, version = f"shop/{name}", str(next(self.versions))
+            thing = ApiObject(key, f"uid-{name}", version, f'{{"version":{version}}}'.encode())
+            changes.append(Change(Op(op), Evidence.WATCHED, thing, self._known.get(key)))
+        first = await self.outbox.append(ChangeBatch(PODS, SHOP, changes, changes[-1].object.resource_version))
+        for sequence, change in enumerate(first, first[0].sequence):
+            if change.op is Op.DELETED:
+                self._known.pop(change.key)
+            else:
+                self._known[change.key] = Known(change.uid, change.resource_version, sequence)
+
+    async def take_all(self, sink: str = "one", *, settle: bool = True, limit: int = 100) -> list[str]:
+        """Everything that there is, as ``op name``; notices by their type."""
+        told, stream = list[str](), self.streams[sink]
+        while not stream.exhausted:
+            taken = await stream.take(limit)
+            told += map(shown, taken.items)
+            if settle:
+                stream.settle(taken)
+        return told
+
+    async def take(self, limit: int, sink: str = "one") -> tuple[Stretch, list[str]]:
+        taken = await self.streams[sink].take(limit)
+        return taken, list(map(shown, taken.items))
+
+
+def shown(record: Record) -> str:
+    return f"{record.op} {record.key[5:]}" if isinstance(record, Delta) else type(record).__name__
+
+
+@asynccontextmanager
+async def bench(
+    state: Path, sinks: Mapping[str, Start] | None = None, *, keeping: Keeping | None = None
+) -> AsyncIterator[Bench]:
+    sinks = sinks or {"one": Start.SNAPSHOT}
+    async with await Outbox.open(state, sinks, report=unheard, keeping=keeping) as outbox:
+        await outbox.ledger.adopt(PODS, [SHOP])
+        yield Bench(outbox, sinks)
+
+
+RETAINED = Keeping(retain_bytes=1 << 30)
+
+
+async def test_a_delete_behind_a_replay_is_told_when_both_are_compacted(tmp_path: Path) -> None:
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a")
+        assert await it.take_all() == ["added a"]
+        await it.streams["one"].replay(1, None, None)
+        await it.change("deleted a")
+        await it.streams["one"].compact(it.outbox.boot_last)
+        told = await it.take_all()
+    assert told[-1:] == ["deleted a"], "the sink has the object since before the replay"
