@@ -327,7 +327,7 @@ async def play(history: History, world: World) -> Lives:
     return lives
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(history=st.lists(st.tuples(unkind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_leads_to_what_there_is(
     history: History, world: World
@@ -337,7 +337,7 @@ def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_l
     assert set(map(name_of, lives.cluster.announced)) <= set(lives.in_order) | lives.lost
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(history=st.lists(st.tuples(kind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_once_a_position_is_saved_every_version_is_told_once_in_its_order_and_nothing_is_listed_again(
     history: History, world: World
@@ -351,7 +351,20 @@ def test_once_a_position_is_saved_every_version_is_told_once_in_its_order_and_no
     assert not any(is_list(request) for request in cluster.requests[lives.saved.requests :])
 
 
-async def restore(history: History, world: World, undone: int, crashes: list[float]) -> Lives:
+async def die_in_doubt(lives: Lives) -> None:
+    """The ledger has the newest version, and no position."""
+    cluster = lives.cluster
+    cluster.spoil_next_event("unreadable")
+    cluster.put("a")
+    cluster.put("b")
+    cluster.next_answers.extend([Failed("500")] * 50)
+    await asyncio.sleep(20)
+    await lives.crash()
+    cluster.next_answers.clear()
+    assert lives.ledger.position is None
+
+
+async def restore(history: History, world: World, in_doubt: bool, undone: int, crashes: list[float]) -> Lives:
     """The new history begins with a write that takes the place of an old one, version and object; and crashes come
     while the new epoch begins. A server that has come as far as the ledger cannot be told from the old one: so the
     ledger has everything that is undone, and nothing more is written before the ledger has the new epoch."""
@@ -361,6 +374,8 @@ async def restore(history: History, world: World, undone: int, crashes: list[flo
             await take(lives, step, what)
             await pause(seconds)
         await mended(lives)
+        if in_doubt:
+            await die_in_doubt(lives)
         assert lives.ledger.newest == str(cluster.version)
         again = cluster.history[-undone][1][1].name
         cluster.restore(sorted(cluster.states)[-1 - undone])
@@ -375,14 +390,15 @@ async def restore(history: History, world: World, undone: int, crashes: list[flo
     return lives
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     history=st.lists(st.tuples(st.one_of(*life_of_a_cluster), pauses), max_size=10),
     world=worlds,
+    in_doubt=st.booleans(),
     undone=st.integers(2, 4),
     crashes=st.lists(st.sampled_from([0.1, 0.3, 0.9, 1.1, 2.1, 5.3, 90.0]), max_size=6),
 )
 def test_a_restore_of_the_server_is_told_right_however_often_we_die_while_we_find_out(
-    history: History, world: World, undone: int, crashes: list[float]
+    history: History, world: World, in_doubt: bool, undone: int, crashes: list[float]
 ) -> None:
-    run_in_virtual_time(restore(history, world, undone, crashes))
+    run_in_virtual_time(restore(history, world, in_doubt, undone, crashes))
