@@ -21,10 +21,23 @@ class Informer:
     kind: int
     resource: Resource
     resource_number: int
+    position: str | None
     newest: str | None
     epoch: int
     rebuilding: bool
     """What its first list finds was told before the database was lost: it is told as ``sync``."""
+
+    def advance(self, batch: ChangeBatch) -> bool:
+        """Take in how far a batch has come; whether there is something to save."""
+        began = batch.epoch != self.epoch
+        if began:
+            self.epoch, self.position, self.newest = batch.epoch, None, None
+        if batch.position is not None:
+            self.position, self.rebuilding = batch.position, False
+        elif any(change.op is not Op.SYNC for change in batch.changes):
+            self.position = None
+        self.newest = _newest(self.newest, batch)
+        return began or batch.position is not None
 
 
 class Intake:
@@ -51,22 +64,21 @@ class Intake:
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Records, ledger and position in one transaction, all or nothing. Returns when they are durable, and waits for
-        as long as there is no room. A batch without changes has its position saved a little later. A batch whose
-        position is None and which has changes clears the saved one: after a crash only a list can tell."""
+        as long as there is no room. A batch without changes has its position saved a little later. One with changes and
+        without a position clears the saved one, since after a crash only a list can tell; but a resync changes nothing.
+        A new epoch clears what the old one reached."""
         informer = self.informers[batch.resource.name, batch.scope]
-        known_newest = informer.newest if batch.epoch == informer.epoch else None
-        informer.newest, informer.epoch = _newest(known_newest, batch), batch.epoch
+        rebuilding = informer.rebuilding
+        moved = informer.advance(batch)
         if not batch.changes:
-            if batch.position is not None:
-                self._reached[informer.id] = work.Reached(batch.position, informer.newest, batch.epoch)
-                informer.rebuilding = False
+            if moved:
+                self._reached[informer.id] = work.Reached(informer.position, informer.newest, informer.epoch)
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
         self._reached.pop(informer.id, None)
-        rebuilding = informer.rebuilding
-        informer.rebuilding = rebuilding and batch.position is None
-        deltas = [self._delta(batch, change, rebuilding) for change in batch.changes]
+        time = self._clock()
+        deltas = [self._delta(batch, change, time, rebuilding) for change in batch.changes]
         await self._write(
             work.Append(
                 informer.id,
@@ -75,9 +87,9 @@ class Intake:
                 deltas,
                 _states(batch.changes, deltas),
                 [each.before.state for each in batch.changes if _supersedes(each)],  # type: ignore[union-attr, misc]
-                batch.position,
+                informer.position,
                 informer.newest,
-                batch.epoch,
+                informer.epoch,
             )
         )
         return deltas
@@ -109,7 +121,7 @@ class Intake:
             weight=len(ready.deltas),
         )
 
-    def _delta(self, batch: ChangeBatch, change: Change, rebuilding: bool) -> Delta:
+    def _delta(self, batch: ChangeBatch, change: Change, time: str, rebuilding: bool) -> Delta:
         thing = change.object
         told_before = rebuilding and change.op is Op.ADDED and change.evidence is Evidence.LISTED
         before = change.before if self._before else None
@@ -121,7 +133,7 @@ class Intake:
             thing.key,
             thing.uid,
             thing.resource_version,
-            self._clock(),
+            time,
             batch.epoch,
             thing.body,
             None if before is None else self._state(before),

@@ -69,7 +69,14 @@ class Ledger:
         for informer in held:
             known[informer.scope] = await self._store.ask(partial(ledger_sql.remembered, kind=kind, row=informer))
             self._intake.informers[resource.name, informer.scope] = Informer(
-                informer.id, kind, resource, number, informer.newest, informer.epoch, informer.rebuilding
+                informer.id,
+                kind,
+                resource,
+                number,
+                informer.position,
+                informer.newest,
+                informer.epoch,
+                informer.rebuilding,
             )
         return known, len(gone)
 

@@ -82,15 +82,18 @@ def _update_ledger(database: apsw.Connection, batch: Append) -> None:
 class Reached(msgspec.Struct, frozen=True):
     """How far an informer has come without a change."""
 
-    position: str
+    position: str | None
     newest: str | None
     epoch: int
 
 
 def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
     """By number of the informer."""
+    if not informers:
+        return
     database.executemany(
-        "UPDATE informers SET position = ?, newest = ?, epoch = ?, rebuilding = 0 WHERE id = ?",
+        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL"
+        " WHERE id = ?4",
         [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
     )
     _end_rebuilding(database)
@@ -110,7 +113,10 @@ def trim(database: apsw.Connection, through: int, limit: int) -> int:
 
 
 def sweep(database: apsw.Connection) -> None:
-    """After a selection ended: let those records go that were kept for it alone."""
+    """After an errand ended: let those records go that were kept for it alone. Where another one is under way, its end
+    does that."""
+    if one(database, "SELECT EXISTS (SELECT 1 FROM cursors WHERE errand != '')"):
+        return
     trimmed = one(database, "SELECT trimmed FROM meta")
     database.execute(f"DELETE FROM log WHERE seq <= ? AND NOT ({IS_LAST_STATE} OR {IS_SELECTED})", (trimmed,))
 
