@@ -65,6 +65,7 @@ class Attempts:
                 await sink.open()
             except SinkUnavailable as error:
                 await sink.close()
+                _heed_cancellation()
                 self._failing[None] = str(error)
                 delay = self._opening.next(_clock(), self._chance())
                 await self.pause(RetryLater(str(error)), delay, records=0)
@@ -73,6 +74,7 @@ class Attempts:
                 raise
             else:
                 self._sink = sink
+                _heed_cancellation()
         self._failing.clear()
         self._report(SinkOpened(self._name))
 
@@ -94,6 +96,7 @@ class Attempts:
             receipt = await self._sink.deliver(batch)
         finally:
             self.under_way -= 1
+        _heed_cancellation()
         self._count(batch, receipt, _clock() - began)
         if len(receipt.pending) < len(batch):
             number = self._succeeded(number)
@@ -157,6 +160,14 @@ class Attempts:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(when if when < float("inf") else None):
                 await self._change.wait()
+
+
+def _heed_cancellation() -> None:
+    """Raise what the sink may have swallowed: client libraries use asyncio.wait_for, and that of Python 3.11 loses a
+    cancellation which meets a result. A worker that lost it would never end."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _clock() -> float:
