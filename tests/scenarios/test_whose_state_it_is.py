@@ -97,7 +97,7 @@ async def test_another_cluster_behind_the_same_state_is_refused_or_begins_an_epo
             await kube.create(f"{scene.root}/configmaps", {"metadata": {"name": name}})
         bridge.configure(scene.config(api=kube.server))
         assert await asyncio.to_thread(bridge.ended) == NOT_CONFIGURED_RIGHT
-        assert _says(bridge, "state.on_cluster_change", "another cluster")
+        assert _says(bridge, "state.on_cluster_change", "belongs to the cluster")
         assert rebuilt(scene.written()) == state_before, "nothing is told of a cluster that was refused"
 
         restart = {"on_cluster_change": "restart"}
