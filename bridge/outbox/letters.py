@@ -82,7 +82,7 @@ class Letters:
             )
             for each in burials
         ]
-        numbers, released = await self._store.write(partial(_bury, letters=letters), weight=len(letters))
+        numbers, released = await self._store.write(partial(_bury, letters=letters), weight=len(letters), shrinks=True)
         for number, each in zip(numbers, burials, strict=True):
             if number is not None:
                 self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
@@ -107,7 +107,7 @@ class Letters:
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
         """See model.upkeep.Upkeep.retry."""
-        count = await self._store.write(partial(retry, sink=self._sink, numbers=numbers))
+        count = await self._store.write(partial(retry, sink=self._sink, numbers=numbers), shrinks=True)
         self.retrying = self.retrying or count > 0
         return count
 

@@ -79,9 +79,8 @@ class Sinks:
             self._report(SnapshotEnded(sink, max(0, errand.last - 2)))
         cursor.errand, cursor.settled_place, cursor.dirty = None, 0, True
         cursor.settled = max(cursor.settled, errand.cut)
-        others = any(each.errand is not None for each in self._cursors.values())
         # The cursor is saved with it: ended without that, what was compacted would be told from the log.
-        self._store.write(partial(_end, sink=sink, settled=cursor.settled, sweep=not others), shrinks=True)
+        self._store.write(partial(_end, sink=sink, settled=cursor.settled), shrinks=True)
 
     @property
     def have_progressed(self) -> bool:
@@ -145,7 +144,7 @@ class Sinks:
                 f"sink {sink} is being told a {cursor.errand.kind}, {cursor.errand.left} records to go: ask again then"
             )
         begin = partial(errands.begin_replay, sink=sink, start=start, taken=taken, kind=kind, namespace=namespace)
-        cursor.errand, found = await self._store.write(begin)
+        cursor.errand, found = await self._store.write(begin, shrinks=True)
         return found
 
     async def _replan(
@@ -160,7 +159,8 @@ class Sinks:
                 taken=taken,
                 cut=cut,
                 planned=planned,
-            )
+            ),
+            shrinks=True,  # The sink is told nothing before it is done.
         )
 
     # ── Sinks that are gone ──────────────────────────────────────────────────
@@ -171,16 +171,22 @@ class Sinks:
         for cursor in absent:
             cursor.absent_seconds += seconds
         if absent:
-            await self._store.write(partial(cursors.miss, sinks=[each.sink for each in absent], seconds=seconds))
+            await self._store.write(
+                partial(cursors.miss, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
+            )
         for cursor in absent:
             if cursor.absent_seconds >= forget_after:
                 self._report(SinkForgotten(cursor.sink, self.lag(cursor.sink)))
                 del self._cursors[cursor.sink]
-                await self._store.write(partial(cursors.forget, sink=cursor.sink), shrinks=True)
+                await self._store.write(partial(_forget, sink=cursor.sink), shrinks=True)
 
 
-def _end(database: apsw.Connection, sink: str, settled: int, sweep: bool) -> None:
+def _end(database: apsw.Connection, sink: str, settled: int) -> None:
     errands.end(database, sink)
     database.execute("UPDATE cursors SET settled = max(settled, ?) WHERE sink = ?", (settled, sink))
-    if sweep:
-        work.sweep(database)
+    work.sweep(database)
+
+
+def _forget(database: apsw.Connection, sink: str) -> None:
+    cursors.forget(database, sink)
+    work.sweep(database)

@@ -125,7 +125,8 @@ def vacuum(database: apsw.Connection, pages: int) -> None:
     """Give some of the free pages back to the disk where a quarter of the file is free."""
     free, total = int(database.pragma("freelist_count")), int(database.pragma("page_count"))
     if free > pages and free * 4 > total:
-        database.execute(f"PRAGMA incremental_vacuum({pages})")
+        for _ in database.execute(f"PRAGMA incremental_vacuum({pages})"):  # Each row that is read is a page.
+            pass
 
 
 # ── Readers ──────────────────────────────────────────────────────────────────

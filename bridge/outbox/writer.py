@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -14,10 +15,12 @@ import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import Holder
+from bridge.outbox.database import FILE, PAGE_BYTES, Holder
 from bridge.outbox.errors import Damaged
 
 T = TypeVar("T")
+
+_FULL = (apsw.FullError, apsw.IOError, apsw.BusyError)
 
 Work: TypeAlias = Callable[[apsw.Connection], T]
 """Runs inside a transaction that others may share. Where there is no room it is rolled back and run again, so all it
@@ -143,14 +146,14 @@ class Writer:
                 if any(not job.shrinks for job in group):
                     self._look_for_room()
                 self._transact(group)
-            except (apsw.FullError, apsw.IOError, apsw.BusyError, NoRoom) as error:
-                if self._closing.is_set():
+            except (*_FULL, NoRoom) as error:
+                group[:] = self._make_room(group)
+                if self._closing.is_set() and group:
                     raise OutboxClosed from error
                 self.no_room = str(error)
                 if stuck_since is None:
                     stuck_since = time.monotonic()
                     self._tell(OutboxFull(str(error), self._pace.retry))
-                group[:] = self._make_room(group)
                 self._closing.wait(self._pace.retry)
             else:
                 break
@@ -177,14 +180,18 @@ class Writer:
     def _make_room(self, group: list[_Job[Any]]) -> list[_Job[Any]]:
         """Do what makes room, that of jobs which came meanwhile as well. Returns what is still to be done."""
         group.extend(self._waiting())
-        shrinking = [job for job in group if job.shrinks]
-        try:
-            if shrinking:
-                self._transact(shrinking)
+        left = [job for job in group if not (job.shrinks and self._fits(job))]
+        with suppress(*_FULL):
             self._connection.pragma("wal_checkpoint(truncate)")
-        except (apsw.FullError, apsw.IOError, apsw.BusyError):
-            return group
-        return [job for job in group if not job.shrinks]
+        return left
+
+    def _fits(self, job: _Job[Any]) -> bool:
+        """Do it by itself: what takes more room than there is does not hold up what takes none."""
+        try:
+            self._transact([job])
+        except _FULL:
+            return False
+        return True
 
     def _waiting(self) -> Iterator[_Job[Any]]:
         """What is queued; the end of the queue stays in it."""
@@ -200,9 +207,14 @@ class Writer:
 
     def _look_for_room(self) -> None:
         free = self._holder.free_bytes()
-        if free < self._min_free:
+        if free >= self._min_free:
+            return
+        # What sinks settled leaves pages that are free inside the file, and the disk may never see them.
+        inside = int(self._connection.pragma("freelist_count")) * PAGE_BYTES
+        if free + inside < self._min_free:
             raise NoRoom(
-                f"{self._holder.directory} has {free} bytes free, and state.min_free_bytes keeps {self._min_free}"
+                f"{self._holder.directory} has {free} bytes free, and {inside} inside {FILE}; state.min_free_bytes "
+                f"keeps {self._min_free}"
             )
 
     def _tell(self, fact: OutboxFull | OutboxHasRoom) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -35,13 +35,13 @@ class Bench:
             for name in sinks
         }
 
-    async def change(self, *ops: str) -> None:
+    async def change(self, *ops: str, body: Callable[[], bytes] = lambda: b"{}") -> None:
         """Each is an op and a name, such as ``added a``; one batch."""
         changes = []
         for each in ops:
             op, name = each.split()
             key, version = f"shop/{name}", str(next(self.versions))
-            thing = ApiObject(key, f"uid-{name}", version, f'{{"version":{version}}}'.encode())
+            thing = ApiObject(key, f"uid-{name}", version, body())
             changes.append(Change(Op(op), Evidence.WATCHED, thing, self._known.get(key)))
         first = await self.outbox.append(ChangeBatch(PODS, SHOP, changes, changes[-1].object.resource_version))
         for sequence, change in enumerate(first, first[0].sequence):

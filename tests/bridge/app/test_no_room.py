@@ -1,0 +1,131 @@
+"""What goes on while the disk has no room, so that there is some again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bridge.model.letter import Burial
+from bridge.outbox import Keeping, Start
+from bridge.outbox.database import Holder
+from bridge.outbox.writer import OutboxClosed
+from tests.bridge.app.test_told_out_of_turn import Bench, bench
+
+MIN_FREE = 1 << 20
+RETAINED = Keeping(min_free=MIN_FREE, retain_bytes=1 << 30)
+
+
+class Disk:
+    free = 10 * MIN_FREE
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(Holder, "free_bytes", lambda _: disk.free)
+    return disk
+
+
+@asynccontextmanager
+async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
+    """Something waits to be appended, inside; it is, afterwards."""
+    disk.free = MIN_FREE - 1
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(it.change("updated a"))
+        async with asyncio.timeout(10):
+            while not it.outbox.no_room:  # noqa: ASYNC110  # told by no event
+                await asyncio.sleep(0.01)
+            yield
+        disk.free = 10 * MIN_FREE
+
+
+async def test_a_backlog_is_compacted_and_its_sink_goes_on(tmp_path: Path, disk: Disk) -> None:
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a", "updated a")
+        async with no_room(disk, it):
+            assert await it.streams["one"].compact(0) == (2, 1)
+            assert await it.take_all() == ["added a"]
+        assert await it.take_all() == ["updated a"]
+
+
+async def test_a_backlog_is_dropped_and_its_sink_goes_on(tmp_path: Path, disk: Disk) -> None:
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a", "updated a")
+        async with no_room(disk, it):
+            await it.streams["one"].drop(1)
+            assert await it.take_all() == ["Gap", "updated a"]
+
+
+async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) -> None:
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a")
+        await it.take_all()
+        async with no_room(disk, it):
+            await it.streams["one"].replay(1, None, None)
+            assert await it.take_all() == ["added a"]
+
+
+async def test_a_rejected_record_is_buried_and_asked_for_again(tmp_path: Path, disk: Disk) -> None:
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a")
+        letters = it.outbox.sinks.letters["one"]
+        async with no_room(disk, it):
+            taken, _ = await it.take(10)
+            await letters.bury([Burial(taken.items[0], "too large", parked=False)])
+            assert await letters.retry(None) == 1
+
+
+async def test_absence_is_counted_so_that_a_removed_sink_is_forgotten_at_last(tmp_path: Path, disk: Disk) -> None:
+    async with bench(tmp_path, {"one": Start.NOW, "gone": Start.NOW}, keeping=RETAINED):
+        pass
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a")
+        async with no_room(disk, it):
+            await it.outbox.sinks.count_absence(60.0, 30.0)
+            assert [cursor.sink for cursor in it.outbox.sinks.all] == ["one"]
+
+
+async def test_what_sinks_settled_is_saved_by_a_bridge_that_ends(tmp_path: Path, disk: Disk) -> None:
+    async with asyncio.TaskGroup() as tasks, bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a")
+        disk.free = MIN_FREE - 1
+        tasks.create_task(is_not_appended(it))
+        await it.take_all()
+    async with bench(tmp_path, keeping=Keeping()) as it:
+        assert await it.take_all() == [], "told by the one before it"
+
+
+async def is_not_appended(it: Bench) -> None:
+    with pytest.raises(OutboxClosed):
+        await it.change("updated a")
+
+
+async def test_pages_that_are_free_inside_the_file_are_room(tmp_path: Path, disk: Disk) -> None:
+    async with bench(tmp_path, keeping=Keeping(min_free=MIN_FREE)) as it, asyncio.timeout(20):
+        await fill(it, megabytes=8)
+        await it.take_all()
+        await it.outbox.tidy()
+        disk.free = MIN_FREE - 1
+        await it.change("added a")
+
+
+async def test_what_was_trimmed_is_given_back_to_the_disk(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        await fill(it, megabytes=64)
+        before = it.outbox.disk().file
+        await it.take_all(limit=1000)
+        for _ in range(10):
+            await fill(it, megabytes=1)
+            await it.take_all(limit=1000)
+            await it.outbox.tidy()
+    assert (tmp_path / "outbox.db").stat().st_size < before / 2
+
+
+async def fill(it: Bench, *, megabytes: int) -> None:
+    for _ in range(megabytes):
+        await it.change(*(f"{op} x" for op in ["updated"] * 64), body=lambda: os.urandom(12_000).hex().encode())
