@@ -56,6 +56,7 @@ def _problems(database: apsw.Connection) -> list[str]:
         ),
         "records kept for nobody": (
             f"SELECT count(*) FROM log, meta WHERE seq <= trimmed AND NOT ({work.IS_LAST_STATE} OR {work.IS_SELECTED})"
+            " AND NOT EXISTS (SELECT 1 FROM cursors WHERE errand != '')"  # They leave at its end.
         ),
         "cursors that point at what is gone": (
             "SELECT count(*) FROM cursors, meta WHERE settled < trimmed AND (errand = '' OR settled < errand_after)"

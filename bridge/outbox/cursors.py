@@ -83,7 +83,8 @@ def register(database: apsw.Connection, sink: str, start: Start, time: str) -> N
 
 def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
     for each in progress:
-        database.execute("UPDATE cursors SET settled = ? WHERE sink = ?", (each.settled, each.sink))
+        # Where there was no room, an older saving may come behind a newer one.
+        database.execute("UPDATE cursors SET settled = max(settled, ?) WHERE sink = ?", (each.settled, each.sink))
         if each.place:
             errands.settle(database, each.sink, each.place)
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,7 +74,8 @@ class Holder:
 
     def mark_damaged(self, reason: str) -> None:
         """Let the next start move the database aside."""
-        (self.directory / _DAMAGED).write_text(reason)
+        with suppress(OSError):  # On a full disk there is room for the marker, and none for the reason in it.
+            (self.directory / _DAMAGED).write_text(reason)
 
     def damage(self) -> str:
         """Why an earlier process gave the database up; empty where none did."""
@@ -112,16 +113,22 @@ def _size(file: Path) -> int:
 def open_writer(file: Path) -> apsw.Connection:
     """The one connection that writes. Raises StateUnusable, UnknownFormat and Damaged."""
     with _usable(file):
+        new = not file.exists()
         connection = apsw.Connection(str(file))
-        connection.set_busy_timeout(10_000)
-        connection.pragma("page_size", PAGE_BYTES)
-        connection.pragma("auto_vacuum", "incremental")
-        connection.pragma("journal_mode", "wal")
-        connection.pragma("synchronous", "full")
-        connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-        connection.pragma("journal_size_limit", 4 * CHECKPOINT_PAGES * PAGE_BYTES)
-        connection.pragma("cache_size", -16 * 1024)
-        schema.prepare(connection)
+        try:
+            connection.set_busy_timeout(10_000)
+            schema.recognise(connection, new=new)
+            connection.pragma("page_size", PAGE_BYTES)
+            connection.pragma("auto_vacuum", "incremental")
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
+            connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+            connection.pragma("journal_size_limit", 4 * CHECKPOINT_PAGES * PAGE_BYTES)
+            connection.pragma("cache_size", -16 * 1024)
+            schema.prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 

@@ -71,6 +71,8 @@ def load(database: apsw.Connection, sink: str) -> Errand | None:
     if not kind:
         return None
     first, last = row(database, "SELECT min(place), max(place) FROM selections WHERE sink = ?", (sink,))
+    if kind not in set(ErrandKind):
+        raise Damaged(f"sink {sink} has an errand of a kind that there is not: {kind}")
     return Errand(ErrandKind(kind), after, cut, 0 if first is None else first - 1, last or 0)
 
 

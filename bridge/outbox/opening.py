@@ -12,7 +12,8 @@ from time import time_ns
 import apsw
 
 from bridge.model.record import Gap
-from bridge.outbox import cursors, letters, rows
+from bridge.model.resource import Resource
+from bridge.outbox import cursors, ledger_sql, letters, rows
 from bridge.outbox.cursors import Cursor, Start
 from bridge.outbox.database import FILE, Holder, open_writer, understood
 from bridge.outbox.errors import Damaged, StateUnusable
@@ -21,12 +22,16 @@ from bridge.outbox.sql import one, row
 _REBUILT = "the database was damaged; what it held and nobody had been told is not known"
 _SKIPPED = 1_000_000
 """Sequence numbers left out behind the newest one that a damaged file still tells."""
+_MOST = 1 << 62
+"""Nobody counts as far as this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     holder: Holder
     connection: apsw.Connection
+    resources: dict[int, Resource]
+    """By the number that rows of the log name."""
     cursors: dict[str, Cursor]
     letters: dict[str, letters.Found]
     last: int
@@ -46,14 +51,14 @@ def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
         damage = holder.damage()
         if not damage:
             try:
-                return _read(holder, open_writer(holder.file), sinks, now)
+                return _read_or_close(holder, open_writer(holder.file), sinks, now)
             except Damaged as error:
                 damage = str(error)
         last = _last_told(holder.file)
         aside = holder.move_aside()
         connection = open_writer(holder.file)
         _begin_anew(connection, last, sinks, now)
-        return replace(_read(holder, connection, sinks, now), damage=damage, aside=aside)
+        return replace(_read_or_close(holder, connection, sinks, now), damage=damage, aside=aside)
     except BaseException:
         holder.release()
         raise
@@ -68,9 +73,17 @@ def open_existing(directory: Path, sinks: Mapping[str, Start], now: str) -> Open
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
         if damage := holder.damage():
             raise Damaged(f"{holder.file} is damaged ({damage}); the next start moves it aside")
-        return _read(holder, open_writer(holder.file), dict.fromkeys(sinks), now)
+        return _read_or_close(holder, open_writer(holder.file), dict.fromkeys(sinks), now)
     except BaseException:
         holder.release()
+        raise
+
+
+def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
+    try:
+        return _read(holder, connection, sinks, now)
+    except BaseException:
+        connection.close()  # Closed later, it would take the write-ahead log of the next database with it.
         raise
 
 
@@ -83,9 +96,13 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
                     cursors.register(connection, sink, start, now)
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ?", (sink,))
         last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
+        newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
+        if not 0 <= max(newest, trimmed) <= last < _MOST:
+            raise Damaged(f"the newest record has the number {newest}, counted were {last}, and {trimmed} are gone")
         return Opened(
             holder,
             connection,
+            ledger_sql.resources(connection),
             cursors.load(connection, sinks),
             letters.load(connection, sinks),
             last,
@@ -102,7 +119,10 @@ def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tupl
         (trimmed,),
     )
     for last, size, time in found:
-        age = (present - datetime.fromisoformat(time)).total_seconds()
+        try:
+            age = (present - datetime.fromisoformat(time)).total_seconds()
+        except (ValueError, TypeError) as error:
+            raise Damaged(f"a record up to {last} has no time: {error}") from error
         yield last, size, max(0.0, age)
 
 
@@ -119,9 +139,10 @@ def _last_told(file: Path) -> int:
     """A sequence number that no sink has seen. Where the damaged file tells nothing, one made of the time."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            return one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta") + _SKIPPED
-    except (apsw.Error, TypeError):
-        return time_ns() // 1000
+            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta")
+    except (apsw.Error, Damaged):
+        last = 0
+    return last + _SKIPPED if 0 < last < _MOST else time_ns() // 1000
 
 
 def utc_now() -> str:

@@ -62,7 +62,9 @@ class Outbox:
     def __init__(self, opened: Opened, keeping: Keeping, report: Report, clock: Callable[[], str]) -> None:
         self._keeping = keeping
         self._now = asyncio.get_running_loop().time
-        self._store = Store(opened.holder, opened.connection, min_free=keeping.min_free, report=report)
+        self._store = Store(
+            opened.holder, opened.connection, opened.resources, min_free=keeping.min_free, report=report
+        )
         self._last, self._trimmed = opened.last, opened.trimmed
         self._bytes = 0
         self.milestones = Milestones()

@@ -13,10 +13,11 @@ letters     dead letters; each holds its record, so that the log may go on
 
 from __future__ import annotations
 
+import re
+
 import apsw
 
-from bridge.outbox.errors import UnknownFormat
-from bridge.outbox.sql import one
+from bridge.outbox.errors import Damaged, UnknownFormat
 
 FORMAT = 1
 """PRAGMA user_version. A change of the tables takes the next number, and a step in ``MIGRATIONS``."""
@@ -124,23 +125,21 @@ CREATE TABLE letters (
 CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
 """
 
+TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
+
 MIGRATIONS: dict[int, str] = {}
 """From the format of that number to the next one."""
 
 
-def prepare(database: apsw.Connection) -> None:
-    """Make the tables in an empty file, or bring those of an older version to this one's format, in one transaction.
-    Raises UnknownFormat for anything else."""
-    found = int(database.pragma("user_version"))
-    owner = int(database.pragma("application_id"))
-    empty = not one(database, "SELECT count(*) FROM sqlite_schema")
-    if empty and found == 0:
-        with database:
-            database.execute(_TABLES)
-            database.pragma("user_version", FORMAT)
-            database.pragma("application_id", APPLICATION_ID)
+def recognise(database: apsw.Connection, *, new: bool) -> None:
+    """Before anything is done to a file: is it ours, and one that we can read? Raises UnknownFormat, and Damaged where
+    it was ours once."""
+    found, tables = _format(database), _tables(database)
+    if not tables and not found:
+        if not new:
+            raise Damaged("there is nothing in it")
         return
-    if owner != APPLICATION_ID:
+    if int(database.pragma("application_id")) != APPLICATION_ID:
         raise UnknownFormat(f"{database.filename} is a database, but none of kubedelta's: move it away")
     if found != FORMAT and found not in MIGRATIONS:
         older = "an older" if found < FORMAT else "a newer"
@@ -148,8 +147,27 @@ def prepare(database: apsw.Connection) -> None:
             f"{database.filename} has format {found}, written by {older} kubedelta; this one reads {FORMAT}: run that "
             "version, or move the file away and let everything be told again"
         )
-    while found < FORMAT:
+    if found == FORMAT and (missing := TABLES - tables):
+        raise Damaged(f"tables are missing: {', '.join(sorted(missing))}")
+
+
+def prepare(database: apsw.Connection) -> None:
+    """Make the tables in a new file, or bring those of an older version to this one's format, in one transaction for
+    each step."""
+    if not _tables(database):
+        with database:
+            database.execute(_TABLES)
+            database.pragma("user_version", FORMAT)
+            database.pragma("application_id", APPLICATION_ID)
+    while (found := _format(database)) < FORMAT:
         with database:
             database.execute(MIGRATIONS[found])
-            found += 1
-            database.pragma("user_version", found)
+            database.pragma("user_version", found + 1)
+
+
+def _format(database: apsw.Connection) -> int:
+    return int(database.pragma("user_version"))
+
+
+def _tables(database: apsw.Connection) -> set[str]:
+    return {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}

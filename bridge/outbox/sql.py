@@ -7,12 +7,14 @@ from typing import Any
 
 import apsw
 
+from bridge.outbox.errors import Damaged
+
 
 def row(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """The one row that this query always has."""
+    """The one row that this query always has. Raises Damaged."""
     found = database.execute(query, values).fetchone()
     if found is None:
-        raise LookupError(f"no row: {query}")
+        raise Damaged(f"no row: {query}")
     return tuple(found)
 
 

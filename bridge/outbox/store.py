@@ -23,12 +23,20 @@ T = TypeVar("T")
 class Store:
     """Damage is noted on disk wherever it is met, so that the next start moves the database aside."""
 
-    def __init__(self, holder: Holder, connection: apsw.Connection, *, min_free: int, report: Report) -> None:
+    def __init__(
+        self,
+        holder: Holder,
+        connection: apsw.Connection,
+        resources: dict[int, Resource],
+        *,
+        min_free: int,
+        report: Report,
+    ) -> None:
         self.holder = holder
-        self._writer = Writer(connection, holder, min_free=min_free, report=report)
         self._lookup = open_reader(holder.file)
         self._readers: list[apsw.Connection] = []
-        self.resources: dict[int, Resource] = ledger_sql.resources(self._lookup)
+        self._writer = Writer(connection, holder, min_free=min_free, report=report)
+        self.resources = resources
         """By the number that rows of the log name."""
 
     async def close(self) -> None:

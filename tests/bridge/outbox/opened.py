@@ -1,0 +1,74 @@
+"""An outbox in a directory, and what a crash would leave of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+
+from bridge.facts import Fact
+from bridge.model.record import Delta, Record
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox.database import FILE
+from bridge.outbox.opening import utc_now
+
+AUDIT = {"audit": Start.SNAPSHOT}
+
+
+@asynccontextmanager
+async def opened(
+    directory: Path,
+    sinks: Mapping[str, Start] = AUDIT,
+    *,
+    keeping: Keeping | None = None,
+    facts: list[Fact] | None = None,
+    time: str | None = None,
+) -> AsyncIterator[Outbox]:
+    """``time``: what the clock says all the while."""
+    told: list[Fact] = [] if facts is None else facts
+    clock = utc_now if time is None else lambda: time
+    async with await Outbox.open(directory, sinks, report=told.append, keeping=keeping, clock=clock) as outbox:
+        yield outbox
+
+
+def crashed(directory: Path, copy: Path) -> Path:
+    """What a process that is killed now leaves on disk."""
+    copy.mkdir()
+    for suffix in ("", "-wal"):
+        if (part := directory / (FILE + suffix)).exists():
+            shutil.copy(part, copy)
+    return copy
+
+
+def tell(directory: Path, statement: str) -> None:
+    """To the database of a stopped outbox, by somebody who is not the outbox."""
+    connection = apsw.Connection(str(directory / FILE))
+    connection.execute(statement)
+    connection.close()
+
+
+def rows_of(directory: Path, query: str) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(directory / FILE), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return [tuple(row) for row in connection.execute(query)]
+    finally:
+        connection.close()
+
+
+async def everything(outbox: Outbox) -> Sequence[Record]:
+    """The log, as far back as it goes."""
+    found: list[Record] = []
+    while records := (await outbox.read(found[-1].sequence if found else 0, 100_000)).items:
+        found += records
+    return found
+
+
+def story(records: Sequence[Record]) -> list[str]:
+    """``op key`` of each delta, and what the others are."""
+    return [
+        f"{record.op} {record.key}" if isinstance(record, Delta) else type(record).__name__.lower()
+        for record in records
+    ]

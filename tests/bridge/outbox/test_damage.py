@@ -1,0 +1,322 @@
+"""A damaged database is moved aside, once, and everything is told again behind a Gap."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bridge.facts import Fact, OutboxRebuilt
+from bridge.model.change import Evidence
+from bridge.model.record import Gap
+from bridge.outbox import Outbox, Start
+from bridge.outbox.database import FILE
+from bridge.outbox.errors import Damaged
+from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
+from tests.kit.informed import DEPLOYMENTS, Informed
+
+TWO = {"audit": Start.SNAPSHOT, "live": Start.NOW}
+MIDDLE = 16 * 1024 * 7
+
+
+async def filled(directory: Path, objects: int = 200) -> None:
+    """Some 600 KB of records and objects, all of it in the one file."""
+    async with opened(directory, TWO) as outbox:
+        informer = await Informed(padding=20).begin(outbox)
+        for start in range(0, objects, 50):
+            await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 50)))
+
+
+def overwrite(file: Path, start: int, length: int) -> None:
+    with file.open("r+b") as content:
+        content.seek(start)
+        content.write(os.urandom(length))
+
+
+def overwrite_table(directory: Path, table: str) -> None:
+    for (page,) in rows_of(directory, f"SELECT rootpage FROM sqlite_schema WHERE tbl_name = '{table}'"):
+        overwrite(directory / FILE, (int(str(page)) - 1) * 16 * 1024, 16 * 1024)
+
+
+async def rebuilt(directory: Path, sinks: dict[str, Start] = TWO) -> list[Fact]:
+    """Open it, and see that it begins anew."""
+    facts: list[Fact] = []
+    async with opened(directory, sinks, facts=facts) as outbox:
+        [gap] = await everything(outbox)
+        assert isinstance(gap, Gap)
+        assert gap.count is None
+        assert {cursor.sink: cursor.settled for cursor in outbox.sinks.all} == dict.fromkeys(sinks, gap.sequence - 1)
+        assert (await outbox.check()).problems == []
+    return facts
+
+
+def size_of(file: Path) -> int:
+    return file.stat().st_size
+
+
+def asides(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir() if "aside" in each.name)
+
+
+async def test_what_is_no_database_is_moved_aside(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+
+    facts = await rebuilt(tmp_path)
+
+    [told] = [fact for fact in facts if isinstance(fact, OutboxRebuilt)]
+    assert "not a database" in told.reason
+    assert size_of(Path(told.aside)) == 50_000
+
+
+async def test_it_begins_anew_once(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+    await rebuilt(tmp_path)
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, TWO, facts=facts):
+        pass
+
+    assert not [fact for fact in facts if isinstance(fact, OutboxRebuilt)]
+    assert len(asides(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("page", range(12))
+async def test_a_page_of_rubbish_anywhere_ends_in_a_database_that_works(tmp_path: Path, page: int) -> None:
+    """Noticed when it is opened, or at the first look at that page; then the next start begins anew."""
+    await filled(tmp_path)
+    overwrite(tmp_path / FILE, page * 16 * 1024, 16 * 1024)
+    for _ in range(2):
+        try:
+            async with opened(tmp_path, TWO) as outbox:
+                informer = await Informed(padding=20).begin(outbox)
+                await everything(outbox)
+                for _, known in informer.known.items():
+                    outbox.body(known.state)  # type: ignore[arg-type]
+                await informer.tells(
+                    outbox, "added shop/new" if "shop/new" not in informer.known else "updated shop/new"
+                )
+                break
+        except Damaged:
+            continue
+    else:
+        pytest.fail("it is still damaged")
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5000, 16 * 1024, 3 * 16 * 1024, MIDDLE, MIDDLE + 77])
+async def test_a_file_that_was_cut_off_ends_in_a_database_that_works(tmp_path: Path, size: int) -> None:
+    await filled(tmp_path)
+    os.truncate(tmp_path / FILE, size)
+    for _ in range(2):
+        try:
+            async with opened(tmp_path, TWO) as outbox:
+                informer = await Informed().begin(outbox)
+                first = (await everything(outbox))[:1]
+                for _, known in informer.known.items():
+                    outbox.body(known.state)  # type: ignore[arg-type]
+                assert (await outbox.check()).problems == []
+                assert story(first) == ["gap"]
+                assert outbox.last > 200
+                break
+        except Damaged:
+            continue
+    else:
+        pytest.fail("it is still damaged")
+
+
+async def test_without_its_write_ahead_log_it_is_opened_or_begins_anew(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/web")
+        left = crashed(tmp_path, tmp_path / "left")
+    (left / f"{FILE}-wal").unlink()
+
+    async with opened(left) as outbox:
+        assert (await outbox.check()).problems == []
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+
+
+async def test_damage_that_is_met_later_is_noted_for_the_next_start(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    tell(tmp_path, "UPDATE log SET body = x'00112233' WHERE seq = 100")
+
+    async with opened(tmp_path, TWO) as outbox:
+        with pytest.raises(Damaged, match="record 100"):
+            outbox.body(100)
+    facts = await rebuilt(tmp_path)
+
+    assert any("record 100" in fact.reason for fact in facts if isinstance(fact, OutboxRebuilt))
+
+
+async def test_a_record_with_a_last_state_that_is_missing_is_damage(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    tell(tmp_path, "DELETE FROM log WHERE seq = 100")
+
+    async with opened(tmp_path, TWO) as outbox:
+        with pytest.raises(Damaged, match="record 100"):
+            outbox.body(100)
+    await rebuilt(tmp_path)
+
+
+async def test_damage_that_a_transaction_meets_ends_the_outbox_and_not_the_next(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path, TWO) as outbox:
+        informer = await Informed().begin(outbox)
+        overwrite_table(tmp_path, "selections")
+        with pytest.raises(Damaged):
+            await informer.tells(outbox, "updated shop/web-0")
+        with pytest.raises(Damaged):
+            await informer.tells(outbox, "updated shop/web-1")
+    await rebuilt(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE log SET time = 'yesterday' WHERE seq = 7",
+        "DELETE FROM meta",
+        "DROP TABLE meta",
+        "DROP TABLE letters",
+        "UPDATE cursors SET errand = 'shopping'",
+        "UPDATE meta SET last = 9223372036854775807",
+    ],
+)
+async def test_contents_that_make_no_sense_are_damage_and_no_crash_loop(tmp_path: Path, harm: str) -> None:
+    await filled(tmp_path)
+    tell(tmp_path, harm)
+
+    for _ in range(2):
+        try:
+            async with opened(tmp_path, TWO) as outbox:
+                await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+                break
+        except Damaged:
+            continue
+    else:
+        pytest.fail("it is still damaged")
+
+
+async def test_numbers_are_not_used_again_after_it_began_anew(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    tell(tmp_path, "UPDATE log SET body = x'00' WHERE seq = 200")
+    async with opened(tmp_path, TWO) as outbox:
+        with pytest.raises(Damaged):
+            outbox.body(200)
+
+    async with opened(tmp_path, TWO) as outbox:
+        assert outbox.last > 200
+
+
+async def test_numbers_grow_even_where_the_damaged_file_tells_nothing(tmp_path: Path) -> None:
+    last = 0
+    for _ in range(3):
+        (tmp_path / FILE).write_bytes(os.urandom(50_000))
+        async with opened(tmp_path, TWO) as outbox:
+            assert outbox.last > last
+            last = outbox.last
+
+
+async def test_every_sink_hears_the_gap_and_then_all_that_first_lists_find_as_sync(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+
+    async with opened(tmp_path, TWO) as outbox:
+        informer = await listed(outbox)
+        await informer.tells(outbox, "added shop/a", position=None)
+        await informer.tells(outbox, "added shop/b")
+        await informer.tells(outbox, "added shop/c", "updated shop/a")
+
+        assert story(await everything(outbox)) == [
+            "gap",
+            "sync shop/a",
+            "sync shop/b",
+            "added shop/c",
+            "updated shop/a",
+        ]
+
+
+async def listed(outbox: Outbox) -> Informed:
+    return await Informed(evidence=Evidence.LISTED).begin(outbox)
+
+
+async def test_sinks_that_settle_the_gap_before_anything_is_listed_still_hear_sync(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+
+    async with opened(tmp_path, TWO) as outbox:
+        for sink in TWO:
+            outbox.sinks.settle(sink, outbox.last)
+        await outbox.tidy()
+        informer = await listed(outbox)
+        await informer.tells(outbox, "added shop/a")
+
+        assert story(await everything(outbox)) == ["sync shop/a"]
+
+
+async def test_a_crash_while_all_is_told_again_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+    async with opened(tmp_path, TWO) as outbox:
+        informer = await listed(outbox)
+        await informer.tells(outbox, "added shop/a", position=None)
+        left = crashed(tmp_path, tmp_path / "left")
+
+    async with opened(left, TWO) as outbox:
+        informer = await listed(outbox)
+        await informer.tells(outbox, "added shop/b")
+
+        assert story(await everything(outbox)) == ["gap", "sync shop/a", "sync shop/b"]
+
+
+async def test_resources_that_come_later_are_told_as_usual(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+    async with opened(tmp_path, TWO) as outbox:
+        await (await listed(outbox)).tells(outbox, "added shop/a")
+        later = await Informed(DEPLOYMENTS, evidence=Evidence.LISTED).begin(outbox)
+        await later.tells(outbox, "added shop/d")
+
+        assert story(await everything(outbox)) == ["gap", "sync shop/a", "added shop/d"]
+
+
+async def test_an_empty_first_list_ends_the_rebuilding_of_its_informer(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+    async with opened(tmp_path, TWO) as outbox:
+        informer = await listed(outbox)
+        await informer.tells(outbox)
+        await outbox.tidy()
+    async with opened(tmp_path, TWO) as outbox:
+        await (await listed(outbox)).tells(outbox, "added shop/a")
+
+        assert story(await everything(outbox)) == ["gap", "added shop/a"]
+
+
+async def test_the_gap_waits_for_sinks_that_hear_of_it_later(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+    async with opened(tmp_path, TWO) as outbox:
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+    async with opened(tmp_path, TWO) as outbox:
+        assert story((await outbox.read(outbox.sinks["live"].settled, 10)).items) == ["gap"]
+        assert outbox.sinks.lag("audit") == 0
+
+
+async def test_a_marker_that_cannot_be_written_in_full_counts(tmp_path: Path) -> None:
+    """A full disk has room for the name of a file, and none for what is in it."""
+    await filled(tmp_path)
+    (tmp_path / f"{FILE}.damaged").touch()
+
+    facts = await rebuilt(tmp_path)
+
+    assert any(fact.reason for fact in facts if isinstance(fact, OutboxRebuilt))
+
+
+async def test_damage_is_told_even_where_the_marker_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    await filled(tmp_path)
+    async with opened(tmp_path, TWO) as outbox:
+        informer = await Informed().begin(outbox)
+        overwrite_table(tmp_path, "selections")
+        monkeypatch.setattr(Path, "write_text", no_room)
+        with pytest.raises(Damaged):
+            await informer.tells(outbox, "updated shop/web-0")

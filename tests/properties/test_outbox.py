@@ -1,0 +1,481 @@
+"""The outbox against a plain model: whatever happens in whatever order, crashes included, nothing that was committed is
+lost for a sink that has not settled it, and what leaves has left."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bridge.app.stream import SinkStream, Stretch
+from bridge.model.change import Op
+from bridge.model.record import Delta, Gap, Record
+from bridge.model.upkeep import UnknownTarget
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.processor.shared_processor import SharedProcessor
+from tests.kit.informed import DEPLOYMENTS, PODS, Informed
+
+T = TypeVar("T")
+
+KEYS = ("shop/a", "shop/b", "shopping/a", "c")
+SINKS = ("left", "right", "late")
+IN_MEMORY = Path("/dev/shm")
+"""What is synced to a disk survives it; here a crash is a copy, and a disk is only slow."""
+
+
+class ShiftingLoop(asyncio.SelectorEventLoop):
+    """Its clock can be put forward."""
+
+    shift = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.shift
+
+
+@dataclass
+class Consumer:
+    """What one sink was told, and has to be told."""
+
+    state: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
+    """Object → the version and the body it has."""
+    unknown: set[tuple[str, str]] = field(default_factory=set)
+    """Objects of which a Gap said that something is missing."""
+    due: set[int] = field(default_factory=set)
+    """Records it must be told: those that nobody compacted or dropped."""
+    heard: dict[int, Delta] = field(default_factory=dict)
+    ops_may_differ: bool = False
+    """It was told things out of turn that came as they stand in the log as well: a replay."""
+    newest: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Object → the record it was last told, since nothing had to be told again."""
+    outstanding: list[Stretch] = field(default_factory=list)
+    settled: int = 0
+    snapshot_open: bool = False
+
+    def begin_again(self) -> None:
+        self.newest.clear()
+        self.outstanding.clear()
+
+    def hear(self, record: Record, written: dict[int, Delta]) -> None:
+        if isinstance(record, Gap):
+            missing = [each for number, each in written.items() if record.first <= number <= record.sequence]
+            self.unknown |= {each.ordering_key for each in missing}
+        elif isinstance(record, Delta):
+            self._hear(record, written[record.sequence])
+
+    def _hear(self, delta: Delta, written: Delta) -> None:
+        assert (delta.uid, delta.resource_version, delta.key, delta.body, delta.resource, delta.epoch) == (
+            (written.uid, written.resource_version, written.key, written.body, written.resource, written.epoch)
+        )
+        if (before := self.heard.get(delta.sequence)) and not self.ops_may_differ:
+            assert before.id == delta.id
+        assert delta.sequence > self.newest.get(delta.ordering_key, 0)
+        self.newest[delta.ordering_key] = delta.sequence
+        self.heard[delta.sequence] = delta
+        self.due.discard(delta.sequence)
+        self.unknown.discard(delta.ordering_key)
+        if delta.op is Op.DELETED:
+            self.state.pop(delta.ordering_key, None)
+        else:
+            self.state[delta.ordering_key] = (delta.resource_version, delta.body)
+
+
+@dataclass
+class Part:
+    """The model of one informer."""
+
+    informer: Informed
+    positions: set[str | None] = field(default_factory=lambda: {None})
+    """What may be saved; exactly one after a batch with changes, and after what was reached was saved."""
+    position: str | None = None
+
+
+class OutboxMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner(loop_factory=ShiftingLoop)
+        self.root = Path(tempfile.mkdtemp(prefix="outbox-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+        self.directories = (self.root / str(number) for number in count())
+        self.directory = next(self.directories)
+        self.directory.mkdir()
+        self.written: dict[int, Delta] = {}
+        self.objects: dict[tuple[str, str], Delta] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.configured: dict[str, Start] = {}
+        self.streams: dict[str, SinkStream] = {}
+        self.used: set[int] = set()
+        self.facts: list[object] = []
+        versions = count(1000)
+        self.versions = versions
+        self.parts = [Part(Informed(resource, versions=versions)) for resource in (PODS, DEPLOYMENTS)]
+        self.outbox: Outbox
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        async def bounded() -> T:
+            async with asyncio.timeout(30):
+                return await what
+
+        return self.runner.run(bounded())
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "outbox"):
+                try:
+                    for name in self.configured:
+                        self.drain(name)
+                finally:
+                    self.run(self.outbox.close())
+        finally:
+            self.runner.close()
+            shutil.rmtree(self.root)
+
+    # ── Opening and closing ──────────────────────────────────────────────────
+
+    @initialize(
+        first=st.sampled_from(Start),
+        age=st.sampled_from([0.0, 100.0]),
+        size=st.sampled_from([0, 400]),
+        when=st.booleans(),
+    )
+    def begin(self, first: Start, age: float, size: int, when: bool) -> None:
+        self.keeping = Keeping(retain_age=age, retain_bytes=size, before=when)
+        self.configured = {"left": first, "right": Start.SNAPSHOT}
+        self.run(self.open())
+
+    async def open(self) -> None:
+        self.outbox = await Outbox.open(
+            self.directory,
+            self.configured,
+            report=self.facts.append,
+            keeping=self.keeping,
+            clock=lambda: "2026-11-21T09:00:00.000000Z",
+        )
+        outbox = self.outbox
+        processor = SharedProcessor[Record](outbox, audience=lambda each: getattr(each, "audience", None), window=5)
+        outbox.committed = processor.distribute
+        self.streams = {}
+        for name, start in self.configured.items():
+            cursor = outbox.sinks[name]
+            if name not in self.consumers:
+                self.consumers[name] = self.consumer_from(name, start)
+            consumer = self.consumers[name]
+            consumer.begin_again()
+            assert cursor.settled <= outbox.last
+            self.streams[name] = SinkStream(name, processor.add(name, after=cursor.settled), outbox.sinks)
+        for part in self.parts:
+            await self.adopt(part)
+
+    def consumer_from(self, name: str, start: Start) -> Consumer:
+        """One that was never there before."""
+        trimmed = self.outbox.first - 1
+        match start:
+            case Start.SNAPSHOT:
+                consumer = Consumer(due={each.sequence for each in self.objects.values()})
+            case Start.NOW:
+                consumer = Consumer(state=self.state_at(self.outbox.last))
+            case Start.EARLIEST:
+                consumer = Consumer(state=self.state_at(trimmed))
+        if start is Start.EARLIEST:
+            consumer.due = {
+                number
+                for number, each in self.written.items()
+                if number > trimmed and (each.audience is None or name in each.audience)
+            }
+        consumer.ops_may_differ = start is Start.SNAPSHOT
+        return consumer
+
+    async def adopt(self, part: Part) -> None:
+        name, informer = part.informer.resource.name, part.informer
+        remembered, left = await self.outbox.ledger.adopt(informer.resource, [informer.scope])
+        found = remembered[informer.scope]
+        expected = {key: each for (kind, key), each in self.objects.items() if kind == name}
+        assert left == 0
+        if found is None:
+            assert not expected
+            assert None in part.positions
+            part.positions, part.position = {None}, None
+            informer.known, informer.epoch = {}, 1
+            return
+        assert {key: (each.uid, each.resource_version, each.state) for key, each in found.objects} == {
+            key: (each.uid, each.resource_version, each.sequence) for key, each in expected.items()
+        }
+        assert found.position in part.positions
+        part.positions, part.position = {found.position}, found.position
+        told = max((int(each.resource_version) for each in expected.values()), default=0)
+        assert informer.epoch > found.epoch or found.newest is None or int(found.newest) >= told
+        informer.known, informer.epoch = dict(found.objects), found.epoch
+        informer.bodies = {key: each.body for key, each in expected.items()}
+
+    def copy(self) -> Path:
+        """What a crash at this moment leaves."""
+        copy = next(self.directories)
+        copy.mkdir()
+        for suffix in ("", "-wal"):
+            if (self.directory / f"outbox.db{suffix}").exists():
+                shutil.copy(self.directory / f"outbox.db{suffix}", copy)
+        return copy
+
+    def crash_into(self, directory: Path) -> None:
+        self.run(self.outbox.close())
+        self.directory = directory
+        self.run(self.open())
+
+    @rule()
+    def crash(self) -> None:
+        self.crash_into(self.copy())
+
+    @rule()
+    def stop_and_start(self) -> None:
+        self.run(self.outbox.close())
+        for part in self.parts:
+            part.positions = {part.position}
+        self.run(self.open())
+        for part in self.parts:
+            assert {part.position} == part.positions
+
+    # ── Records ──────────────────────────────────────────────────────────────
+
+    @rule(which=st.integers(0, 1), data=st.data(), with_position=st.booleans(), new_epoch=st.integers(0, 20))
+    def append(self, which: int, data: st.DataObject, with_position: bool, new_epoch: int) -> None:
+        part = self.parts[which]
+        part.informer.epoch += new_epoch == 20
+        batch = part.informer.batch(self.draw_changes(part, data), self.position(with_position))
+        deltas = self.run(self.outbox.append(batch))
+        self.took(part, deltas, batch.position)
+        part.informer.rests(batch, deltas)
+
+    @rule(which=st.integers(0, 1), data=st.data(), with_position=st.booleans(), cut=st.floats(0, 1))
+    def crash_within_append(self, which: int, data: st.DataObject, with_position: bool, cut: float) -> None:
+        """The write-ahead log is cut off anywhere in what the batch wrote: all of it is there, or nothing."""
+        part = self.parts[which]
+        batch = part.informer.batch(self.draw_changes(part, data), self.position(with_position))
+        before = self.copy()
+        last = self.outbox.last
+        deltas = self.run(self.outbox.append(batch))
+        after = self.copy()
+        shorter, longer = ((each / "outbox.db-wal").stat().st_size for each in (before, after))
+        written = b""
+        if longer > shorter:
+            with (after / "outbox.db-wal").open("r+b") as wal:
+                wal.truncate(shorter + int((longer - shorter) * cut))
+        self.run(self.outbox.close())
+        self.directory = after
+        reached = self.run(self.peek())
+        assert reached in (last, last + len(deltas)), written
+        if reached == last + len(deltas):
+            self.took(part, deltas, batch.position)
+        self.run(self.open())
+
+    async def peek(self) -> int:
+        async with await Outbox.open(self.directory, {}, report=self.facts.append, as_it_is=True) as outbox:
+            return outbox.last
+
+    @rule(which=st.integers(0, 1), with_position=st.booleans())
+    def append_nothing(self, which: int, with_position: bool) -> None:
+        part = self.parts[which]
+        position = self.position(with_position)
+        assert self.run(self.outbox.append(part.informer.batch([], position))) == ()
+        if position is not None:
+            part.position = position
+            part.positions.add(position)
+
+    def position(self, there: bool) -> str | None:
+        return str(next(self.versions)) if there else None
+
+    def draw_changes(self, part: Part, data: st.DataObject) -> list[Any]:
+        changes = []
+        for _ in range(data.draw(st.integers(1, 4))):
+            key = data.draw(st.sampled_from(KEYS))
+            part.informer.padding = data.draw(st.sampled_from([0, 100]))
+            known = key in part.informer.known
+            op = data.draw(st.sampled_from([Op.UPDATED, Op.DELETED, Op.SYNC])) if known else Op.ADDED
+            audience = data.draw(st.sampled_from([None, ("left",), ("right", "late")])) if op is Op.SYNC else None
+            changes.append(part.informer.change(f"{op} {key}", audience))
+        return changes
+
+    def took(self, part: Part, deltas: Any, position: str | None) -> None:
+        """The model takes what the outbox took."""
+        part.position, part.positions = position, {position}
+        for delta in deltas:
+            assert delta.sequence == max(self.written, default=0) + 1
+            before = self.objects.get(delta.ordering_key)
+            if self.keeping.before:
+                assert delta.before == (None if before is None else before.body)
+            self.written[delta.sequence] = delta
+            for name, consumer in self.consumers.items():
+                if delta.audience is None or name in delta.audience:
+                    consumer.due.add(delta.sequence)
+            if delta.op is Op.DELETED:
+                del self.objects[delta.ordering_key]
+            elif delta.op is not Op.SYNC:
+                self.objects[delta.ordering_key] = delta
+
+    def state_at(self, sequence: int) -> dict[tuple[str, str], tuple[str, bytes]]:
+        consumer = Consumer()
+        for number in sorted(self.written):
+            if number <= sequence:
+                consumer.hear(self.written[number], self.written)
+        return consumer.state
+
+    # ── Sinks ────────────────────────────────────────────────────────────────
+
+    @rule(name=st.sampled_from(SINKS), limit=st.integers(1, 6))
+    def take(self, name: str, limit: int) -> None:
+        if name in self.configured and not self.streams[name].exhausted:
+            self.hear_next(name, limit)
+
+    def hear_next(self, name: str, limit: int) -> None:
+        stretch = self.run(self.streams[name].take(limit))
+        assert stretch.missed is None
+        assert len(stretch.items) <= limit
+        for record in stretch.items:
+            self.consumers[name].hear(record, self.written)
+        self.consumers[name].outstanding.append(stretch)
+
+    @rule(name=st.sampled_from(SINKS), some=st.integers(1, 3))
+    def settle(self, name: str, some: int) -> None:
+        async def settle() -> None:
+            for stretch in self.consumers[name].outstanding[:some]:
+                self.streams[name].settle(stretch)
+
+        if name in self.configured:
+            self.run(settle())
+            del self.consumers[name].outstanding[:some]
+
+    @rule(name=st.sampled_from(SINKS))
+    def drain(self, name: str) -> None:
+        """It is told everything that there is: then it knows what is, and was told every record it was to be told."""
+        if name not in self.configured:
+            return
+        consumer = self.consumers[name]
+        while not self.streams[name].exhausted or consumer.outstanding:
+            if not self.streams[name].exhausted:
+                self.hear_next(name, 3)
+            self.settle(name, 3)
+        known = {key: state for key, state in consumer.state.items() if key not in consumer.unknown}
+        there = self.state_at(self.outbox.last)
+        assert known == {key: state for key, state in there.items() if key not in consumer.unknown}
+        assert not consumer.due
+        assert self.outbox.sinks.lag(name) == 0
+
+    @rule(name=st.sampled_from(SINKS))
+    def compact(self, name: str) -> None:
+        if name in self.configured:
+            before, after = self.run(self.streams[name].compact(self.outbox.boot_last))
+            assert after <= before
+            self.excuse(name, self.outbox.last)
+
+    @rule(name=st.sampled_from(SINKS), ahead=st.integers(0, 5))
+    def drop(self, name: str, ahead: int) -> None:
+        if name in self.configured:
+            through = min(self.outbox.last, self.streams[name].taken + ahead)
+            first, number = self.run(self.streams[name].drop(through))
+            if first:
+                assert 0 < first <= through
+                assert number <= through - first + 1
+                self.excuse(name, through)
+
+    def excuse(self, name: str, through: int) -> None:
+        """What was not handed out of these may be told in fewer records, or as missing."""
+        self.consumers[name].due -= {number for number in self.written if number <= through}
+
+    @rule(name=st.sampled_from(SINKS), start=st.integers(0, 30), namespace=st.sampled_from([None, "shop", "shopping"]))
+    def replay(self, name: str, start: int, namespace: str | None) -> None:
+        if name not in self.configured:
+            return
+        stream, consumer = self.streams[name], self.consumers[name]
+        asked = stream.replay(start, None, namespace)
+        if self.outbox.sinks[name].errand is not None:
+            with pytest.raises(UnknownTarget, match="ask again"):
+                self.run(asked)
+            return
+        expected = [
+            number
+            for number, each in self.written.items()
+            if max(start, self.outbox.first) <= number <= stream.taken
+            and (each.audience is None or name in each.audience)
+            and (namespace is None or each.key.startswith(f"{namespace}/"))
+        ]
+        found = self.run(asked)
+        assert found == (len(expected), min(expected, default=0), max(expected, default=0))
+        consumer.due |= set(expected)
+        consumer.newest.clear()
+        consumer.ops_may_differ = True
+
+    @precondition(lambda self: "late" not in self.configured)
+    @rule(start=st.sampled_from(Start))
+    def configure_another(self, start: Start) -> None:
+        self.run(self.outbox.close())
+        for part in self.parts:
+            part.positions = {part.position}
+        self.configured["late"] = start
+        self.run(self.open())
+
+    @rule(name=st.sampled_from(["right", "late"]), forget=st.booleans())
+    def configure_no_more(self, name: str, forget: bool) -> None:
+        if name not in self.configured:
+            return
+        self.crash()
+        self.run(self.outbox.close())
+        del self.configured[name]
+        self.run(self.open())
+        if forget:
+            self.run(self.outbox.sinks.count_absence(3600.0, 3000.0))
+            self.consumers = {each: self.consumers[each] for each in self.configured}
+
+    @rule(start=st.sampled_from(Start))
+    def configure_again(self, start: Start) -> None:
+        """With what it had, where it is not forgotten."""
+        self.configured.setdefault("right", start)
+        self.crash()
+
+    # ── Upkeep ───────────────────────────────────────────────────────────────
+
+    @rule()
+    def tidy(self) -> None:
+        self.run(self.outbox.tidy())
+        for part in self.parts:
+            part.positions = {part.position}
+        if not self.keeping.retain_age and not self.keeping.retain_bytes:
+            assert self.outbox.first - 1 == min(cursor.holds for cursor in self.outbox.sinks.all)
+
+    @rule(seconds=st.sampled_from([1.0, 60.0]))
+    def wait(self, seconds: float) -> None:
+        loop = self.runner.get_loop()
+        assert isinstance(loop, ShiftingLoop)
+        loop.shift += seconds
+
+    # ── At any time ──────────────────────────────────────────────────────────
+
+    @invariant()
+    def everything_that_is_needed_is_there(self) -> None:
+        if not hasattr(self, "outbox"):
+            return
+        assert self.outbox.last == max(self.written, default=0)
+        for delta in self.objects.values():
+            assert self.outbox.body(delta.sequence) == delta.body
+        records = self.run(self.outbox.read(0, 10_000)).items
+        assert records == [self.written[number] for number in sorted(self.written) if number >= self.outbox.first]
+
+    @invariant()
+    def the_state_has_no_problem(self) -> None:
+        if hasattr(self, "outbox"):
+            assert self.run(self.outbox.check()).problems == []
+
+
+TestOutbox = OutboxMachine.TestCase
+TestOutbox.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
