@@ -42,6 +42,8 @@ def append(database: apsw.Connection, batch: Append) -> int:
     written = [rows.delta_row(delta, batch.kind, batch.resource) for delta in batch.deltas]
     if written:
         database.executemany(rows.INSERT, written)
+        if batch.informer is None:
+            _let_only_a_list_tell(database, batch)
         _update_ledger(database, batch)
         database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
     if batch.informer is None:
@@ -53,6 +55,16 @@ def append(database: apsw.Connection, batch: Append) -> int:
     )
     _end_rebuilding(database)
     return sum(len(row[-1]) for row in written)
+
+
+def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
+    """These objects left, and may still be there: an informer that had them and gets its scope back, before its row is
+    gone, must not go on with a watch."""
+    database.executemany(
+        "UPDATE informers SET position = NULL"
+        " WHERE id = (SELECT informer FROM objects WHERE kind = ? AND key = ?) AND position IS NOT NULL",
+        [(batch.kind, key) for key in batch.states],
+    )
 
 
 def _end_rebuilding(database: apsw.Connection) -> None:
