@@ -15,9 +15,6 @@ from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.stuck_sink import install
 from tests.kit.told import (
-    Stream,
-    Told,
-    ToldGap,
     Version,
     assert_each_once,
     assert_in_order,
@@ -31,12 +28,10 @@ from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 OBJECTS = 100
 ROUND = 500
-"""Changes between two looks. Less than the outbox holds: the live sinks must not fall behind it either."""
+"""Changes between two looks."""
 WARM_UP, ROUNDS, MANY_ROUNDS = 10, 40, 600
-KEPT_RECORDS = 2_000
-KEPT_BYTES = 8 * 1024 * 1024
-MAY_GROW = 8 * 1024 * 1024
-"""Bytes. What passes through after the warm-up is ten times as much."""
+MAY_GROW = 16 * 1024 * 1024
+"""Bytes: the caches of the database fill up. What passes through after the warm-up is five times as much."""
 
 
 @pytest.fixture
@@ -61,7 +56,6 @@ async def test_a_sink_that_never_answers_costs_the_others_nothing(
     config = {
         "cluster": {"name": "playground"},
         "resources": ["pods"],
-        "state": {"memory_max_records": KEPT_RECORDS, "memory_max_bytes": KEPT_BYTES},
         "sinks": {
             "silent": {"type": "webhook", "url": stuck_receiver.url, "timeout": 600, "window": 100},
             "plugin": {"type": "stuck", "window": 100},
@@ -84,27 +78,27 @@ async def test_a_sink_that_never_answers_costs_the_others_nothing(
                 assert await bridge.ready(), "a stuck sink is no reason to be not ready"
                 assert metrics.value("sink_lag_records", sink="silent") == len(versions)
                 assert metrics.value("sink_lag_records", sink="plugin") == len(versions)
-                assert metrics.value("outbox_records") <= KEPT_RECORDS
-                assert metrics.value("outbox_bytes") <= KEPT_BYTES
+                assert metrics.value("outbox_records") == len(versions), "kept on disk for those who wait"
 
             let_loose.set()
-            metrics = await bridge.until_delivered("silent")
-            gaps_counted = metrics.value("gap_records_total", sink="silent")
+            await bridge.until_delivered("silent")
         state = {
             f"/api/v1/namespaces/default/pods/{each['metadata']['name']}": _as_sent(each)
             for each in cluster.list("pods")
         }
 
-    for sink, stream in (("hook", tolds(from_events(receiver.events))), ("copy", tolds(from_file(file)))):
+    streams = {
+        "hook": from_events(receiver.events),
+        "copy": from_file(file),
+        "silent": from_events(stuck_receiver.events),
+    }
+    for sink, stream in ((name, tolds(events)) for name, events in streams.items()):
         assert_each_once(stream, versions, sink)
         assert_in_order(stream, sink)
         assert_same_state(rebuilt(stream), state, sink)
-    told = from_events(stuck_receiver.events)
-    missing = _assert_gaps_name_exactly_what_is_missing(told, len(versions))
-    assert missing == gaps_counted
     growth = max(memory[WARM_UP:]) - memory[WARM_UP - 1]
     print(
-        f"{len(versions)} changes told to both live sinks; the stuck one missed {missing}, as its gaps say; memory "
+        f"{len(versions)} changes told to both live sinks, and to the stuck one when it was let loose; memory "
         f"{memory[WARM_UP - 1] >> 20} MiB after {WARM_UP * ROUND} changes, {memory[-1] >> 20} MiB at the end"
     )
     assert growth < MAY_GROW, [each >> 20 for each in memory]
@@ -131,15 +125,3 @@ def _changes(cluster: Playground) -> Iterator[Version]:
 
 def _as_sent(thing: Manifest) -> Manifest:
     return {**thing, "metadata": {name: value for name, value in thing["metadata"].items() if name != "managedFields"}}
-
-
-def _assert_gaps_name_exactly_what_is_missing(stream: Stream, last: int) -> int:
-    """Every sequence number is either told or in one gap. Returns how many are in gaps."""
-    told = [each for each in stream if isinstance(each, Told)]
-    assert_in_order(told, "silent")
-    gaps = [each for each in stream if isinstance(each, ToldGap)]
-    missing = [number for gap in gaps for number in range(gap.first, gap.last + 1)]
-    assert gaps
-    assert all(gap.count == gap.last - gap.first + 1 for gap in gaps)
-    assert sorted([*(each.sequence for each in told), *missing]) == list(range(1, last + 1))
-    return len(missing)

@@ -34,6 +34,7 @@ def a_config(folder: Path, server: str, **sections: Any) -> Path:
         "resources": ["configmaps"],
         "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
         "telemetry": {"listen": "127.0.0.1:0"},
+        "state": {"directory": str(folder)},
     }
     path = folder / "kubedelta.yaml"
     path.write_text(yaml.safe_dump(content | sections), encoding="utf-8")
