@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
@@ -24,7 +25,7 @@ async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: 
         await outbox.append(ChangeBatch(PODS, KEPT, [], "1000"))
 
     async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
-        outbox.committed = lambda _records, _last: adopting.cancel()
+        outbox.committed = lambda _records, _last: cancel(adopting)
         async with asyncio.TaskGroup() as tasks:
             adopting = tasks.create_task(outbox.ledger.adopt(PODS, [KEPT]))
         assert adopting.cancelled()
@@ -39,3 +40,7 @@ async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: 
     assert remembered.position is None, "what was told as deleted is there, and no watch would say so"
     assert kept is not None
     assert kept.position == "1000", "of this one nothing left"
+
+
+def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
