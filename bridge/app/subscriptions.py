@@ -87,9 +87,8 @@ class Subscriptions:
             for informer in self._factory.informers
             if (informer.resource.name, informer.scope) not in found
         }
-        for key in gone.keys() & self._missing:
-            if await self._is_gone(gone[key]):
-                await self._retire(gone[key])
+        for name in dict.fromkeys(name for name, _ in gone.keys() & self._missing):
+            await self._let_go([informer for (each, _), informer in gone.items() if each == name])
         self._missing = set(gone)
 
     async def _take_up_what_is_absent(self, found: Desired) -> None:
@@ -117,10 +116,14 @@ class Subscriptions:
         for scope, _ in parts:
             self._factory.informer(resource, scope, known[scope])
 
-    async def _retire(self, informer: SharedInformer) -> None:
-        await self._factory.retire(informer)
-        await self._ledger.retire(informer.resource, informer.scope)
-        if all(each.resource.name != informer.resource.name for each in self._factory.informers):
+    async def _let_go(self, informers: Sequence[SharedInformer]) -> None:
+        """All parts of one resource, if it is gone; else none. It may come back while they are told, and is adopted
+        anew then: what was told of the one that went stays told as deleted."""
+        if not all([await self._is_gone(informer) for informer in informers]):
+            return
+        for informer in informers:
+            await self._factory.retire(informer)
+            await self._ledger.retire(informer.resource, informer.scope)
             self._adopted.discard(informer.resource.name)
 
     def _tell(self, resolution: Resolution) -> None:
