@@ -66,7 +66,7 @@ def drop_through(bounds: Bounds, milestones: Milestones, settled: int, last: int
         through = max(through, milestones.sequence_within_bytes(int(bounds.bytes * ROOM)))
     if bounds.age is not None:
         through = max(through, milestones.sequence_within_age(bounds.age * ROOM, now))
-    return max(settled, min(through, last))
+    return through
 
 
 def trim_through(
@@ -103,14 +103,14 @@ class Milestones:
     """How many bytes stand behind a sequence number, and how old they are, without a look into the log.
 
     It has a mark for each commit. Where these become more than ``most``, neighbours are merged: then a mark stands for
-    about a thousandth (with the default) of the records, the bytes or the time that the log spans, whichever is met
-    first. Answers err by one mark, to the side that each method says. Times are seconds of any clock that does not
-    stand for a date; one that goes back is taken to stand still.
+    about a thousandth (with the default) of the bytes or of the time that the log spans, whichever is met first.
+    Answers err by one mark, to the side that each method says. Times are seconds of any clock that does not stand for a
+    date; one that goes back is taken to stand still.
     """
 
-    def __init__(self, most: int = 6000) -> None:
+    def __init__(self, most: int = 4000) -> None:
         self._most = most
-        self._parts = most // 6
+        self._parts = most // 4
         self._marks = [_Mark(0, 0, float("-inf"), float("-inf"))]
 
     def __len__(self) -> int:
@@ -166,7 +166,6 @@ class Milestones:
 
     def _merge(self) -> None:
         first, last = self._marks[0], self._marks[-1]
-        records = (last.sequence - first.sequence) / self._parts
         size = (last.total - first.total) / self._parts
         seconds = (last.newest - self._marks[1].oldest) / self._parts
         merged = [first]
@@ -174,12 +173,7 @@ class Milestones:
         for mark in self._marks[1:]:
             before = merged[-1]
             oldest = mark.oldest if oldest is None else oldest
-            if (
-                mark is last
-                or mark.sequence - before.sequence > records
-                or mark.total - before.total > size
-                or mark.newest - before.newest > seconds
-            ):
+            if mark is last or mark.total - before.total > size or mark.newest - before.newest > seconds:
                 merged.append(msgspec.structs.replace(mark, oldest=oldest))
                 oldest = None
         self._marks = merged

@@ -22,10 +22,10 @@ class Remembered:
 class AgainstAModel(RuleBasedStateMachine):
     """Commits of any size at any time, even earlier than the last, and a log that is trimmed."""
 
-    @initialize(most=st.sampled_from([12, 18, 6000]), beginning=st.floats(-1e6, 1e6))
+    @initialize(most=st.sampled_from([8, 12, 4000]), beginning=st.floats(-1e6, 1e6))
     def begin(self, most: int, beginning: float) -> None:
         self.milestones = Milestones(most)
-        self.merges = most < 6000
+        self.merges = most < 4000
         self.records: list[Remembered] = []
         self.ends: list[int] = [0]
         self.clock = self.newest = beginning
@@ -90,7 +90,7 @@ class AgainstAModel(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_bounded(self) -> None:
-        assert not self.merges or len(self.milestones) <= 18
+        assert not self.merges or len(self.milestones) <= 12
 
 
 TestAgainstAModel = AgainstAModel.TestCase

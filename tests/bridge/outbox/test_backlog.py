@@ -27,9 +27,9 @@ def ten_commits() -> Milestones:
         (Bounds(records=10), Size(9, 10**12, 1e6), ""),
         (Bounds(records=10), Size(10, 0, 0.0), "10 records wait, and max_backlog.records is 10"),
         (Bounds(bytes=100), Size(10**9, 99, 1e6), ""),
-        (Bounds(bytes=100), Size(1, 101, 0.0), "101 bytes wait, and max_backlog.bytes is 100"),
+        (Bounds(bytes=100), Size(1, 100, 0.0), "100 bytes wait, and max_backlog.bytes is 100"),
         (Bounds(age=60.0), Size(10**9, 10**12, 59.9), ""),
-        (Bounds(age=60.0), Size(1, 1, 61.2), "the oldest record has waited 61 s, and max_backlog.age is 60 s"),
+        (Bounds(age=60.0), Size(1, 1, 60.0), "the oldest record has waited 60 s, and max_backlog.age is 60 s"),
     ],
 )
 def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: Bounds, size: Size, why: str) -> None:
@@ -45,8 +45,8 @@ def test_a_backlog_of_nothing_is_never_full() -> None:
     [
         (Bounds(records=50), 55),
         (Bounds(bytes=5000), 60),  # 4,500 bytes are 45 records, but a commit leaves as a whole.
-        (Bounds(age=5.0), 50),
-        (Bounds(50, 5000, 5.0), 60),
+        (Bounds(age=5.6), 50),
+        (Bounds(50, 5000, 5.6), 60),
         (Bounds(records=1), 100),
     ],
 )
@@ -115,6 +115,32 @@ def test_a_clock_that_goes_back_stands_still() -> None:
     assert milestones.age_of(0, now=3.0) == 0.0
 
 
+def test_a_sequence_is_found_by_the_age_and_by_the_bytes_of_what_stands_behind_it() -> None:
+    milestones = ten_commits()
+
+    assert [milestones.sequence_of_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
+        100, 50, 50, 40, 0
+    ]  # fmt: skip
+    assert [milestones.sequence_within_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
+        90, 50, 40, 40, 0
+    ]  # fmt: skip
+    assert [milestones.sequence_of_bytes(limit) for limit in (0, 2999, 3000, 3001, 10**6)] == [100, 70, 70, 60, 0]
+    assert [milestones.sequence_within_bytes(limit) for limit in (0, 2999, 3000, 3001, 10**6)] == [100, 80, 70, 70, 0]
+
+
+def test_merged_marks_err_to_the_safe_side() -> None:
+    """Nothing leaves that is too young, and nothing stays in a backlog that is too old."""
+    milestones = Milestones(most=8)
+    for second in range(1, 101):
+        milestones.reached(second, second, float(second))
+
+    for seconds in range(101):
+        old = max(0, 100 - seconds)
+        assert milestones.sequence_of_age(seconds, now=100.0) <= old
+        assert milestones.sequence_within_age(seconds, now=100.0) >= old - 1
+        assert milestones.sequence_of_bytes(seconds) <= 100 - seconds <= milestones.sequence_within_bytes(seconds)
+
+
 def test_a_commit_that_brought_no_record_changes_nothing() -> None:
     milestones = ten_commits()
     milestones.reached(100, 10_000, 50.0)
@@ -135,19 +161,19 @@ def test_what_was_trimmed_is_not_counted_and_what_is_left_is() -> None:
     assert (milestones.bytes_after(100), milestones.age_of(100, now=13.0)) == (700, 1.0)
 
 
-@pytest.mark.parametrize("shape", ["steady", "bursts", "empty"])
+@pytest.mark.parametrize("shape", ["steady", "pauses", "large", "empty"])
 def test_many_commits_take_little_memory_and_answers_stay_within_a_hundredth(shape: str) -> None:
-    """Bursts of many small commits, pauses with few large ones, and a log that is trimmed all the while."""
+    """While the log is trimmed. ``pauses``: at times commits are rare and small. ``large``: at times they are large."""
     chance = random.Random(shape)
     milestones = Milestones(most=2400)
     sequence = total = trimmed = 0
     now = 0.0
     commits = [(0, 0, 0.0)]
     for turn in range(20_000):
-        quiet = shape == "bursts" and turn // 1000 % 2
-        sequence += chance.randint(1, 3 if quiet else 30)
-        total += 0 if shape == "empty" else chance.randint(100, 20_000 if quiet else 500)
-        now += chance.random() * (60.0 if quiet else 0.05)
+        other = turn // 1000 % 2
+        sequence += chance.randint(1, 30)
+        total += 0 if shape == "empty" else chance.randint(100, 20_000 if shape == "large" and other else 500)
+        now += chance.random() * (60.0 if shape == "pauses" and other else 0.05)
         commits.append((sequence, total, now))
         milestones.reached(sequence, total, now)
         if turn % 1000 == 999 and turn > 10_000:
