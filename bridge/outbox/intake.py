@@ -109,6 +109,14 @@ class Intake:
         """There are positions to be saved."""
         return bool(self._reached)
 
+    def forget(self, name: str, scope: Scope) -> int | None:
+        """It does not run any more. Returns its number, which another one may get."""
+        informer = self.informers.pop((name, scope), None)
+        if informer is None:
+            return None
+        self._reached.pop(informer.id, None)
+        return informer.id
+
     def take_reached(self) -> Mapping[int, work.Reached]:
         """Positions that were reached without a change, to be saved now."""
         reached, self._reached = self._reached, {}
@@ -123,7 +131,7 @@ class Intake:
 
     def _delta(self, batch: ChangeBatch, change: Change, time: str, rebuilding: bool) -> Delta:
         thing = change.object
-        told_before = rebuilding and change.op is Op.ADDED and change.evidence is Evidence.LISTED
+        told_before = rebuilding and change.op is Op.ADDED and change.evidence is not Evidence.WATCHED
         before = change.before if self._before else None
         return Delta(
             self.number_next(),

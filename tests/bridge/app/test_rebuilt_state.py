@@ -1,0 +1,39 @@
+"""A state that was lost, and a bridge that was killed while it was found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.facts import unheard
+from bridge.model.change import Change, ChangeBatch, Evidence, Op
+from bridge.model.object import ApiObject
+from bridge.model.record import Delta
+from bridge.model.resource import Resource, Scope
+from bridge.outbox import Outbox, Start
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+SHOP = Scope("shop")
+
+
+def listed(name: str, evidence: Evidence, position: str | None) -> ChangeBatch:
+    thing = ApiObject(f"shop/{name}", f"uid-{name}", "7", b"{}")
+    return ChangeBatch(PODS, SHOP, [Change(Op.ADDED, evidence, thing)], position)
+
+
+async def test_all_that_is_found_until_the_first_list_has_ended_is_told_as_sync(tmp_path: Path) -> None:
+    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard):
+        pass
+    (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
+
+    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+        await outbox.ledger.adopt(PODS, [SHOP])
+        await outbox.append(listed("a", Evidence.LISTED, None))
+
+    # What is remembered makes the next list a comparison.
+    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+        await outbox.ledger.adopt(PODS, [SHOP])
+        await outbox.append(listed("b", Evidence.RELISTED, "7"))
+        await outbox.append(listed("c", Evidence.RELISTED, "8"))
+        found = await outbox.read(0, 10)
+    told = [(record.op, record.key) for record in found.items if isinstance(record, Delta)]
+    assert told == [("sync", "shop/a"), ("sync", "shop/b"), ("added", "shop/c")]
