@@ -21,7 +21,7 @@ from bridge.outbox import rows
 from bridge.outbox.compaction import Compaction, Step
 from bridge.outbox.errors import Damaged
 from bridge.outbox.sql import one, row
-from bridge.outbox.work import MOST_BYTES
+from bridge.outbox.work import bounded
 
 
 class ErrandKind(StrEnum):
@@ -86,16 +86,14 @@ def read(
         " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place LIMIT ?",
         (sink, told, limit),
     )
-    records: list[Record] = []
-    total = 0
-    for place, *values in found:
-        selected, logged = Selected(*values[:_WIDTH]), values[_WIDTH:]
-        records.append(_record(sink, selected, logged, resources))
-        told = place
-        total += len(logged[-1] or b"")
-        if total > MOST_BYTES:
-            break
-    return records, told
+    places = [told]
+
+    def records() -> Iterator[Record]:
+        for place, *values in found:
+            places.append(place)
+            yield _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], resources)
+
+    return list(bounded(records())), places[-1]
 
 
 _SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before"

@@ -82,8 +82,9 @@ class Ledger:
 
     async def retire(self, resource: Resource, scope: Scope) -> None:
         """This part is watched no more; everything of it was told as deleted."""
-        if informer := self._intake.informers.pop((resource.name, scope), None):
-            await self._store.write(partial(ledger_sql.drop_informer, number=informer.id))
+        number = self._intake.forget(resource.name, scope)
+        if number is not None:
+            await self._store.write(partial(ledger_sql.drop_informer, number=number))
 
     async def _tell_deleted(
         self, resource: Resource, kind: int, number: int, gone: Sequence[ledger_sql.Leaver]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apsw
 import msgspec
@@ -14,7 +13,7 @@ from bridge.outbox import rows
 from bridge.outbox.sql import one
 
 MOST_BYTES = 16 << 20
-"""Of bodies, read at once; one record may be more."""
+"""Of bodies as they are told, read at once; the record that goes beyond is the last."""
 
 IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
 IS_SELECTED = "EXISTS (SELECT 1 FROM selections s WHERE s.seq = log.seq)"
@@ -151,7 +150,7 @@ def read(database: apsw.Connection, resources: dict[int, Resource], after: int, 
     try:
         first = max(after, one(database, "SELECT trimmed FROM meta")) + 1
         found = database.execute(f"SELECT {rows.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit))
-        return [rows.record_of(row, resources) for row in _bounded(found)], first
+        return list(bounded(rows.record_of(row, resources) for row in found)), first
     finally:
         database.execute("COMMIT")
 
@@ -165,10 +164,12 @@ def has_selections(database: apsw.Connection) -> bool:
     return bool(one(database, "SELECT EXISTS (SELECT 1 FROM selections)"))
 
 
-def _bounded(found: Iterator[Any]) -> Iterator[Any]:
+def bounded(records: Iterable[Record]) -> Iterator[Record]:
+    """As many of these as are read at once."""
     total = 0
-    for row in found:
-        total += len(row[-1])
-        yield row
+    for record in records:
+        yield record
+        if isinstance(record, Delta):
+            total += len(record.body) + len(record.before or b"")
         if total > MOST_BYTES:
             return

@@ -228,8 +228,14 @@ class Writer:
 
     def _fail(self, error: BaseException, group: list[_Job[Any]]) -> None:
         self._failure = error
-        group.extend(self._waiting())
-        self._loop.call_soon_threadsafe(_break, group, error)
+        self._loop.call_soon_threadsafe(self._break, group, error)
+
+    def _break(self, group: list[_Job[Any]], error: BaseException) -> None:
+        # On the event loop: nothing is submitted between the last look at the queue and the refusals.
+        for job in (*group, *self._waiting()):
+            if not job.done.done():
+                job.done.set_exception(error)
+                job.done.exception()  # Nobody waits for some of them; whoever submits next hears of it as well.
 
 
 def _finish(group: list[_Job[Any]]) -> None:
@@ -242,9 +248,3 @@ def _finish(group: list[_Job[Any]]) -> None:
             job.done.set_exception(job.refused)
         else:
             job.done.set_result(job.result)
-
-
-def _break(group: list[_Job[Any]], error: BaseException) -> None:
-    for job in group:
-        if not job.done.done():
-            job.done.set_exception(error)

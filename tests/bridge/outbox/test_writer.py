@@ -1,0 +1,336 @@
+"""Group commit: in the order in which it was asked for, all or nothing, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from bridge.facts import Fact, OutboxFull, OutboxHasRoom
+from bridge.model.upkeep import UnknownTarget
+from bridge.outbox.database import FILE, Holder, open_writer
+from bridge.outbox.errors import Damaged
+from bridge.outbox.writer import OutboxClosed, Pace, Writer
+
+QUICK = Pace(retry=0.01)
+
+
+class Disk(Holder):
+    """Says itself how much is free."""
+
+    free = 1 << 40
+
+    def free_bytes(self) -> int:
+        return self.free
+
+
+@pytest.fixture
+def facts() -> list[Fact]:
+    return []
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+@pytest.fixture
+async def writer(disk: Disk, facts: list[Fact]) -> AsyncIterator[Writer]:
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=QUICK)
+    yield writer
+    await writer.close()
+    disk.release()
+
+
+def insert(database: apsw.Connection, name: str) -> str:
+    database.execute("INSERT INTO kinds (name) VALUES (?)", (name,))
+    return name
+
+
+def an_insert(name: str) -> Callable[[apsw.Connection], str]:
+    return partial(insert, name=name)
+
+
+def kinds(disk: Disk) -> list[str]:
+    connection = apsw.Connection(str(disk.file))
+    try:
+        return [name for (name,) in connection.execute("SELECT name FROM kinds ORDER BY id")]
+    finally:
+        connection.close()
+
+
+async def test_what_is_asked_for_is_done_in_that_order_and_told_in_that_order(writer: Writer, disk: Disk) -> None:
+    told: list[str] = []
+    names = [f"kind-{number}" for number in range(2000)]
+
+    futures = [
+        writer.submit(an_insert(name), committed=told.append, weight=number % 7) for number, name in enumerate(names)
+    ]
+    results = await asyncio.gather(*futures)
+
+    assert results == told == names == kinds(disk)
+
+
+async def test_it_is_durable_before_anybody_is_told(writer: Writer, disk: Disk) -> None:
+    seen: list[list[str]] = []
+
+    await writer.submit(an_insert("pods"), committed=lambda _: seen.append(kinds(disk)))
+
+    assert seen == [["pods"]]
+
+
+async def test_committed_is_called_before_the_future_is_done(writer: Writer) -> None:
+    done_at_commit: list[bool] = []
+    future = writer.submit(an_insert("pods"), committed=lambda _: done_at_commit.append(future.done()))
+
+    await future
+
+    assert done_at_commit == [False]
+
+
+async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Disk) -> None:
+    def how_many_before(_: apsw.Connection) -> int:
+        return len(kinds(disk))  # By another connection: only what is committed.
+
+    futures = [writer.submit(an_insert("pods"))]
+    seen = writer.submit(how_many_before)
+    await asyncio.gather(*futures, seen)
+
+    assert seen.result() == 0
+
+
+async def test_who_is_cancelled_has_it_done_all_the_same(writer: Writer, disk: Disk) -> None:
+    told: list[str] = []
+    futures = [writer.submit(an_insert(name), committed=told.append) for name in ("a", "b", "c")]
+    futures[1].cancel()
+
+    await asyncio.gather(futures[0], futures[2])
+
+    assert told == kinds(disk) == ["a", "b", "c"]
+
+
+async def test_a_refusal_is_of_one_alone(writer: Writer, disk: Disk) -> None:
+    def refuse(_: apsw.Connection) -> None:
+        raise UnknownTarget("no such thing")
+
+    told: list[object] = []
+    first, refused, last = (
+        writer.submit(an_insert("a"), committed=told.append),
+        writer.submit(refuse, committed=told.append),
+        writer.submit(an_insert("c"), committed=told.append),
+    )
+    with pytest.raises(UnknownTarget, match="no such thing"):
+        await refused
+
+    assert [await first, await last] == told == kinds(disk) == ["a", "c"]
+
+
+async def test_a_bug_undoes_the_transaction_and_is_told_to_all(writer: Writer, disk: Disk) -> None:
+    def wrong(database: apsw.Connection) -> None:
+        insert(database, "half")
+        raise ZeroDivisionError
+
+    futures: list[asyncio.Future[Any]] = [
+        writer.submit(an_insert("a")),
+        writer.submit(wrong),
+        writer.submit(an_insert("c")),
+    ]
+
+    assert [type(each) for each in await asyncio.gather(*futures, return_exceptions=True)] == [ZeroDivisionError] * 3
+    assert kinds(disk) == []
+    with pytest.raises(ZeroDivisionError):
+        writer.submit(an_insert("later"))
+
+
+async def test_what_is_asked_for_while_it_breaks_is_answered(writer: Writer) -> None:
+    def wrong(_: apsw.Connection) -> None:
+        raise ZeroDivisionError
+
+    futures: list[asyncio.Future[Any]] = [writer.submit(wrong)]
+    while True:
+        try:
+            futures.append(writer.submit(an_insert(f"kind-{len(futures)}")))
+        except ZeroDivisionError:
+            break
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*futures, return_exceptions=True)
+
+    assert {type(each) for each in answers} == {ZeroDivisionError}
+
+
+async def test_damage_is_noted_for_the_next_start(writer: Writer, disk: Disk) -> None:
+    def meet_damage(_: apsw.Connection) -> None:
+        raise apsw.CorruptError("a page makes no sense")
+
+    with pytest.raises(Damaged, match="moves it aside"):
+        await writer.submit(meet_damage)
+
+    assert "a page makes no sense" in disk.damage()
+
+
+async def test_what_was_asked_for_before_closing_is_done(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    writer = Writer(open_writer(disk.file), disk, min_free=0, report=print)
+    futures = [writer.submit(an_insert(f"kind-{number}")) for number in range(50)]
+
+    await writer.close()
+
+    assert len(await asyncio.gather(*futures)) == len(kinds(disk)) == 50
+    with pytest.raises(OutboxClosed):
+        writer.submit(an_insert("later"))
+    disk.release()
+
+
+# ── No room ──────────────────────────────────────────────────────────────────
+
+
+def fill(database: apsw.Connection) -> None:
+    """No page more than there are."""
+    database.pragma("max_page_count", 1)
+
+
+def make_room(database: apsw.Connection) -> None:
+    database.pragma("max_page_count", 1 << 30)
+
+
+def put_much(database: apsw.Connection, name: str = "much") -> str:
+    database.execute(
+        "INSERT INTO log VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM log), '', '', 1, 1, '', '', '', '', 1, NULL,"
+        " NULL, zeroblob(100000))"
+    )
+    return insert(database, name)
+
+
+async def until(facts: list[Fact], kind: type[Fact]) -> None:
+    async with asyncio.timeout(10):
+        while not any(isinstance(fact, kind) for fact in facts):  # noqa: ASYNC110  # facts come from a thread
+            await asyncio.sleep(0.005)
+
+
+async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
+    await writer.submit(fill)
+    told: list[str] = []
+    waiting = [writer.submit(partial(put_much, name=name), committed=told.append) for name in ("a", "b", "c")]
+    await until(facts, OutboxFull)
+    assert writer.no_room
+    assert kinds(disk) == []
+
+    await writer.submit(make_room, shrinks=True)
+    await asyncio.gather(*waiting)
+
+    assert told == kinds(disk) == ["a", "b", "c"]
+    assert [type(fact) for fact in facts] == [OutboxFull, OutboxHasRoom]
+    assert not writer.no_room
+
+
+async def test_what_makes_room_goes_before_what_waits_for_it(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
+    await writer.submit(put_much)
+    await writer.submit(fill)
+    waiting = writer.submit(partial(put_much, name="next"))
+    await until(facts, OutboxFull)
+    assert not waiting.done()
+
+    await writer.submit(lambda database: database.execute("DELETE FROM log"), shrinks=True)
+    await waiting
+
+    assert kinds(disk) == ["much", "next"]
+
+
+async def test_what_is_to_be_kept_free_is_kept_free(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
+    disk.free = 999
+    waiting = writer.submit(an_insert("pods"))
+    await until(facts, OutboxFull)
+    await writer.submit(an_insert("settled"), shrinks=True)
+
+    [full] = facts
+    assert isinstance(full, OutboxFull)
+    assert "999 bytes free" in full.reason
+    assert "min_free_bytes" in full.reason
+    disk.free = 1000
+    await waiting
+    assert kinds(disk) == ["settled", "pods"]
+
+
+async def test_what_makes_room_is_done_once(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
+    """Also where the write-ahead log cannot be taken into the file afterwards."""
+    done: list[str] = []
+
+    def count(database: apsw.Connection) -> None:
+        done.append("once")
+
+    reader = apsw.Connection(str(disk.file))
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM kinds").fetchall()  # Holds up the checkpoint.
+    disk.free = 0
+    waiting = writer.submit(an_insert("pods"))
+    await until(facts, OutboxFull)
+    await writer.submit(count, shrinks=True)
+    reader.close()
+    disk.free = 1000
+    await waiting
+
+    assert done == ["once"]
+
+
+async def test_closing_while_there_is_no_room_is_quick_and_says_what_did_not_happen(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    facts: list[Fact] = []
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=Pace(retry=60))
+    await writer.submit(an_insert("before"))
+    disk.free = 0
+    waiting = writer.submit(an_insert("pods"))
+    await until(facts, OutboxFull)
+    saving = writer.submit(an_insert("cursors"), shrinks=True)
+
+    async with asyncio.timeout(5):
+        await writer.close()
+
+    with pytest.raises(OutboxClosed):
+        await waiting
+    assert await saving == "cursors"
+    assert kinds(disk) == ["before", "cursors"]
+    disk.release()
+
+
+async def test_closing_uses_room_that_came_meanwhile(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    facts: list[Fact] = []
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=Pace(retry=60))
+    disk.free = 0
+    waiting = writer.submit(an_insert("pods"))
+    await until(facts, OutboxFull)
+    disk.free = 1000
+
+    async with asyncio.timeout(5):
+        await writer.close()
+
+    assert await waiting == "pods"
+    assert kinds(disk) == ["pods"]
+    disk.release()
+
+
+async def test_the_file_is_made_as_it_is_meant_to_be(disk: Disk) -> None:
+    connection = open_writer(disk.file)
+    try:
+        found = {
+            name: connection.pragma(name)
+            for name in ("page_size", "journal_mode", "synchronous", "auto_vacuum", "user_version", "application_id")
+        }
+    finally:
+        connection.close()
+        disk.release()
+
+    assert found == {
+        "page_size": 16384,
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "auto_vacuum": 2,
+        "user_version": 1,
+        "application_id": 0x6B646C74,
+    }
+    assert disk.file.name == FILE
