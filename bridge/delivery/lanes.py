@@ -203,6 +203,8 @@ class LaneWorker(SinkWorker):
         batch, held_up = self._next(waiting)
         if held_up:
             await self._parking.park([entry.record for entry in held_up])
+            if self._letters.retrying:
+                self._pending.wake()  # What it was parked behind may be gone by now, and taking may wait.
             self._finish(held_up)
         trouble = await self._deliver(lane, batch) if batch else None
         if trouble is None:

@@ -1,0 +1,28 @@
+"""An operator who is quicker than a burial."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sinks.base import Lanes, receipt_of
+from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
+from tests.bridge.delivery.world import World, virtual
+
+
+@pytest.mark.parametrize("lanes", [None, Lanes(concurrency=4)])
+@virtual
+async def test_what_was_being_parked_while_its_letter_was_dropped_is_delivered(lanes: Lanes | None) -> None:
+    sink = ScriptedSink()
+    world = World(sink, pods("a"), lanes=lanes)
+    world.letters.seconds = 2.0
+    sink.script = [receipt_of(pods("a"), rejected={0: "too large"})]
+    async with asyncio.timeout(60), world.running() as worker:
+        await world.until(lambda: world.letters.names == ["a1"])
+        await worker.wait_idle()
+        world.pending.happened(a_pod(2, "a"))
+        await asyncio.sleep(0.5)
+        world.letters.drop_first()
+        await world.until(lambda: named(sink.stored) == ["a2"])
+        await world.until(lambda: not world.letters.kept)
