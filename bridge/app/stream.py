@@ -105,12 +105,18 @@ class SinkStream:
 
     async def drop(self, through: int) -> tuple[int, int]:
         """See Sinks.drop."""
+        if not self._can_drop(through):
+            return (0, 0)
         self.wake()
         async with self._turn:
-            errand = self.errand
-            if self._errand_read or through <= (self.taken if errand is None else errand.cut):
+            if not self._can_drop(through):
                 return (0, 0)
             return await self._sinks.drop(self.sink, self.taken, through)
+
+    def _can_drop(self, through: int) -> bool:
+        """Something up to there was not handed out."""
+        errand = self.errand
+        return not self._errand_read and through > (self.taken if errand is None else errand.cut)
 
     async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> tuple[int, int, int]:
         """See Sinks.replay."""

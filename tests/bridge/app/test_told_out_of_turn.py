@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -91,3 +92,15 @@ async def test_a_delete_behind_a_replay_is_told_when_both_are_compacted(tmp_path
         await it.streams["one"].compact(it.outbox.boot_last)
         told = await it.take_all()
     assert told[-1:] == ["deleted a"], "the sink has the object since before the replay"
+
+
+async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        await it.change("added a", "updated a")
+        await it.take(10)
+        async with asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(it.take(10))
+            for _ in range(3):
+                assert await it.streams["one"].drop(2) == (0, 0)
+            assert not taking.done(), "lanes would remember each empty stretch as long as something in front is stuck"
+            taking.cancel()
