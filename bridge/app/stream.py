@@ -21,14 +21,14 @@ class Stretch:
     """Settled with it: the log up to here."""
     place: int | None = None
     """Settled with it: what is told out of turn, up to here."""
-    ends_errand: bool = False
 
 
 class SinkStream:
     """The Pending of one sink's worker (see delivery.ports).
 
-    Only one of ``take`` and ``paused`` goes on at a time: what is told out of turn is planned while nothing is being
-    handed out, so that it is known what the sink may have been told.
+    What is told out of turn is planned while nothing is being handed out, so that it is known what the sink may have
+    been told. Nothing behind it is handed out before it is settled: until then, it can be planned anew together with
+    what is behind it, however long an object in front is stuck.
     """
 
     def __init__(self, sink: str, listener: ProcessorListener[Record], sinks: Sinks) -> None:
@@ -36,8 +36,8 @@ class SinkStream:
         self._listener = listener
         self._sinks = sinks
         self._turn = asyncio.Lock()
-        self._errand_read = False
-        """It has been handed out to the end, and goes when that is settled."""
+        self._stirred = asyncio.Event()
+        """More of it was settled, or ``wake`` was called."""
 
     @property
     def taken(self) -> int:
@@ -50,16 +50,26 @@ class SinkStream:
 
     @property
     def errand(self) -> Errand | None:
-        """What is still to be handed out out of turn."""
-        return None if self._errand_read else self._sinks[self.sink].errand
+        """What is told out of turn until it is settled."""
+        return self._sinks[self.sink].errand
 
     @property
     def exhausted(self) -> bool:
-        """Everything that there is has been handed out."""
-        return self._listener.exhausted and self.errand is None
+        """See delivery.ports.Pending."""
+        return self._listener.exhausted if self.errand is None else self._waits_for_errand
+
+    @property
+    def _waits_for_errand(self) -> bool:
+        """It was handed out, and is not settled."""
+        cursor = self._sinks[self.sink]
+        return cursor.errand is not None and not cursor.errand.left and not cursor.errand_is_settled
 
     async def take(self, limit: int) -> Stretch:
         """See delivery.ports.Pending."""
+        if self._waits_for_errand:
+            await self._stirred.wait()
+            self._stirred.clear()
+            return Stretch(())
         async with self._turn:
             errand = self.errand
             if errand is not None:
@@ -73,13 +83,15 @@ class SinkStream:
         items, place = await self._sinks.read_errand(self.sink, limit)
         if items:
             return Stretch(items, place=place)
-        self._errand_read = True
-        self._listener.skip(errand.cut)
-        return Stretch((), ends_errand=True)
+        if self._sinks[self.sink].errand_is_settled:
+            self._sinks.end_errand(self.sink)
+            self._listener.skip(errand.cut)
+        return Stretch(())
 
     def wake(self) -> None:
         """See delivery.ports.Pending."""
         self._listener.wake()
+        self._stirred.set()
 
     def settle(self, taken: Taken) -> None:
         """See delivery.ports.Pending."""
@@ -89,25 +101,21 @@ class SinkStream:
             self._sinks.settle(self.sink, taken.through)
         if taken.place is not None:
             self._sinks.settle_errand(self.sink, taken.place)
-        if taken.ends_errand:
-            self._sinks.end_errand(self.sink)
-            self._errand_read = False
+            self._stirred.set()
 
     # ── Out of turn ──────────────────────────────────────────────────────────
 
     async def compact(self, told_through: int) -> tuple[int, int]:
         """See Sinks.compact."""
-        self.wake()
+        self._listener.wake()
         async with self._turn:
-            if self._errand_read:
-                return (0, 0)
             return await self._sinks.compact(self.sink, self.taken, told_through)
 
     async def drop(self, through: int) -> tuple[int, int]:
         """See Sinks.drop."""
         if not self._can_drop(through):
             return (0, 0)
-        self.wake()
+        self._listener.wake()
         async with self._turn:
             if not self._can_drop(through):
                 return (0, 0)
@@ -116,10 +124,10 @@ class SinkStream:
     def _can_drop(self, through: int) -> bool:
         """Something up to there was not handed out."""
         errand = self.errand
-        return not self._errand_read and through > (self.taken if errand is None else errand.cut)
+        return through > (self.taken if errand is None else errand.cut)
 
     async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> tuple[int, int, int]:
         """See Sinks.replay."""
-        self.wake()
+        self._listener.wake()
         async with self._turn:
             return await self._sinks.replay(self.sink, start=start, taken=self.taken, kind=kind, namespace=namespace)

@@ -43,6 +43,12 @@ class Cursor:
             return max(self.settled, self.errand.cut)
         return self.settled
 
+    @property
+    def errand_is_settled(self) -> bool:
+        """And the log before it."""
+        errand = self.errand
+        return errand is not None and self.settled >= errand.after and self.settled_place >= errand.last
+
     def records_until(self, last: int) -> int:
         """Records that are still to be settled, others' included."""
         if self.errand is None:

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from bridge.app.stream import SinkStream, Stretch
+from bridge.delivery import LaneWorker
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
 from bridge.model.object import ApiObject
@@ -16,6 +17,8 @@ from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Keeping, Outbox, Start
 from bridge.processor.shared_processor import SharedProcessor
+from sinks.base import Lanes
+from tests.kit.sinks import RecordingSink
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 SHOP = Scope("shop")
@@ -50,6 +53,10 @@ class Bench:
                 self._known.pop(change.key)
             else:
                 self._known[change.key] = Known(change.uid, change.resource_version, sequence)
+
+    def know(self, *names: str) -> None:
+        """What an informer would know after a restart."""
+        self._known.update({f"shop/{name}": Known(f"uid-{name}", "1", place) for place, name in enumerate(names, 1)})
 
     async def take_all(self, sink: str = "one", *, settle: bool = True, limit: int = 100) -> list[str]:
         """Everything that there is, as ``op name``; notices by their type."""
@@ -104,3 +111,65 @@ async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> 
                 assert await it.streams["one"].drop(2) == (0, 0)
             assert not taking.done(), "lanes would remember each empty stretch as long as something in front is stuck"
             taking.cancel()
+
+
+async def test_a_backlog_is_compacted_while_an_object_of_the_snapshot_is_stuck(tmp_path: Path) -> None:
+    async with bench(tmp_path, {"other": Start.NOW}) as it:
+        await it.change("added a", "added b")
+    both = {"one": Start.SNAPSHOT, "other": Start.NOW}
+    async with bench(tmp_path, both) as it:
+        it.know("a", "b")
+        _, told = await it.take(100)
+        assert told == ["Snapshot", "added a", "added b", "Snapshot"]
+        await it.change("updated a", "updated a", "added c", "deleted c", "deleted b")
+        assert await it.streams["one"].compact(it.outbox.boot_last) == (5, 2)
+        assert await it.streams["one"].drop(it.outbox.last) == (0, 0), "all of it is in the errand"
+        _, told = await it.take(100)
+        assert told == ["updated a", "deleted b"]
+    async with bench(tmp_path, both) as it:
+        assert await it.take_all() == ["Snapshot", "added a", "added b", "Snapshot", "updated a", "deleted b"]
+
+
+async def test_nothing_behind_an_errand_is_handed_out_before_it_is_settled(tmp_path: Path) -> None:
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a", "updated a")
+        await it.take_all()
+        await it.streams["one"].replay(1, None, None)
+        await it.change("updated a")
+        one, _ = await it.take(1)
+        two, _ = await it.take(1)
+        async with asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(it.streams["one"].take(10))
+            await asyncio.sleep(0)
+            assert not taking.done()
+            it.streams["one"].settle(one)
+            it.streams["one"].settle(two)
+        assert not taking.result().items
+        assert await it.take_all() == ["updated a"]
+
+
+async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with bench(tmp_path, keeping=RETAINED) as it:
+        await it.change("added a", "added b", "updated a")
+        worker = LaneWorker(
+            "one",
+            lambda: sink,
+            it.streams["one"],
+            it.outbox.sinks.letters["one"],
+            report=unheard,
+            now=lambda: "2026-11-21T08:30:00.000001Z",
+            max_batch=2,
+            lanes=Lanes(concurrency=4),
+        )
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(worker.run())
+            await worker.wait_idle()
+            await it.streams["one"].replay(1, None, None)
+            await it.change("updated b")
+            await sink.until(lambda sink: len(sink.records) == 7)
+            await worker.wait_idle()
+            assert it.outbox.sinks.lag("one") == 0
+            working.cancel()
+    assert sorted(sink.told()[3:6]) == ["added shop/a", "added shop/b", "updated shop/a"]
+    assert sink.told()[6:] == ["updated shop/b"]
