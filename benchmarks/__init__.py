@@ -1,1 +1,1 @@
-"""Measured claims. ``make bench`` prints what the whole bridge costs per event on this machine."""
+"""The measured claims, and the peers they are measured against. `README.md` in this folder says what each case is."""

@@ -1,0 +1,124 @@
+"""What is measured: each case is one question, asked of several contenders under the same load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchmarks.contenders import PEERS, Bridge, Contender, Floor
+from benchmarks.lifecycle import imports, quiet, restart, start
+from benchmarks.posting import post
+from benchmarks.runs import Around, Figures, stream
+from benchmarks.servers import Load
+
+Measure = Callable[[Around], Figures]
+
+BRIDGE = "kubedelta"
+FLOOR = "floor"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is done. Everything follows from two numbers."""
+
+    objects: int = 10_000
+    events: int = 100_000
+
+    @property
+    def many(self) -> int:
+        """Objects of a large cluster."""
+        return self.objects * 10
+
+    @property
+    def growth(self) -> Mapping[str, int]:
+        return {f"{size:,} objects": size for size in (self.objects // 10, self.objects, self.many, self.objects * 30)}
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Bookmarks come once a minute."""
+        return 60 if self.events >= 100_000 else 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    title: str
+    contenders: Mapping[str, Measure]
+
+
+def cases(scale: Scale) -> tuple[Case, ...]:
+    """All of them, in the order of a round."""
+    load, many = Load(pods=scale.objects), Load(pods=scale.many)
+    few = max(scale.events // 100, 1)
+
+    def following(contender: Contender, load: Load = load, events: int = scale.events, rate: float = 0) -> Measure:
+        return lambda around: stream(around, contender, load, events, rate=rate)
+
+    def everyone(load: Load, events: int, rate: float = 0) -> dict[str, Measure]:
+        all_of_them = {BRIDGE: Bridge("kafka"), **PEERS, FLOOR: Floor(kafka=True)}
+        return {name: following(each, load, events, rate) for name, each in all_of_them.items()}
+
+    mixed = Load(pods=scale.objects // 2, size="mixed", widgets=9, widget_objects=scale.objects // 18)
+    quietly = Load(pods=0, widgets=200)
+    return (
+        Case(
+            "kafka",
+            f"{scale.events:,} events of {scale.objects:,} pods (7.8 KB each) to Kafka",
+            {**everyone(load, scale.events), "floor without Kafka": following(Floor(kafka=False))},
+        ),
+        Case("file", "The same to a file", {BRIDGE: following(Bridge("file"))}),
+        Case("nats", "The same to NATS JetStream", {BRIDGE: following(Bridge("nats"))}),
+        Case("all", "The same to Kafka, NATS and a file at once", {BRIDGE: following(Bridge("kafka", "nats", "file"))}),
+        Case("tls", "The same to Kafka, watched over TLS", {BRIDGE: following(Bridge("kafka", tls=True))}),
+        Case(
+            "mixed",
+            "Objects of 0.5 to 300 KB, in ten resources, to Kafka",
+            {BRIDGE: following(Bridge("kafka"), mixed, scale.events // 2)},
+        ),
+        Case(
+            "webhook",
+            "To a webhook, one event a request",
+            {
+                BRIDGE: following(Bridge("webhook"), events=scale.events // 2),
+                "bare POST": lambda around: post(around, scale.events // 2, concurrency=8),
+            },
+        ),
+        Case(
+            "webhook-100",
+            "To a webhook, a hundred events a request",
+            {BRIDGE: following(Bridge("webhook-100"))},
+        ),
+        Case(
+            "first-list",
+            f"The first list: {scale.many:,} pods to Kafka",
+            everyone(many, few),
+        ),
+        Case(
+            "growth",
+            f"{scale.events // 2:,} events to Kafka, by the number of objects",
+            {
+                name: following(Bridge("kafka"), Load(pods=size), scale.events // 2)
+                for name, size in scale.growth.items()
+            },
+        ),
+        Case(
+            "latency",
+            "500 events a second: from the API server's write to Kafka's append",
+            everyone(load, scale.events // 10, 500),
+        ),
+        Case(
+            "restart",
+            f"A restart with {scale.many:,} pods known",
+            {BRIDGE: lambda around: restart(around, many)},
+        ),
+        Case(
+            "quiet",
+            "200 resources on which nothing happens",
+            {BRIDGE: lambda around: quiet(around, quietly, scale.quiet_seconds)},
+        ),
+        Case(
+            "start",
+            "From the start of the process to its first request",
+            {BRIDGE: start, "importing its dependencies": imports},
+        ),
+    )

@@ -1,0 +1,153 @@
+"""Who is measured. Each is a command, what it is told, and where its records arrive."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from benchmarks.build import CLIENT_GO, KUBE_RS, PYTHON_CLIENT, Program, provide
+from benchmarks.destinations import Destination, File, Hook, KafkaTopics, NatsStream, SinkDestination, Tally
+from benchmarks.processes import Child
+from benchmarks.servers import Brokers, LoadServer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a contender runs."""
+
+    folder: Path
+    server: LoadServer
+    brokers: Brokers
+
+
+class Contender(ABC):
+    @abstractmethod
+    def destinations(self, place: Place) -> Sequence[Destination]:
+        """Fresh ones, for one run."""
+
+    @abstractmethod
+    def command(self, place: Place, destinations: Sequence[Destination]) -> Sequence[str | Path]:
+        """To be called once for each run: it may write files."""
+
+    @abstractmethod
+    def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
+        """``records``: after how many it may end."""
+
+    ends_itself = True
+    """It does after all records; else it is told to."""
+
+    def start(self, place: Place, destinations: Sequence[Destination], records: int) -> Child:
+        environ = self.environ(place, destinations, records)
+        return Child(self.command(place, destinations), environ, place.folder / "contender.log")
+
+
+class Bridge(Contender):
+    """`kubedelta run` as a user runs it: a file that names cluster, resources, state and sinks; all else by default."""
+
+    ends_itself = False
+
+    def __init__(self, *sinks: str, tls: bool = False) -> None:
+        self._sinks = sinks
+        self._tls = tls
+
+    def destinations(self, place: Place) -> Sequence[Destination]:
+        return [self._destination(name, place) for name in self._sinks]
+
+    @staticmethod
+    def _destination(name: str, place: Place) -> SinkDestination:
+        match name:
+            case "kafka":
+                return KafkaTopics(place.brokers.kafka, place.server.load)
+            case "nats":
+                return NatsStream(place.brokers.nats)
+            case "file":
+                return File(place.folder)
+            case "webhook":
+                return Hook(place.server, batch=1)
+            case "webhook-100":
+                return Hook(place.server, batch=100)
+        raise LookupError(name)
+
+    def command(self, place: Place, destinations: Sequence[Destination]) -> Sequence[str | Path]:
+        config = place.folder / "kubedelta.yaml"
+        (place.folder / "state").mkdir(exist_ok=True)
+        load = place.server.load
+        pods = ["pods"] if load.pods else []
+        widgets = [f"widgets{number:03d}.load.kubedelta.test" for number in range(load.widgets)]
+        cluster = {"server": place.server.url}
+        if self._tls:
+            cluster = {"server": place.server.tls_url, "ca_file": str(place.server.ca_file)}
+        named = zip(self._sinks, destinations, strict=True)
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "cluster": {"name": "load", **cluster},
+                    "resources": [*pods, *widgets],
+                    "state": {"directory": "./state"},
+                    "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
+                    "telemetry": {"listen": "127.0.0.1:0"},
+                }
+            )
+        )
+        return [Path(sys.executable).with_name("kubedelta"), "run", "-c", config]
+
+    def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
+        return {}
+
+
+class KafkaPeer(Contender):
+    """What somebody would write who needs pods in Kafka, and no more: see `peers`."""
+
+    def __init__(self, program: Program, *command: str) -> None:
+        self._program = program
+        self._command = command
+
+    def destinations(self, place: Place) -> Sequence[Destination]:
+        return [KafkaTopics(place.brokers.kafka, place.server.load)]
+
+    def command(self, place: Place, destinations: Sequence[Destination]) -> Sequence[str | Path]:
+        built = provide(self._program, print)
+        return [built / self._command[0], *(self._program.sources / each for each in self._command[1:])]
+
+    def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
+        return _told(place, records) | _brokers(destinations)
+
+
+class Floor(Contender):
+    """See `floor/stream.py`."""
+
+    def __init__(self, *, kafka: bool) -> None:
+        self._kafka = kafka
+
+    def destinations(self, place: Place) -> Sequence[Destination]:
+        topics = [KafkaTopics(place.brokers.kafka, place.server.load)] if self._kafka else []
+        return [*topics, Tally(place.folder)]
+
+    def command(self, place: Place, destinations: Sequence[Destination]) -> Sequence[str | Path]:
+        return [sys.executable, Path(__file__).parent / "floor" / "stream.py"]
+
+    def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
+        [tally] = [each for each in destinations if isinstance(each, Tally)]
+        return _told(place, records) | _brokers(destinations) | {"TALLY": str(tally.path)}
+
+
+def _told(place: Place, records: int) -> dict[str, str]:
+    return {"SERVER": place.server.url, "RECORDS": str(records)}
+
+
+def _brokers(destinations: Sequence[Destination]) -> dict[str, str]:
+    kafka = [each for each in destinations if isinstance(each, KafkaTopics)]
+    return {"BROKERS": kafka[0].kafka.bootstrap, "TOPIC": kafka[0].pods} if kafka else {}
+
+
+PEERS: Mapping[str, Contender] = {
+    "client-go dynamic": KafkaPeer(CLIENT_GO, "dynamic"),
+    "client-go typed": KafkaPeer(CLIENT_GO, "typed"),
+    "kube-rs": KafkaPeer(KUBE_RS, "bin/kube-rs-peer"),
+    "python client": KafkaPeer(PYTHON_CLIENT, "bin/python", "peer.py"),
+}

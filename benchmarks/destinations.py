@@ -1,0 +1,191 @@
+"""Where records go, and how many have arrived: counted there, so that nobody has to be believed."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import re
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import nats
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from benchmarks.servers import Load, LoadServer
+from tests.cluster.servers import Kafka, Nats
+
+PARTITIONS = 6
+SNAPSHOT_EDGES = 2
+"""The bridge says where the first objects begin and end."""
+
+_WRITTEN = re.compile(rb'"load\.kubedelta\.test/written":"(\d{19})"')
+_numbers = count(1)
+
+
+class Destination(ABC):
+    """For one run. ``close`` takes away what was stored."""
+
+    notices = 0
+    """Records of the bridge among those counted that are no objects."""
+
+    @abstractmethod
+    def arrived(self) -> int:
+        """Records that are stored there, as its own server or the file system counts them."""
+
+    def close(self) -> None:  # noqa: B027 (a folder is deleted with its run)
+        """Called when the run is over."""
+
+
+class SinkDestination(Destination):
+    """One that the bridge has a sink for."""
+
+    @abstractmethod
+    def sink(self) -> dict[str, Any]:
+        """What the bridge's configuration says of it."""
+
+
+class KafkaTopics(SinkDestination):
+    """A topic for each resource, and one for notices."""
+
+    def __init__(self, kafka: Kafka, load: Load) -> None:
+        self.kafka = kafka
+        self.prefix = f"run{next(_numbers)}"
+        widgets = (f"widgets{number:03d}" for number in range(load.widgets))
+        self.topics = [f"{self.prefix}.{resource}" for resource in ("pods", *widgets)]
+        for topic in self.topics:
+            # The broker's clock, which is this machine's, tells when a record was stored.
+            kafka.create_topic(topic, PARTITIONS, message_timestamp_type="LogAppendTime")
+        kafka.create_topic(f"{self.prefix}.notice")
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        self._ends = {TopicPartition(topic, each): latest for topic in self.topics for each in range(PARTITIONS)}
+
+    @property
+    def pods(self) -> str:
+        return self.topics[0]
+
+    def sink(self) -> dict[str, Any]:
+        return {
+            "type": "kafka",
+            "bootstrap_servers": self.kafka.bootstrap,
+            "topic": f"{self.prefix}.{{resource}}",
+        }
+
+    def arrived(self) -> int:
+        ends = self._admin.list_offsets(self._ends, request_timeout=30)
+        return sum(future.result().offset for future in ends.values())
+
+    def latencies(self, since_ns: int) -> list[float]:
+        """Milliseconds from the load server's write to the broker's append, of what was written since. At most one too
+        many, never too few: brokers keep time in whole milliseconds."""
+        found = []
+        for stored_ms, value in self._values():
+            written = _WRITTEN.search(value)
+            if written is not None and int(written[1]) >= since_ns:
+                found.append(stored_ms + 1 - int(written[1]) / 1e6)
+        return found
+
+    def _values(self) -> Iterator[tuple[int, bytes]]:
+        settings = {"group.id": "latencies", "enable.auto.commit": False, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, **settings})
+        try:
+            consumer.assign([TopicPartition(topic, each, 0) for topic in self.topics for each in range(PARTITIONS)])
+            left = self.arrived()
+            while left:
+                messages = consumer.consume(1000, timeout=30)
+                if not messages:
+                    raise TimeoutError(f"{left} of the stored records could not be read back")
+                left -= len(messages)
+                for message in messages:
+                    yield message.timestamp()[1], message.value() or b""
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        for topic in (*self.topics, f"{self.prefix}.notice"):
+            self.kafka.delete_topic(topic)
+
+
+class NatsStream(SinkDestination):
+    notices = SNAPSHOT_EDGES
+
+    def __init__(self, nats: Nats) -> None:
+        self._nats = nats
+        self._name = f"RUN{next(_numbers)}"
+
+    def sink(self) -> dict[str, Any]:
+        return {
+            "type": "nats",
+            "servers": [self._nats.url],
+            "stream": self._name,
+            "subject": f"{self._name}.{{cluster}}.{{group}}.{{resource}}.{{namespace}}.{{name}}",
+            "create_stream": {"max_age": 3600},
+        }
+
+    def arrived(self) -> int:
+        answer = httpx.get(f"{self._nats.monitor_url}/jsz?streams=true", trust_env=False, verify=False, timeout=30)
+        for account in answer.raise_for_status().json().get("account_details", ()):
+            for stream in account.get("stream_detail", ()):
+                if stream["name"] == self._name:
+                    return int(stream["state"]["messages"])
+        return 0
+
+    def close(self) -> None:
+        async def delete() -> None:
+            async with await nats.connect(self._nats.url) as connection:
+                await connection.jetstream().delete_stream(self._name)
+
+        asyncio.run(delete())
+
+
+class File(SinkDestination):
+    notices = SNAPSHOT_EDGES
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "deltas.ndjson"
+        self._read = self._lines = 0
+
+    def sink(self) -> dict[str, Any]:
+        return {"type": "file", "path": str(self._path)}
+
+    def arrived(self) -> int:
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                while piece := file.read(1 << 20):
+                    self._read += len(piece)
+                    self._lines += piece.count(b"\n")
+        return self._lines
+
+
+class Hook(SinkDestination):
+    notices = SNAPSHOT_EDGES
+
+    def __init__(self, server: LoadServer, batch: int) -> None:
+        self._server = server
+        self._batch = batch
+
+    def sink(self) -> dict[str, Any]:
+        return {"type": "webhook", "url": self._server.hook_url, "batch": self._batch}
+
+    def arrived(self) -> int:
+        return int(self._server.stats()["hook_events"])
+
+
+class Tally(Destination):
+    """Nothing is stored: who receives says how much it has seen, in eight bytes of a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "tally"
+        self.path.write_bytes(bytes(8))
+
+    def arrived(self) -> int:
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ) as tally:
+            seen: int = struct.unpack_from("<Q", tally)[0]
+            return seen

@@ -1,0 +1,3 @@
+module kubedelta.test/load
+
+go 1.26.0

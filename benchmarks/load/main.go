@@ -1,0 +1,109 @@
+// An API server for measurements: it lists and watches rendered bytes, and costs far less than its clients.
+//
+// It serves pods, and widgets of a group of its own, each resource with objects that never come or go: they are listed
+// with limit and continue or told in a watch, and get a new version when the harness says so (POST /load/go). What it did
+// and what that cost is at /load/stats, and printed when it ends. It also receives webhooks, at /load/hook.
+package main
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "address of plain HTTP, also for the harness")
+	tlsListen := flag.String("tls-listen", "", "address of HTTPS; none by default")
+	caFile := flag.String("ca-file", "", "where to write the certificate that clients must trust, with -tls-listen")
+	pods := flag.Int("pods", 10_000, "pods there are")
+	size := flag.String("size", "8", "of an object: 0.5, 2, 8, 30, 300 (KB), or mixed")
+	widgets := flag.Int("widgets", 0, "further resources: widgets000.load.kubedelta.test and so on")
+	each := flag.Int("widget-objects", 1, "objects of each of them")
+	watchList := flag.Bool("watch-list", true, "serve sendInitialEvents, as servers do from 1.34 on; else refuse it")
+	bookmarks := flag.Duration("bookmarks", time.Minute, "time between two bookmarks of a watch")
+	flag.Parse()
+
+	made := &server{
+		cluster:       newCluster(resources(*pods, *widgets, *each, *size)),
+		stats:         &stats{began: time.Now()},
+		watchList:     *watchList,
+		bookmarkEvery: *bookmarks,
+	}
+	serve(made, *listen, nil)
+	if *tlsListen != "" {
+		serve(made, *tlsListen, certificate(*caFile))
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
+	<-ended
+	fmt.Printf("%s\n", made.stats.json())
+}
+
+func serve(handler http.Handler, address string, secured *tls.Config) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if secured != nil {
+		listener = tls.NewListener(listener, secured)
+	}
+	fmt.Println("listening on", listener.Addr())
+	// Streams take over their connection, which HTTP/2 would not let them.
+	go func() { log.Fatal((&http.Server{Handler: handler}).Serve(listener)) }()
+}
+
+// shares are how many of a hundred mixed objects have each size.
+var shares = []struct {
+	size  string
+	share int
+}{{"0.5", 20}, {"2", 30}, {"8", 40}, {"30", 9}, {"300", 1}}
+
+func resources(pods, widgets, each int, size string) []*resource {
+	templates, sizeOf := choice(size)
+	found := []*resource{{
+		version: "v1", plural: "pods", kind: "Pod", objects: pods, templates: templates, sizeOf: sizeOf,
+	}}
+	for i := range widgets {
+		found = append(found, &resource{
+			group: "load.kubedelta.test", version: "v1",
+			plural: fmt.Sprintf("widgets%03d", i), kind: fmt.Sprintf("Widget%03d", i),
+			objects: each, templates: templates, sizeOf: sizeOf, seed: uint64(i + 1),
+		})
+	}
+	return found
+}
+
+func choice(size string) ([]*template, func(int) int) {
+	all := sizes()
+	if text, known := all[size]; known {
+		return []*template{newTemplate(text)}, func(int) int { return 0 }
+	}
+	if size != "mixed" {
+		names := []string{}
+		for _, each := range shares {
+			names = append(names, each.size)
+		}
+		log.Fatalf("-size %s: allowed are %s and mixed", size, strings.Join(names, ", "))
+	}
+	templates := []*template{}
+	for _, each := range shares {
+		templates = append(templates, newTemplate(all[each.size]))
+	}
+	return templates, func(index int) int {
+		drawn := int(mixed(uint64(index)) % 100)
+		for i, each := range shares {
+			if drawn -= each.share; drawn < 0 {
+				return i
+			}
+		}
+		panic("the shares are less than a hundred")
+	}
+}

@@ -1,0 +1,112 @@
+"""Results as Markdown: the goals, and a table for each case. Medians everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchmarks.cases import BRIDGE
+from benchmarks.goals import Judged, judge
+from benchmarks.results import Measured, Results
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    heading: str
+    show: Callable[[float], str]
+
+
+def _number(digits: int, scale: float = 1) -> Callable[[float], str]:
+    return lambda value: f"{value * scale:,.{digits}f}"
+
+
+COLUMNS: Mapping[str, Column] = {
+    "cpu_us": Column("CPU µs per event", _number(1)),
+    "whole_cpu_us": Column("whole run, CPU s per 1,000 records", _number(3, 1e-3)),
+    "events_per_second": Column("events/s", _number(0)),
+    "wall_seconds": Column("wall s", _number(1)),
+    "list_seconds": Column("first list s", _number(2)),
+    "list_cpu_seconds": Column("first list CPU s", _number(2)),
+    "rest_bytes": Column("RSS at rest MB", _number(0, 1e-6)),
+    "rest_bytes_per_object": Column("RSS bytes per object", _number(0)),
+    "peak_bytes": Column("peak RSS MB", _number(0, 1e-6)),
+    "received_bytes": Column("received MB", _number(0, 1e-6)),
+    "server_cores": Column("load server, cores used", _number(2)),
+    "latency_p50_ms": Column("p50 ms", _number(1)),
+    "latency_p99_ms": Column("p99 ms", _number(1)),
+    "watching_seconds": Column("start to watch s", _number(2)),
+    "lists_after_restart": Column("lists after restart", _number(0)),
+    "core_share": Column("% of a core", _number(2, 100)),
+    "start_seconds": Column("start s", _number(3)),
+}
+"""Figures in the order of a table's columns; one without values has no column."""
+
+RATIO_OF = ("cpu_us", "latency_p50_ms", "start_seconds")
+"""What the column of ratios compares: the first of these that the case has."""
+
+
+def markdown(results: Results) -> str:
+    """The whole report."""
+    parts = ["# Measured", "", _about(results), "", "## Goals", "", *_goals(judge(results))]
+    for case, contenders in results.measured.items():
+        parts += ["", f"## {results.titles.get(case, case)}", "", *table(contenders)]
+        parts += [
+            f"\n{name}: {failure.splitlines()[0]}" for name, each in contenders.items() for failure in each.failures
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def _about(results: Results) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in results.about.items())
+
+
+def _goals(judged: list[Judged]) -> list[str]:
+    rows = [
+        [each.goal.what, _limit(each.goal.at_most, each.goal.unit), _value(each), _verdict(each.met)] for each in judged
+    ]
+    return _table(["", "at most", "measured", ""], rows)
+
+
+def _limit(value: float, unit: str) -> str:
+    text = (
+        f"1/{1 / value:.0f}"
+        if 0 < value <= 0.5 and not unit and abs(1 / value - round(1 / value)) < 0.01
+        else f"{value:g}"
+    )
+    return f"{text} {unit}".strip()
+
+
+def _value(judged: Judged) -> str:
+    if judged.value is None:
+        return "–"
+    limit = _limit(judged.goal.at_most, judged.goal.unit)
+    if limit.startswith("1/") and judged.value > 0:
+        return f"1/{1 / judged.value:.1f}"
+    return f"{judged.value:.2f} {judged.goal.unit}".strip()
+
+
+def _verdict(met: bool | None) -> str:
+    return {None: "not measured", True: "met", False: "**missed**"}[met]
+
+
+def table(contenders: Mapping[str, Measured]) -> list[str]:
+    """The lines of one case's table, with ratios to the bridge where there is one."""
+    shown = [name for name in COLUMNS if any(each.median(name) is not None for each in contenders.values())]
+    compared = next((name for name in RATIO_OF if name in shown), None)
+    base = contenders[BRIDGE].median(compared) if compared and BRIDGE in contenders else None
+    headings = ["", *([f"against {BRIDGE}"] if base else []), *(COLUMNS[name].heading for name in shown)]
+    rows = []
+    for name, measured in contenders.items():
+        ratio = measured.median(compared) if compared and base else None
+        against = [f"{ratio / base:.2f}×" if ratio is not None and base else "–"] if base else []
+        rows.append([name, *against, *(_cell(measured.median(figure), figure) for figure in shown)])
+    return _table(headings, rows)
+
+
+def _cell(value: float | None, figure: str) -> str:
+    return "–" if value is None else COLUMNS[figure].show(value)
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
+    rule = ["---", *(["---:"] * (len(headings) - 1))]
+    return [f"| {' | '.join(row)} |" for row in (headings, rule, *rows)]

@@ -1,0 +1,129 @@
+"""One run of one contender: what is done, and which figures come of it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.contenders import Contender, Place
+from benchmarks.destinations import Destination, KafkaTopics
+from benchmarks.processes import Child, ChildFailed
+from benchmarks.servers import Brokers, Load, LoadServer
+
+Figures = dict[str, float]
+
+LOOK = 0.02
+"""Seconds between two looks at whether everything has arrived: the error of every time that is measured."""
+SETTLE = 2.0
+"""Seconds of quiet before memory and CPU are read: what is put off until later counts too."""
+STALL = 60.0
+"""Seconds without a further record after which a run has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What every run needs."""
+
+    folder: Path
+    """Its own; it is deleted afterwards."""
+    brokers: Brokers
+
+    def place(self, load: Load) -> Place:
+        (self.folder / "contender").mkdir()
+        return Place(self.folder / "contender", LoadServer(self.folder / "server", load), self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A contender at work, and where its records arrive."""
+
+    child: Child
+    destinations: Sequence[Destination]
+
+    def arrive(self, objects: int) -> None:
+        """Wait until every destination has so many objects. Raises ChildFailed when they stop coming."""
+        waiting = list(self.destinations)
+        seen, since = -1, time.monotonic()
+        while waiting:
+            self.child.peak_bytes()
+            ended = self.child.ended  # asked before the count: what it delivered before its end counts
+            arrived = [each.arrived() for each in waiting]
+            waiting = [each for each, count in zip(waiting, arrived, strict=True) if count < objects + each.notices]
+            if not waiting:
+                return
+            if sum(arrived) != seen:
+                seen, since = sum(arrived), time.monotonic()
+            if ended or time.monotonic() - since > STALL:
+                why = "it ended" if ended else f"nothing came for {STALL:.0f} s"
+                raise ChildFailed(f"{arrived} of {objects} arrived, and then {why}\n{self.child.log_tail()}")
+            time.sleep(LOOK)
+
+
+@contextmanager
+def running(contender: Contender, place: Place, records: int) -> Iterator[Running]:
+    """Started with fresh destinations, which are taken away afterwards."""
+    destinations = contender.destinations(place)
+    child = contender.start(place, destinations, records)
+    try:
+        yield Running(child, destinations)
+    finally:
+        child.kill()
+        for each in destinations:
+            each.close()
+
+
+def stream(around: Around, contender: Contender, load: Load, events: int, *, rate: float = 0) -> Figures:
+    """List everything, rest, and then follow so many events (at least one), at full speed or so many a second."""
+    place, records = around.place(load), load.objects + events
+    with place.server as server, running(contender, place, records) as run:
+        run.arrive(load.objects)
+        figures = {"list_seconds": run.child.age_seconds(), "list_cpu_seconds": run.child.cpu_seconds()}
+        figures |= _at_rest(run.child, load) | _follow(run, server, load, events, rate)
+        whole = run.child.wait(STALL) if contender.ends_itself else run.child.stop()
+        return figures | {"peak_bytes": run.child.peak_bytes(), "whole_cpu_us": whole.cpu_seconds / records * 1e6}
+
+
+def _at_rest(child: Child, load: Load) -> Figures:
+    time.sleep(SETTLE)
+    resident = child.resident_bytes()
+    return {"rest_bytes": resident, "rest_bytes_per_object": resident / load.objects}
+
+
+def _follow(run: Running, server: LoadServer, load: Load, events: int, rate: float) -> Figures:
+    before, cpu, began, began_ns = server.stats(), run.child.cpu_seconds(), time.monotonic(), time.time_ns()
+    server.go(events, rate)
+    run.arrive(load.objects + events)
+    wall = time.monotonic() - began
+    after = server.stats()
+    _settle(run.child)
+    figures = {
+        "cpu_us": (run.child.cpu_seconds() - cpu) / events * 1e6,
+        "wall_seconds": wall,
+        "events_per_second": events / wall,
+        "received_bytes": after["bytes"] - before["bytes"],
+        "server_cores": (after["cpu_seconds"] - before["cpu_seconds"]) / wall,
+    }
+    return figures | (_latencies(run, began_ns) if rate else {})
+
+
+def _settle(child: Child) -> None:
+    until = time.monotonic() + SETTLE
+    while not child.ended and time.monotonic() < until:
+        time.sleep(LOOK)
+        child.peak_bytes()
+
+
+def _latencies(run: Running, since_ns: int) -> Figures:
+    [topics] = [each for each in run.destinations if isinstance(each, KafkaTopics)]
+    found = topics.latencies(since_ns)
+    return {"latency_p50_ms": statistics.median(found), "latency_p99_ms": percentile(found, 99)}
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest of the values that so many percent of them do not exceed."""
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
