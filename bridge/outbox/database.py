@@ -112,14 +112,15 @@ def _size(file: Path) -> int:
 
 def open_writer(file: Path) -> apsw.Connection:
     """The one connection that writes. Raises StateUnusable, UnknownFormat and Damaged."""
-    with _usable(file):
+    with usable(file):
         new = not file.exists()
         connection = apsw.Connection(str(file))
         try:
             connection.set_busy_timeout(10_000)
             schema.recognise(connection, new=new)
-            connection.pragma("page_size", PAGE_BYTES)
-            connection.pragma("auto_vacuum", "incremental")
+            if new:
+                connection.pragma("page_size", PAGE_BYTES)
+                connection.pragma("auto_vacuum", "incremental")
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
             connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
@@ -134,7 +135,7 @@ def open_writer(file: Path) -> apsw.Connection:
 
 def open_reader(file: Path) -> apsw.Connection:
     """A connection for short reads. It never writes, and leaves checkpoints to the writer."""
-    with _usable(file):
+    with usable(file):
         connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(10_000)
         connection.pragma("query_only", True)
@@ -153,9 +154,12 @@ def understood() -> Iterator[None]:
 
 
 @contextmanager
-def _usable(file: Path) -> Iterator[None]:
+def usable(file: Path) -> Iterator[None]:
+    """While it is opened. Raises StateUnusable and Damaged in place of what SQLite calls it."""
     try:
         with understood():
             yield
     except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
         raise StateUnusable(f"state.directory: cannot write {file}: {error}") from error
+    except (apsw.FullError, apsw.IOError) as error:
+        raise StateUnusable(f"state.directory: cannot use {file}: {error}: make room, or see to the disk") from error

@@ -15,7 +15,7 @@ from bridge.model.record import Gap
 from bridge.model.resource import Resource
 from bridge.outbox import cursors, ledger_sql, letters, rows
 from bridge.outbox.cursors import Cursor, Start
-from bridge.outbox.database import FILE, Holder, open_writer, understood
+from bridge.outbox.database import FILE, Holder, open_writer, usable
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.sql import one, row
 
@@ -88,13 +88,14 @@ def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[s
 
 
 def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
-    with understood():
+    with usable(holder.file):
         with connection:
             known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
             for sink, start in sinks.items():
                 if sink not in known and start is not None:
                     cursors.register(connection, sink, start, now)
-                connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ?", (sink,))
+                # Nothing is written that is so already: a disk may be full, and sinks are told all the same.
+                connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
         last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
         newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
         if not 0 <= max(newest, trimmed) <= last < _MOST:
@@ -129,7 +130,7 @@ def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tupl
 def _begin_anew(connection: apsw.Connection, last: int, sinks: Mapping[str, Start], now: str) -> None:
     """Every sink gets a Gap first, and then everything that the first lists find."""
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
-    with connection:
+    with usable(Path(connection.filename)), connection:
         connection.execute("UPDATE meta SET last = ?, trimmed = ?, rebuilt = 1", (gap.sequence, last))
         connection.execute(rows.INSERT, rows.gap_row(gap))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])

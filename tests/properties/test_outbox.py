@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bridge.app.stream import SinkStream, Stretch
-from bridge.model.change import Op
+from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import Keeping, Outbox, Start
@@ -58,12 +58,18 @@ class Consumer:
     newest: dict[tuple[str, str], int] = field(default_factory=dict)
     """Object → the record it was last told, since nothing had to be told again."""
     outstanding: list[Stretch] = field(default_factory=list)
-    settled: int = 0
-    snapshot_open: bool = False
+    out_of_turn: bool = False
+    """What it was told last did not stand in the log."""
 
     def begin_again(self) -> None:
         self.newest.clear()
         self.outstanding.clear()
+        self.out_of_turn = False
+
+    def turn(self, stretch: Stretch) -> None:
+        if stretch.place is not None and not self.out_of_turn and self.ops_may_differ:
+            self.newest.clear()  # A replay begins, behind the part of the log that was told again after a crash.
+        self.out_of_turn = stretch.place is not None
 
     def hear(self, record: Record, written: dict[int, Delta]) -> None:
         if isinstance(record, Gap):
@@ -89,14 +95,35 @@ class Consumer:
             self.state[delta.ordering_key] = (delta.resource_version, delta.body)
 
 
+class Reached(NamedTuple):
+    """How far an informer has come."""
+
+    position: str | None = None
+    newest: int | None = None
+    epoch: int = 1
+
+
 @dataclass
 class Part:
     """The model of one informer."""
 
     informer: Informed
-    positions: set[str | None] = field(default_factory=lambda: {None})
-    """What may be saved; exactly one after a batch with changes, and after what was reached was saved."""
-    position: str | None = None
+    reached: Reached = field(default_factory=Reached)
+    saved: set[Reached] = field(default_factory=lambda: {Reached()})
+    """What the file may say; exactly one where nothing is to be saved later."""
+
+    def advance(self, batch: ChangeBatch) -> Reached:
+        position, newest, epoch = self.reached
+        if batch.epoch != epoch:
+            position, newest, epoch = None, None, batch.epoch
+        if batch.position is not None or any(change.op is not Op.SYNC for change in batch.changes):
+            position = batch.position
+        told = [change.object.resource_version for change in batch.changes if change.op in (Op.ADDED, Op.UPDATED)]
+        versions = [int(each) for each in (*told, batch.position) if each is not None]
+        return Reached(position, max([newest or 0, *versions]) or None, epoch)
+
+    def is_saved(self) -> None:
+        self.saved = {self.reached}
 
 
 class OutboxMachine(RuleBasedStateMachine):
@@ -201,17 +228,16 @@ class OutboxMachine(RuleBasedStateMachine):
         assert left == 0
         if found is None:
             assert not expected
-            assert None in part.positions
-            part.positions, part.position = {None}, None
+            assert Reached() in part.saved
+            part.reached, part.saved = Reached(), {Reached()}
             informer.known, informer.epoch = {}, 1
             return
         assert {key: (each.uid, each.resource_version, each.state) for key, each in found.objects} == {
             key: (each.uid, each.resource_version, each.sequence) for key, each in expected.items()
         }
-        assert found.position in part.positions
-        part.positions, part.position = {found.position}, found.position
-        told = max((int(each.resource_version) for each in expected.values()), default=0)
-        assert informer.epoch > found.epoch or found.newest is None or int(found.newest) >= told
+        part.reached = Reached(found.position, None if found.newest is None else int(found.newest), found.epoch)
+        assert part.reached in part.saved
+        part.is_saved()
         informer.known, informer.epoch = dict(found.objects), found.epoch
         informer.bodies = {key: each.body for key, each in expected.items()}
 
@@ -237,10 +263,8 @@ class OutboxMachine(RuleBasedStateMachine):
     def stop_and_start(self) -> None:
         self.run(self.outbox.close())
         for part in self.parts:
-            part.positions = {part.position}
+            part.is_saved()
         self.run(self.open())
-        for part in self.parts:
-            assert {part.position} == part.positions
 
     # ── Records ──────────────────────────────────────────────────────────────
 
@@ -250,7 +274,7 @@ class OutboxMachine(RuleBasedStateMachine):
         part.informer.epoch += new_epoch == 20
         batch = part.informer.batch(self.draw_changes(part, data), self.position(with_position))
         deltas = self.run(self.outbox.append(batch))
-        self.took(part, deltas, batch.position)
+        self.took(part, deltas, batch)
         part.informer.rests(batch, deltas)
 
     @rule(which=st.integers(0, 1), data=st.data(), with_position=st.booleans(), cut=st.floats(0, 1))
@@ -263,35 +287,34 @@ class OutboxMachine(RuleBasedStateMachine):
         deltas = self.run(self.outbox.append(batch))
         after = self.copy()
         shorter, longer = ((each / "outbox.db-wal").stat().st_size for each in (before, after))
-        written = b""
         if longer > shorter:
             with (after / "outbox.db-wal").open("r+b") as wal:
                 wal.truncate(shorter + int((longer - shorter) * cut))
         self.run(self.outbox.close())
         self.directory = after
         reached = self.run(self.peek())
-        assert reached in (last, last + len(deltas)), written
+        assert reached in (last, last + len(deltas))
         if reached == last + len(deltas):
-            self.took(part, deltas, batch.position)
+            self.took(part, deltas, batch)
         self.run(self.open())
 
     async def peek(self) -> int:
         async with await Outbox.open(self.directory, {}, report=self.facts.append, as_it_is=True) as outbox:
             return outbox.last
 
-    @rule(which=st.integers(0, 1), with_position=st.booleans())
-    def append_nothing(self, which: int, with_position: bool) -> None:
+    @rule(which=st.integers(0, 1), with_position=st.booleans(), new_epoch=st.integers(0, 10))
+    def append_nothing(self, which: int, with_position: bool, new_epoch: int) -> None:
         part = self.parts[which]
-        position = self.position(with_position)
-        assert self.run(self.outbox.append(part.informer.batch([], position))) == ()
-        if position is not None:
-            part.position = position
-            part.positions.add(position)
+        part.informer.epoch += new_epoch == 10
+        batch = part.informer.batch([], self.position(with_position))
+        assert self.run(self.outbox.append(batch)) == ()
+        part.reached = part.advance(batch)
+        part.saved.add(part.reached)
 
     def position(self, there: bool) -> str | None:
         return str(next(self.versions)) if there else None
 
-    def draw_changes(self, part: Part, data: st.DataObject) -> list[Any]:
+    def draw_changes(self, part: Part, data: st.DataObject) -> list[Change]:
         changes = []
         for _ in range(data.draw(st.integers(1, 4))):
             key = data.draw(st.sampled_from(KEYS))
@@ -302,9 +325,10 @@ class OutboxMachine(RuleBasedStateMachine):
             changes.append(part.informer.change(f"{op} {key}", audience))
         return changes
 
-    def took(self, part: Part, deltas: Any, position: str | None) -> None:
+    def took(self, part: Part, deltas: Sequence[Delta], batch: ChangeBatch) -> None:
         """The model takes what the outbox took."""
-        part.position, part.positions = position, {position}
+        part.reached = part.advance(batch)
+        part.is_saved()
         for delta in deltas:
             assert delta.sequence == max(self.written, default=0) + 1
             before = self.objects.get(delta.ordering_key)
@@ -337,6 +361,7 @@ class OutboxMachine(RuleBasedStateMachine):
         stretch = self.run(self.streams[name].take(limit))
         assert stretch.missed is None
         assert len(stretch.items) <= limit
+        self.consumers[name].turn(stretch)
         for record in stretch.items:
             self.consumers[name].hear(record, self.written)
         self.consumers[name].outstanding.append(stretch)
@@ -416,7 +441,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def configure_another(self, start: Start) -> None:
         self.run(self.outbox.close())
         for part in self.parts:
-            part.positions = {part.position}
+            part.is_saved()
         self.configured["late"] = start
         self.run(self.open())
 
@@ -444,7 +469,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def tidy(self) -> None:
         self.run(self.outbox.tidy())
         for part in self.parts:
-            part.positions = {part.position}
+            part.is_saved()
         if not self.keeping.retain_age and not self.keeping.retain_bytes:
             assert self.outbox.first - 1 == min(cursor.holds for cursor in self.outbox.sinks.all)
 

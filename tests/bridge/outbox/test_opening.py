@@ -1,0 +1,230 @@
+"""Whose the directory is, and what may be in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from bridge.facts import Fact, OutboxOpened
+from bridge.outbox.database import FILE, Holder
+from bridge.outbox.errors import StateError, StateUnusable, UnknownFormat
+from tests.bridge.outbox.opened import everything, opened, story, tell
+from tests.kit.informed import Informed
+from tests.kit.small_disk import CannotMount, mounted_small_disk
+
+HOLD = """
+import sys
+from pathlib import Path
+from bridge.outbox.database import Holder
+holder = Holder(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+async def refused(directory: Path) -> str:
+    with pytest.raises(StateError) as caught:
+        async with opened(directory):
+            pass
+    return str(caught.value)
+
+
+async def test_an_empty_directory_becomes_a_state(tmp_path: Path) -> None:
+    facts: list[Fact] = []
+    async with opened(tmp_path, facts=facts) as outbox:
+        assert (outbox.last, outbox.first, outbox.records, outbox.size) == (0, 1, 0, 0)
+        assert (await outbox.check()).problems == []
+
+    [fact] = facts
+    assert isinstance(fact, OutboxOpened)
+    assert fact.sqlite.startswith("3.")
+
+
+async def test_what_was_told_is_there_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/web", "added shop/db", "updated shop/web")
+        before = await everything(outbox)
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, facts=facts) as outbox:
+        assert await everything(outbox) == before
+        assert (await Informed().begin(outbox)).known == informer.known
+    assert any(isinstance(fact, OutboxOpened) and (fact.records, fact.objects) == (3, 2) for fact in facts)
+
+
+# ── The directory ────────────────────────────────────────────────────────────
+
+
+async def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "state"
+
+    assert await refused(missing) == (f"state.directory: {missing} does not exist: make it, or mount a volume there")
+
+
+async def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    file.touch()
+
+    assert "is no directory" in await refused(file)
+
+
+async def test_a_directory_in_which_nothing_may_be_written_is_refused(tmp_path: Path) -> None:
+    try:
+        with mounted_small_disk(tmp_path / "disk") as disk:
+            async with opened(disk.folder):
+                pass
+            disk.make_read_only()
+            said = await refused(disk.folder)
+    except CannotMount as error:
+        pytest.skip(f"no small disk can be mounted here: {error}")
+
+    assert said == f"state.directory: cannot write in {disk.folder}: Read-only file system"
+
+
+async def test_a_directory_belongs_to_one_process_and_the_other_is_told_which(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLD, str(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"held\n"
+        assert f"held by another process ({process.pid})" in await refused(tmp_path)
+    finally:
+        process.kill()
+        await process.communicate()
+
+    async with opened(tmp_path):  # The kernel let go of what the dead one held.
+        pass
+
+
+async def test_one_process_does_not_hold_it_twice(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        assert f"({os.getpid()})" in await refused(tmp_path)
+    async with opened(tmp_path):
+        pass
+
+
+async def test_whoever_was_refused_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"")
+    tell_elsewhere(tmp_path, "PRAGMA user_version = 99; PRAGMA application_id = 1802792052")
+    await refused(tmp_path)
+
+    Holder(tmp_path).release()
+
+
+# ── The file ─────────────────────────────────────────────────────────────────
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir())
+
+
+def tell_elsewhere(directory: Path, script: str) -> None:
+    """In a database that kubedelta did not make."""
+    connection = sqlite3.connect(directory / FILE)
+    connection.executescript(script)
+    connection.close()
+
+
+async def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    tell(tmp_path, "PRAGMA user_version = 2")
+
+    said = await refused(tmp_path)
+
+    assert "has format 2, written by a newer kubedelta; this one reads 1" in said
+
+
+async def test_an_older_format_without_a_way_to_this_one_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    tell(tmp_path, "PRAGMA user_version = 0")
+
+    said = await refused(tmp_path)
+
+    assert "has format 0, written by an older kubedelta" in said
+
+
+async def test_a_format_with_a_step_to_this_one_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+    tell(tmp_path, "DROP INDEX letters_of; PRAGMA user_version = -1")
+    steps = {
+        -1: "CREATE TABLE meanwhile (one INTEGER) STRICT",
+        0: "DROP TABLE meanwhile; CREATE INDEX letters_of ON letters (sink, resource_name, key, number)",
+    }
+    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", steps)
+
+    for _ in range(2):
+        async with opened(tmp_path) as outbox:
+            assert story(await everything(outbox)) == ["added shop/web"]
+            assert (await outbox.check()).format == 1
+
+
+async def test_a_step_that_fails_leaves_the_format_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path):
+        pass
+    tell(tmp_path, "PRAGMA user_version = 0")
+    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {0: "CREATE TABLE half (one); CREATE TABLE meta (one)"})
+    with pytest.raises(Exception, match="meta already exists"):
+        async with opened(tmp_path):
+            pass
+
+    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {0: "CREATE TABLE half (one)"})
+    async with opened(tmp_path) as outbox:
+        assert (await outbox.check()).format == 1
+
+
+async def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
+    tell_elsewhere(tmp_path, "CREATE TABLE theirs (one INTEGER)")
+    before = (tmp_path / FILE).read_bytes()
+
+    with pytest.raises(UnknownFormat, match=r"none of kubedelta's: move it away"):
+        async with opened(tmp_path):
+            pass
+
+    assert (tmp_path / FILE).read_bytes() == before
+    assert names_in(tmp_path) == ["lock", FILE]
+
+
+async def test_an_outbox_that_is_read_only_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object) -> None:
+        raise apsw.ReadOnlyError("attempt to write a readonly database")
+
+    monkeypatch.setattr("bridge.outbox.schema.prepare", read_only)
+
+    with pytest.raises(StateUnusable, match="cannot write"):
+        async with opened(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("trouble", ["FullError", "IOError"])
+async def test_a_full_disk_at_the_start_is_said_and_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    def full(*_: object) -> None:
+        raise getattr(apsw, trouble)("database or disk is full")
+
+    monkeypatch.setattr("bridge.outbox.schema.prepare", full)
+
+    with pytest.raises(StateUnusable, match="database or disk is full"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_a_start_writes_nothing_where_nothing_is_new(tmp_path: Path) -> None:
+    """Also on a disk that is full, sinks are told what they are still to be told."""
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+
+    async with opened(tmp_path) as outbox:
+        assert outbox.disk().wal == 0
