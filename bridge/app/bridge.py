@@ -83,6 +83,8 @@ class _Running:
         self._upkeep = LiveUpkeep(outbox, self._ends)
         self._factory: SharedInformerFactory | None = None
         self._subscriptions: Subscriptions | None = None
+        self._ends_by = float("inf")
+        """On the event loop's clock, once it is to stop: one grace for what was read and for what sinks are told."""
         outbox.committed = self._processor.distribute
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
@@ -120,11 +122,12 @@ class _Running:
             )
             following = tasks.create_task(self._follow(client, self._subscriptions), name="subscriptions")
             await stopping.wait()
+            self._ends_by = asyncio.get_running_loop().time() + self._plan.grace_seconds
             self._backlogs.release()
             following.cancel()
             await asyncio.wait([following])
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._plan.grace_seconds):
+                async with asyncio.timeout_at(self._ends_by):
                     await factory.stop()
             factory.abandon()
 
@@ -135,7 +138,7 @@ class _Running:
 
     async def _wait_settled(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._plan.grace_seconds):
+            async with asyncio.timeout_at(self._ends_by):
                 for end in self._ends.values():
                     await end.worker.wait_idle()
         for name in self._ends:

@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from bridge.app.bridge import Bridge
+from bridge.app.plan import Plan, SinkPlan, Wanted
+from bridge.facts import Fact, OutboxFull
+from bridge.kube import ClusterAccess
 from bridge.model.letter import Burial
 from bridge.outbox import Keeping, Start
 from bridge.outbox.database import Holder
 from bridge.outbox.writer import OutboxClosed
+from bridge.playground import Playground
+from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.app.test_told_out_of_turn import Bench, bench
+from tests.kit.sinks import StuckSink
 
 MIN_FREE = 1 << 20
 RETAINED = Keeping(min_free=MIN_FREE, retain_bytes=1 << 30)
@@ -129,3 +136,32 @@ async def test_what_was_trimmed_is_given_back_to_the_disk(tmp_path: Path) -> Non
 async def fill(it: Bench, *, megabytes: int) -> None:
     for _ in range(megabytes):
         await it.change(*(f"{op} x" for op in ["updated"] * 64), body=lambda: os.urandom(12_000).hex().encode())
+
+
+async def test_a_bridge_that_has_no_room_and_a_stuck_sink_ends_within_its_grace(tmp_path: Path, disk: Disk) -> None:
+    sink, facts = StuckSink(), list[Fact]()
+    async with Playground() as cluster, asyncio.timeout(20):
+        cluster.create("configmaps", a_config_map("a"))
+        bridge = Bridge(
+            Plan(
+                cluster="test",
+                access=ClusterAccess(server=cluster.url),
+                wanted=(Wanted("configmaps"),),
+                sinks=(SinkPlan(name="stuck", type="memory", make=lambda: sink, max_batch=1),),
+                state=tmp_path,
+                keeping=Keeping(min_free=MIN_FREE),
+                grace_seconds=1.0,
+            ),
+            facts.append,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(bridge.run())
+            await sink.holding.wait()
+            disk.free = MIN_FREE - 1
+            cluster.create("configmaps", a_config_map("b"))
+            while not any(isinstance(fact, OutboxFull) for fact in facts):  # noqa: ASYNC110  # facts announce nothing
+                await asyncio.sleep(0.01)
+            began = asyncio.get_running_loop().time()
+            bridge.stop()
+            await running
+    assert asyncio.get_running_loop().time() - began < 1.9, "one grace, and not one after the other"
