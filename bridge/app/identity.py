@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Annotated
 
 import msgspec
 
@@ -17,7 +18,7 @@ PATH = "/api/v1/namespaces/kube-system"
 
 
 class _Metadata(msgspec.Struct):
-    uid: str = ""
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _Namespace(msgspec.Struct):
@@ -31,12 +32,13 @@ async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report:
     while True:
         try:
             found = msgspec.json.decode(await client.get(PATH), type=_Namespace)
-        except (ApiError, CredentialsError) as error:
+        except (ApiError, CredentialsError, msgspec.MsgspecError) as error:
+            # Something in front of the API server may answer 200 with a page of its own.
             if isinstance(error, ApiError) and isinstance(error.answer, Refused):
                 report(ClusterUnidentified(f"namespaces/kube-system: {error}"))
                 return
             delay = backoff.next(asyncio.get_running_loop().time(), random.random())
-            report(DiscoveryFailed(str(error), delay))
+            report(DiscoveryFailed(f"namespaces/kube-system: {error}", delay))
             await asyncio.sleep(delay)
             continue
         uid = found.metadata.uid

@@ -1,0 +1,37 @@
+"""What is made of the answers to the question which cluster this is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.app.identity import identify
+from bridge.facts import DiscoveryFailed, Fact, unheard
+from bridge.kube import ClusterAccess, KubeClient, connect
+from bridge.outbox import Outbox
+from bridge.playground import Playground
+
+
+@pytest.mark.parametrize("answer", [b"<html>back soon</html>", b"{}", b'{"metadata": {"uid": ""}}'])
+async def test_an_answer_that_is_none_is_waited_out(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = list[Fact]()
+    answers = [answer]
+    get = KubeClient.get
+
+    async def get_once_wrong(self: KubeClient, path: str) -> bytes:
+        return answers.pop() if answers else await get(self, path)
+
+    monkeypatch.setattr(KubeClient, "get", get_once_wrong)
+    async with (
+        Playground() as cluster,
+        connect(ClusterAccess(server=cluster.url)) as client,
+        await Outbox.open(tmp_path, {}, report=unheard) as outbox,
+    ):
+        await identify(client, outbox.ledger, restart=False, report=facts.append)
+        assert (await outbox.check()).cluster == cluster.get("namespaces", "kube-system")["metadata"]["uid"]
+    [failed] = facts
+    assert isinstance(failed, DiscoveryFailed)
+    assert failed.reason.startswith("namespaces/kube-system")
