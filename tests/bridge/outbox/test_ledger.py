@@ -1,0 +1,394 @@
+"""Which objects were told, which informer has them, and which cluster they are of."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from bridge.model.change import Remembered
+from bridge.model.record import Delta
+from bridge.model.resource import Resource, Scope
+from bridge.model.upkeep import UnknownTarget
+from bridge.outbox import OtherCluster, Outbox
+from tests.bridge.outbox.opened import crashed, everything, opened, story
+from tests.kit.informed import DEPLOYMENTS, PODS, Informed
+
+ALL, SHOP, PROD = Scope(), Scope("shop"), Scope("prod")
+
+
+async def adopted(outbox: Outbox, *scopes: Scope, resource: Resource = PODS) -> dict[Scope, Remembered | None]:
+    known, _ = await outbox.ledger.adopt(resource, scopes)
+    return dict(known)
+
+
+async def remembered(outbox: Outbox, scope: Scope = ALL, resource: Resource = PODS) -> Remembered:
+    found = (await adopted(outbox, scope, resource=resource))[scope]
+    assert found is not None
+    return found
+
+
+def keys(remembered: Remembered | None) -> list[str]:
+    return [] if remembered is None else sorted(key for key, _ in remembered.objects)
+
+
+# ── The cluster ──────────────────────────────────────────────────────────────
+
+
+async def test_the_first_cluster_is_the_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with opened(tmp_path) as outbox:
+            assert await outbox.ledger.identify("uid-1", restart=False) is None
+            assert (await outbox.check()).cluster == "uid-1"
+
+
+async def test_another_cluster_is_refused_with_both_names(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await outbox.ledger.identify("uid-1", restart=False)
+        with pytest.raises(OtherCluster, match=r"uid uid-1; this one's is uid-2.*on_cluster_change: restart"):
+            await outbox.ledger.identify("uid-2", restart=False)
+        assert await outbox.ledger.identify("uid-1", restart=False) is None
+
+
+async def test_with_restart_another_cluster_begins_an_epoch_without_positions(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await outbox.ledger.identify("uid-1", restart=True)
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/web", position="100")
+
+    async with opened(tmp_path) as outbox:
+        assert await outbox.ledger.identify("uid-2", restart=True) == "uid-1"
+        found = await remembered(outbox)
+        assert keys(found) == ["shop/web"]
+        assert (found.position, found.newest, found.epoch) == (None, None, 2)
+        assert await outbox.ledger.identify("uid-2", restart=True) is None
+        assert (await adopted(outbox, ALL))[ALL] == found
+
+
+# ── Positions and epochs ─────────────────────────────────────────────────────
+
+
+async def test_an_informer_that_never_told_anything_remembers_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        assert await adopted(outbox, SHOP, PROD) == {SHOP: None, PROD: None}
+
+
+async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/web", position="100")
+        one = crashed(tmp_path, tmp_path / "one")
+        await informer.tells(outbox, "updated shop/web", position="200")
+        two = crashed(tmp_path, tmp_path / "two")
+
+    for left, position, version in ((one, "100", "101"), (two, "200", "102")):
+        async with opened(left) as outbox:
+            found = await remembered(outbox)
+            [(_, known)] = found.objects
+            assert (found.position, known.resource_version) == (position, version)
+
+
+async def test_changes_without_a_position_clear_it_and_nothing_without_one_does_not(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/web", position="100")
+        await informer.tells(outbox, position=None)
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        found = await remembered(outbox)
+        assert found.position == "100"
+        await informer.tells(outbox, "updated shop/web", position=None)
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox)
+        assert found.position is None
+
+
+async def test_what_was_reached_without_a_change_is_saved_a_little_later(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/web", position="100")
+        await informer.tells(outbox, position="200")
+        before = crashed(tmp_path, tmp_path / "before")
+        await outbox.tidy()
+        after = crashed(tmp_path, tmp_path / "after")
+
+    for left, position in ((before, "100"), (after, "200")):
+        async with opened(left) as outbox:
+            found = await remembered(outbox)
+            assert (found.position, found.newest) == (position, position if position == "200" else "101")
+
+
+async def test_what_was_reached_is_saved_at_the_end(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, position="200")
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox)
+        assert found.position == "200"
+
+
+async def test_the_newest_does_not_grow_by_deletes_and_resyncs(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed(versions=iter([1, 999, 2])).begin(outbox)
+        await informer.tells(outbox, "added shop/web", position="999")
+        informer.epoch = 2
+        await informer.tells(outbox, "sync shop/web", "deleted shop/web", position=None)
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox)
+        assert (found.newest, found.epoch) == (None, 2)
+
+
+async def test_versions_that_run_backwards_begin_an_epoch_whose_newest_is_its_own(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed(versions=count(5000)).begin(outbox)
+        await informer.tells(outbox, "added shop/web", position="6000")
+        informer.epoch, informer.versions = 2, count(40)
+        [delta] = await informer.tells(outbox, "updated shop/web", position="50")
+        assert delta.epoch == 2
+        assert delta.unique_id.startswith("2/")
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox)
+        assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
+
+
+async def test_an_epoch_is_saved_where_nothing_changed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/web", position="100")
+        informer.epoch = 2
+        await informer.tells(outbox, position="50")
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox)
+        assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
+
+
+# ── What is watched ──────────────────────────────────────────────────────────
+
+
+async def shop_and_prod(directory: Path, *scopes: Scope) -> None:
+    """Two objects in each namespace, told by these informers."""
+    async with opened(directory) as outbox:
+        versions = count(100)
+        await adopted(outbox, *scopes)
+        for scope in scopes:
+            informer = Informed(scope=scope, versions=versions)
+            for namespace in ("shop", "prod"):
+                if scope.namespace in (None, namespace):
+                    await informer.tells(outbox, f"added {namespace}/a", f"added {namespace}/b", position="500")
+
+
+async def test_the_same_scopes_go_on_where_they_were(tmp_path: Path) -> None:
+    await shop_and_prod(tmp_path, SHOP, PROD)
+    async with opened(tmp_path) as outbox:
+        for scopes in ((SHOP, PROD), (PROD, SHOP)):
+            found = await adopted(outbox, *scopes)
+            assert {scope: (keys(each), each and each.position) for scope, each in found.items()} == {
+                SHOP: (["shop/a", "shop/b"], "500"),
+                PROD: (["prod/a", "prod/b"], "500"),
+            }
+
+
+async def test_another_selector_has_the_objects_and_begins_with_a_list(tmp_path: Path) -> None:
+    await shop_and_prod(tmp_path, ALL)
+    narrower = Scope(None, "tier=web")
+    async with opened(tmp_path) as outbox:
+        found, left = await outbox.ledger.adopt(PODS, [narrower])
+        remembered = found[narrower]
+
+        assert left == 0
+        assert remembered is not None
+        assert keys(remembered) == ["prod/a", "prod/b", "shop/a", "shop/b"]
+        assert (remembered.position, remembered.newest) == (None, "500")
+        assert len(await everything(outbox)) == 4
+
+
+async def test_a_namespace_that_comes_begins_and_the_others_go_on(tmp_path: Path) -> None:
+    await shop_and_prod(tmp_path, SHOP)
+    async with opened(tmp_path) as outbox:
+        found = await adopted(outbox, SHOP, PROD)
+
+        assert keys(found[SHOP]) == ["shop/a", "shop/b"]
+        assert found[SHOP] is not None
+        assert found[SHOP] is not None
+        assert found[SHOP].position == "500"
+        assert found[PROD] is None
+
+
+async def test_a_namespace_that_goes_is_told_as_deleted_with_its_last_states_in_order(tmp_path: Path) -> None:
+    await shop_and_prod(tmp_path, SHOP, PROD)
+    async with opened(tmp_path) as outbox:
+        before = [record for record in await everything(outbox) if isinstance(record, Delta)]
+        found, left = await outbox.ledger.adopt(PODS, [SHOP])
+        told = (await everything(outbox))[4:]
+
+        assert left == 2
+        assert list(found) == [SHOP]
+        assert (await remembered(outbox, SHOP)).position == "500"
+        assert story(told) == ["deleted prod/a", "deleted prod/b"]
+        lasts = {delta.key: delta for delta in before}
+        for delta in told:
+            assert isinstance(delta, Delta)
+            last = lasts[delta.key]
+            assert (delta.body, delta.uid, delta.resource_version) == (last.body, last.uid, last.resource_version)
+            assert delta.evidence == "relisted"
+        assert (await outbox.check()).problems == []
+        assert (await outbox.check()).objects == 2
+
+
+async def test_who_left_was_told_once_though_the_bridge_was_killed_meanwhile(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, *(f"added prod/p{number}" for number in range(1200)))
+    async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
+        adopting = tasks.create_task(outbox.ledger.adopt(PODS, [SHOP]))
+        while outbox.last < 1201:  # noqa: ASYNC110  # the first part of the leavers
+            await asyncio.sleep(0)
+        left = crashed(tmp_path, tmp_path / "left")
+        adopting.cancel()
+    async with opened(left) as outbox:
+        already = outbox.last - 1200
+        _, rest = await outbox.ledger.adopt(PODS, [SHOP])
+        told = (await everything(outbox))[1200:]
+
+        assert 0 < already < 1200
+        assert rest == 1200 - already
+        assert story(told) == [f"deleted prod/p{number}" for number in range(1200)]
+
+
+async def test_from_all_namespaces_to_one_and_back(tmp_path: Path) -> None:
+    await shop_and_prod(tmp_path, ALL)
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox, SHOP)
+        assert keys(found) == ["shop/a", "shop/b"]
+        assert found.position is None
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox, ALL)
+        assert keys(found) == ["shop/a", "shop/b"]
+        assert found.position is None
+        assert story(await everything(outbox))[4:] == ["deleted prod/a", "deleted prod/b"]
+        assert (await outbox.check()).problems == []
+
+
+async def test_two_informers_become_one(tmp_path: Path) -> None:
+    await shop_and_prod(tmp_path, SHOP, PROD)
+    async with opened(tmp_path) as outbox:
+        found = await remembered(outbox, ALL)
+
+        assert keys(found) == ["prod/a", "prod/b", "shop/a", "shop/b"]
+        assert (found.position, found.newest) == (None, "500")
+        assert (await outbox.check()).informers == 1
+
+
+async def test_a_resource_that_is_watched_no_more_leaves_and_the_others_stay(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed(PODS).begin(outbox)).tells(outbox, "added shop/a")
+        await (await Informed(DEPLOYMENTS).begin(outbox)).tells(outbox, "added shop/a")
+    async with opened(tmp_path) as outbox:
+        assert {resource.name for resource in await outbox.ledger.resources()} == {"pods", "deployments.apps"}
+        known, left = await outbox.ledger.adopt(PODS, ())
+
+        assert (dict(known), left) == ({}, 1)
+        assert [resource.name for resource in await outbox.ledger.resources()] == ["deployments.apps"]
+        [_, _, gone] = await everything(outbox)
+        assert isinstance(gone, Delta)
+        assert (gone.op, gone.resource) == ("deleted", PODS)
+        assert keys((await adopted(outbox, ALL, resource=DEPLOYMENTS))[ALL]) == ["shop/a"]
+
+
+async def test_another_version_of_a_resource_goes_on_where_the_first_one_was(tmp_path: Path) -> None:
+    newer = Resource("apps", "v2", "deployments", "Deployment", True)
+    async with opened(tmp_path) as outbox:
+        await (await Informed(DEPLOYMENTS).begin(outbox)).tells(outbox, "added shop/a", position="500")
+    async with opened(tmp_path) as outbox:
+        informer = await Informed(newer).begin(outbox)
+        assert list(informer.known) == ["shop/a"]
+        [told] = await informer.tells(outbox, "updated shop/a", position="600")
+        first, second = await everything(outbox)
+
+        assert told.resource == newer
+        assert isinstance(first, Delta)
+        assert isinstance(second, Delta)
+        assert (first.resource, second.resource) == (DEPLOYMENTS, newer)
+        assert await outbox.ledger.resources() == [newer]
+
+
+async def test_what_an_informer_that_went_had_reached_is_not_the_next_ones(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        went = await Informed(DEPLOYMENTS).begin(outbox)
+        await went.tells(outbox, position="7000")
+        await outbox.ledger.retire(DEPLOYMENTS, ALL)
+        await adopted(outbox, ALL)
+        await outbox.tidy()
+
+        assert (await adopted(outbox, ALL))[ALL] is None
+
+
+async def test_a_resource_of_which_nothing_was_told_is_answered_with_what_there_is(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        with pytest.raises(UnknownTarget, match="nothing at all"):
+            await outbox.ledger.kind_of("pods")
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a")
+        with pytest.raises(UnknownTarget, match="of: pods"):
+            await outbox.ledger.kind_of("podz")
+        assert await outbox.ledger.kind_of("pods") == 1
+
+
+# ── Appending ────────────────────────────────────────────────────────────────
+
+
+async def test_many_informers_at_once_have_each_their_own_order_in_one_log(tmp_path: Path) -> None:
+    resources = [Resource("", "v1", f"things{number}", "Thing", True) for number in range(12)]
+    heard: list[int] = []
+    async with opened(tmp_path) as outbox:
+        outbox.committed = lambda records, last: heard.extend(record.sequence for record in records)
+        informers = [await Informed(resource).begin(outbox) for resource in resources]
+
+        async def tell(informer: Informed) -> None:
+            await informer.tells(outbox, "added shop/a", "added shop/b")
+            for number in range(20):
+                await informer.tells(outbox, f"updated shop/{'ab'[number % 2]}")
+
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(tell(informer))
+
+        total = 12 * 22
+        assert heard == list(range(1, total + 1))
+        records = [record for record in await everything(outbox) if isinstance(record, Delta)]
+        for resource in resources:
+            versions = [int(each.resource_version) for each in records if each.resource == resource]
+            assert versions == sorted(versions)
+        assert (await outbox.check()).problems == []
+
+
+async def test_an_append_whose_caller_is_cancelled_happened_or_did_not(tmp_path: Path) -> None:
+    heard: list[int] = []
+    async with opened(tmp_path) as outbox:
+        outbox.committed = lambda records, last: heard.append(last)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(informer.tells(outbox, "added shop/b"))
+            await asyncio.sleep(0)
+            telling.cancel()
+        await informer.tells(outbox, "added shop/c")
+
+        assert heard == [1, 2, 3]
+        assert story(await everything(outbox)) == ["added shop/a", "added shop/b", "added shop/c"]
+        assert (await outbox.check()).problems == []
+
+
+async def test_bodies_of_what_was_replaced_leave_once_everybody_settled(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed(padding=1000).begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        for _ in range(5):
+            await informer.tells(outbox, "updated shop/a")
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+        await informer.tells(outbox, "updated shop/b", "deleted shop/a")
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+
+        report = await outbox.check()
+        assert (report.records, report.objects, report.problems) == (0, 1, [])
+        assert b'"key":"shop/b"' in outbox.body(8)
