@@ -53,7 +53,6 @@ class Scene:
         return {
             "cluster": {"name": "testbed", "kubeconfig": str(kubeconfig)},
             "resources": [{"resource": kind, "namespaces": [self.namespace]} for kind in KINDS],
-            "watch": {"silence_seconds": 2},  # A frozen server is noticed soon.
             "sinks": self.sinks.section,
             **sections,
         }

@@ -52,7 +52,7 @@ async def test_brokers_that_die_and_freeze_get_everything_in_order(scene: Scene,
 @seconds_frozen
 async def test_a_cluster_that_dies_and_freezes_loses_no_change(scene: Scene, frozen: float) -> None:
     api, etcd = scene.servers.api, scene.servers.etcd
-    bridge = scene.bridge()
+    bridge = scene.bridge(watch={"silence_seconds": 2})
     async with bridge.started():
         async with churning(api, scene.namespace, pause=0.02) as churn:
             await churn.until_made(100)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 
 import httpx
 import pytest
 
-from tests.kit.bridge_process import BridgeProcess
-from tests.kit.churn import churning
+from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.churn import KINDS, churning
 from tests.kit.scene import Scene
 
-LONGEST = 3.0
-"""Seconds that the bridge lives at most. It needs about one to start, so a third of the kills meets it starting."""
+YOUNG, LIVE = 1.5, 1.5
+"""Seconds. Every second time the bridge is killed within so many of its start, mostly before it watches; every other
+time within so many after it watched."""
 
 
 @pytest.mark.parametrize(
@@ -28,27 +30,35 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
     print(f"seed {seed}")
     chance = random.Random(seed)
     bridge = scene.bridge()
-    met: list[str] = []
+    met: Counter[str] = Counter()
 
     async with bridge.started():
         async with churning(scene.servers.api, scene.namespace, seed=seed, pause=0.01) as churn:
-            for _ in range(rounds):
-                await asyncio.sleep(chance.uniform(0, LONGEST))  # Any moment: nothing may be waited for.
-                met.append(await _met(bridge))
+            await bridge.until("there are positions to go on from", _has_told_all_kinds)
+            for number in range(rounds):
                 await asyncio.to_thread(bridge.kill9)
-                await churn.until_made(chance.randrange(100))
+                await churn.until_made(chance.randrange(50))
                 bridge.launch()
-            await asyncio.to_thread(bridge.wait_until_ready)
-            await churn.until_made(100)
+                if number % 2:
+                    await asyncio.to_thread(bridge.wait_until_ready)
+                await asyncio.sleep(chance.uniform(0, LIVE if number % 2 else YOUNG))  # Any moment.
+                met[await _met(bridge)] += 1
+            await asyncio.to_thread(bridge.kill9)
+            await asyncio.to_thread(bridge.start)
         await scene.until_told(bridge)
         metrics = await bridge.metrics()
 
     verdicts = await scene.judged()
-    print(f"{rounds} rounds, {churn.made} changes; killed while {', '.join(met)}")
+    print(f"{rounds} rounds, {churn.made} changes; killed while {dict(met)}")
     assert metrics.value("reflector_lists_total") == 0, "every position held: there was nothing to list"
     for verdict in verdicts.values():
         assert verdict.relisted == verdict.skipped == 0
-    assert {"starting", "live"} <= set(met)
+    assert met["starting"]
+    assert met["live"]
+
+
+def _has_told_all_kinds(now: Metrics) -> bool:
+    return all(now.value("records_committed_total", resource=kind) for kind in KINDS)
 
 
 async def _met(bridge: BridgeProcess) -> str:
