@@ -154,7 +154,8 @@ class ProcessorListener(Generic[T]):
 
     async def take(self, limit: int) -> Taken[T]:
         """Wait for items; at most ``limit`` of them. May return none, where all were meant for others, ``initial`` has
-        come to its end, or ``wake`` was called. Raises ListenerClosed once the listener was closed, whatever is pending."""
+        come to its end, or ``wake`` was called. Raises ListenerClosed once the listener was closed, whatever is
+        pending."""
         while True:
             if self._closed:
                 raise ListenerClosed(self.name)
