@@ -82,11 +82,12 @@ class Letters:
             )
             for each in burials
         ]
-        numbers, released = await self._store.write(partial(_bury, letters=letters), weight=len(letters), shrinks=True)
-        for number, each in zip(numbers, burials, strict=True):
-            if number is not None:
-                self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
-        self.retrying = self.retrying or released
+        await self._store.write(
+            partial(_bury, letters=letters),
+            committed=lambda done: self._note_buried(burials, *done),
+            weight=len(letters),
+            shrinks=True,
+        )
 
     async def next_retries(self, limit: int) -> Sequence[Letter]:
         """The oldest that are to be delivered again, in the order of their numbers."""
@@ -96,7 +97,9 @@ class Letters:
         return [Letter(number, rows.opened(record)) for number, record in found]
 
     async def delivered(self, numbers: Sequence[int]) -> None:
-        self._forget(await self._store.write(partial(_delete, sink=self._sink, numbers=numbers), shrinks=True))
+        await self._store.write(
+            partial(_delete, sink=self._sink, numbers=numbers), committed=self._forget, shrinks=True
+        )
 
     async def rejected_again(self, number: int, reason: str) -> None:
         """It stays, and so do the later letters of its object, until an operator asks again."""
@@ -113,10 +116,24 @@ class Letters:
 
     async def drop(self, numbers: Sequence[int] | None) -> int:
         """See model.upkeep.Upkeep.drop."""
-        gone, released = await self._store.write(partial(drop, sink=self._sink, numbers=numbers), shrinks=True)
+        gone, _ = await self._store.write(
+            partial(drop, sink=self._sink, numbers=numbers),
+            committed=lambda done: self._note_dropped(*done),
+            shrinks=True,
+        )
+        return len(gone)
+
+    # ── What became durable, whether or not somebody still waits for it ──────
+
+    def _note_buried(self, burials: Sequence[Burial], numbers: Sequence[int | None], released: bool) -> None:
+        for number, each in zip(numbers, burials, strict=True):
+            if number is not None:
+                self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
+        self.retrying = self.retrying or released
+
+    def _note_dropped(self, gone: Sequence[int], released: bool) -> None:
         self._forget(gone)
         self.retrying = self.retrying or released
-        return len(gone)
 
     def _note(self, number: int, key: OrderingKey, sequence: int, parked: bool) -> None:
         self._letters[number] = key

@@ -1,0 +1,248 @@
+"""Dead letters: what was not taken, and what waits behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bridge.model.letter import Burial
+from bridge.model.record import Record
+from bridge.model.upkeep import UnknownTarget
+from bridge.outbox import Outbox
+from bridge.outbox.letters import Letters
+from tests.bridge.outbox.opened import AUDIT, crashed, opened
+from tests.kit.records import a_delta, a_gap, a_snapshot
+
+WEB, DB = ("pods", "shop/web"), ("pods", "shop/db")
+
+
+def rejected(sequence: int, key: str = "shop/web", reason: str = "too large") -> Burial:
+    return Burial(a_delta(sequence, key=key), reason, parked=False)
+
+
+def parked(sequence: int, key: str = "shop/web") -> Burial:
+    return Burial(a_delta(sequence, key=key), "an earlier record was rejected", parked=True)
+
+
+def of(outbox: Outbox) -> Letters:
+    return outbox.sinks.letters["audit"]
+
+
+async def waiting(outbox: Outbox) -> list[tuple[int, int, bool, bool]]:
+    """Number, sequence, parked, retrying of each."""
+    found = await outbox.dead_letters("audit", 0, 1000)
+    return [(each.number, each.sequence, each.parked, each.retrying) for each in found]
+
+
+async def retried(outbox: Outbox, limit: int = 100) -> list[int]:
+    return [letter.number for letter in await of(outbox).next_retries(limit)]
+
+
+async def test_what_was_buried_is_there_after_a_crash(tmp_path: Path) -> None:
+    records: Sequence[Record] = [a_delta(1, before=b"{}"), a_gap(2, 3), a_snapshot()]
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([Burial(record, "why", parked=False) for record in records])
+        left = crashed(tmp_path, tmp_path / "left")
+
+    async with opened(left) as outbox:
+        letters = of(outbox)
+        assert (len(letters), letters.parked, letters.retrying) == (3, 0, False)
+        assert [await outbox.dead_letter(number) for number in (1, 2, 3)] == records
+        assert letters.keys == {("pods", "shop/web-1"): 1}
+        assert (await outbox.check()).dead_letters == 3
+
+
+async def test_a_record_that_is_a_letter_already_stays_one(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2)])
+        await of(outbox).bury([rejected(1, reason="otherwise"), parked(2), parked(3)])
+
+        found = await outbox.dead_letters("audit", 0, 10)
+        assert (found[0].number, found[0].reason) == (1, "too large")
+        assert [each.sequence for each in found] == [1, 2, 3]
+        assert (len(of(outbox)), of(outbox).parked) == (3, 2)
+
+
+async def test_they_are_told_in_pages(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(number, f"shop/p{number}") for number in range(1, 8)])
+
+        assert [each.number for each in await outbox.dead_letters("audit", 0, 3)] == [1, 2, 3]
+        assert [each.number for each in await outbox.dead_letters(None, 3, 100)] == [4, 5, 6, 7]
+        assert await outbox.dead_letters("another", 0, 100) == []
+
+
+async def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path, AUDIT | {"live": AUDIT["audit"]}) as outbox:
+        await of(outbox).bury([rejected(1)])
+        with pytest.raises(UnknownTarget, match="no dead letter 7"):
+            await outbox.dead_letter(7)
+        for ask in (outbox.sinks.letters["live"].retry, outbox.sinks.letters["live"].drop):
+            with pytest.raises(UnknownTarget, match="sink live has no dead letter 1"):
+                await ask([1])
+        assert await waiting(outbox) == [(1, 1, False, False)]
+
+
+async def test_retry_takes_the_whole_chain_of_its_object_along_in_order(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), rejected(2, "shop/db"), parked(3), parked(4)])
+
+        assert await of(outbox).retry([4]) == 3
+        assert of(outbox).retrying
+        assert await retried(outbox) == [1, 3, 4]
+        assert await retried(outbox, limit=2) == [1, 3]
+
+
+async def test_retry_of_a_letter_nothing_waits_behind_is_of_it_alone(tmp_path: Path) -> None:
+    """With ``pass``, records of one object are rejected each by itself."""
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), rejected(2)])
+
+        assert await of(outbox).retry([2]) == 1
+        assert await retried(outbox) == [2]
+
+
+async def test_retry_survives_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2)])
+        await of(outbox).retry(None)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        assert of(outbox).retrying
+        assert await retried(outbox) == [1, 2]
+
+
+async def test_what_was_delivered_is_a_letter_no_more(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), rejected(3, "shop/db")])
+        await of(outbox).retry(None)
+        await of(outbox).delivered([1, 2])
+
+        assert of(outbox).keys == {DB: 3}
+        assert (len(of(outbox)), of(outbox).parked) == (1, 0)
+        assert await retried(outbox) == [3]
+        await of(outbox).delivered([3])
+        assert await retried(outbox) == []
+        assert not of(outbox).retrying
+
+
+async def test_one_that_is_rejected_again_stays_with_those_behind_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), rejected(3, "shop/db"), parked(4, "shop/db")])
+        await of(outbox).retry(None)
+        await of(outbox).rejected_again(1, "still too large")
+
+        assert await retried(outbox) == [3, 4]
+        [first, *_] = await outbox.dead_letters("audit", 0, 10)
+        assert (first.reason, first.parked, first.retrying) == ("still too large", False, False)
+
+
+async def test_a_parked_one_that_is_rejected_is_parked_no_more(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), parked(3)])
+        await of(outbox).retry(None)
+        await of(outbox).delivered([1])
+        await of(outbox).rejected_again(2, "this one too")
+
+        assert await waiting(outbox) == [(2, 2, False, False), (3, 3, True, False)]
+        assert (len(of(outbox)), of(outbox).parked, of(outbox).keys) == (2, 1, {WEB: 2})
+
+
+async def test_drop_releases_what_is_parked_behind(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), parked(3)])
+
+        assert await of(outbox).drop([1]) == 1
+        assert of(outbox).retrying
+        assert await retried(outbox) == [2, 3]
+        assert of(outbox).keys == {WEB: 2}
+
+
+async def test_drop_of_a_parked_one_releases_nothing_in_front_of_which_one_was_rejected(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), parked(3)])
+
+        assert await of(outbox).drop([2]) == 1
+        assert not of(outbox).retrying
+        assert await retried(outbox) == []
+        assert await waiting(outbox) == [(1, 1, False, False), (3, 3, True, False)]
+
+
+async def test_drop_releases_up_to_the_next_one_that_was_rejected(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), rejected(3), parked(4)])
+
+        await of(outbox).drop([1])
+        assert await retried(outbox) == [2]
+
+
+async def test_drop_of_all_leaves_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), parked(2), Burial(a_gap(), "why", parked=False)])
+
+        assert await of(outbox).drop(None) == 3
+        assert (len(of(outbox)), of(outbox).parked, of(outbox).keys, of(outbox).retrying) == (0, 0, {}, False)
+
+
+async def test_numbers_are_not_used_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1)])
+        await of(outbox).drop(None)
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(2)])
+        assert await waiting(outbox) == [(2, 2, False, False)]
+
+
+async def test_what_is_parked_behind_letters_that_are_delivered_again_is_delivered_again(tmp_path: Path) -> None:
+    """Nobody would ask for it: the operator asked before it came."""
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1)])
+        await of(outbox).retry(None)
+        await of(outbox).bury([parked(2)])
+
+        assert await retried(outbox) == [1, 2]
+
+
+async def test_what_is_parked_behind_a_letter_that_was_dropped_meanwhile_is_delivered_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1)])
+        await of(outbox).drop([1])
+        await of(outbox).bury([parked(2)])
+
+        assert of(outbox).retrying
+        assert await retried(outbox) == [2]
+
+
+async def test_letters_of_a_sink_that_is_configured_no_more_can_be_seen_and_dropped(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1)])
+    async with opened(tmp_path, {}) as outbox:
+        await outbox.sinks.count_absence(10.0, 5.0)
+    async with opened(tmp_path, {}) as outbox:
+        assert [each.sink for each in await outbox.dead_letters(None, 0, 10)] == ["audit"]
+        assert await outbox.sinks.letters["audit"].drop(None) == 1
+
+
+async def test_a_letter_does_not_need_the_log(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1)])
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+
+        assert await outbox.dead_letter(1) == a_delta(1, key="shop/web")
+        assert (await outbox.check()).problems == []
+
+
+async def test_a_burial_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        async with asyncio.TaskGroup() as tasks:
+            burying = tasks.create_task(of(outbox).bury([rejected(1)]))
+            await asyncio.sleep(0)
+            burying.cancel()
+        await of(outbox).bury([rejected(1)])
+
+        assert await of(outbox).drop(None) == 1
+        assert await waiting(outbox) == []
