@@ -31,7 +31,7 @@ from sinks import registry
 _EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdict.WRONG: Exit.CONFIG}
 
 
-def run(path: Path) -> int:
+def run(path: Path, *, profile_stages: bool = False) -> int:
     """Watch and deliver until SIGTERM or SIGINT."""
     try:
         settings = load_settings(path)
@@ -39,7 +39,12 @@ def run(path: Path) -> int:
     except ConfigError as error:
         return _refuse(error)
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
-    return asyncio.run(_run(plan, settings.telemetry.listen))
+    running = _run(plan, settings.telemetry.listen)
+    if profile_stages:
+        from bridge.cli.stages import with_profile
+
+        running = with_profile(running)
+    return asyncio.run(running)
 
 
 async def _run(plan: Plan, listen: Address) -> int:

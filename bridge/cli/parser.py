@@ -34,9 +34,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     def command(chosen: argparse.Namespace) -> Command:
         from bridge.cli.commands import run
 
-        return partial(run, chosen.config)
+        return partial(run, chosen.config, profile_stages=chosen.profile_stages)
 
     config_argument(parser)
+    parser.add_argument(
+        "--profile-stages",
+        action="store_true",
+        help="print to standard error where the CPU goes: at the end, and whenever SIGUSR1 comes, since the last time",
+    )
     parser.set_defaults(command=command)
 
 

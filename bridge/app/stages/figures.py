@@ -1,0 +1,58 @@
+"""What the clocks say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+
+
+class Stage(IntEnum):
+    """In the order in which a record goes through them."""
+
+    RECEIVE = 0
+    SPLIT = auto()
+    DECODE = auto()
+    FIFO = auto()
+    COMPARE = auto()
+    STRIP = auto()
+    COMMIT = auto()
+    COMPRESS = auto()
+    DISTRIBUTE = auto()
+    ENCODE = auto()
+    DELIVER = auto()
+    NONE = auto()
+
+
+STAGES = tuple(stage for stage in Stage if stage is not Stage.NONE)
+EVENT_LOOP = "rest: event loop"
+OTHER_THREADS = "rest: other threads"
+PROFILE = "this profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """CPU in nanoseconds; how often the stage was entered from another one; records that went through it."""
+
+    name: str
+    cpu: int
+    calls: int = 0
+    records: int = 0
+
+    def __sub__(self, other: Row) -> Row:
+        return Row(self.name, self.cpu - other.cpu, self.calls - other.calls, self.records - other.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Nanoseconds. The rows add up to ``cpu``, which is that of the whole process."""
+
+    elapsed: int
+    cpu: int
+    rows: tuple[Row, ...]
+
+    def __sub__(self, earlier: Profile) -> Profile:
+        rows = tuple(row - before for row, before in zip(self.rows, earlier.rows, strict=True))
+        return Profile(self.elapsed - earlier.elapsed, self.cpu - earlier.cpu, rows)
+
+    def __getitem__(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
