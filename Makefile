@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-units test-servers test-scenarios check fmt e2e bench soak lock reference clean
+.PHONY: help setup run test test-units test-servers test-scenarios check fmt e2e bench bench-quick soak lock reference clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -51,8 +51,11 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 
 e2e: test-servers test-scenarios ## everything that needs real servers
 
-bench: $(READY) ## events through the whole bridge, from the playground, on this machine
+bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Java and hours (ARGS="--only kafka --rounds 1")
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-quick: $(READY) ## the bridge against the floor in under two minutes; fails on a blunder
+	$(BIN)/python -m benchmarks.quick $(ARGS)
 
 soak: $(READY) ## the long tests that `make test` leaves out
 	$(BIN)/pytest -m soak -s $(ARGS)

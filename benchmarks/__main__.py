@@ -22,7 +22,7 @@ from benchmarks.picture import cpu_picture
 from benchmarks.processes import ChildFailed
 from benchmarks.report import COLUMNS, markdown
 from benchmarks.results import Measured, Results
-from benchmarks.runs import Around, Figures
+from benchmarks.runs import Around, Figures, turned
 from benchmarks.servers import Brokers, brokers
 from tests.cluster.servers import ServerFailed
 
@@ -71,13 +71,10 @@ def _all_known(what: str, chosen: Sequence[str], there_are: Sequence[str]) -> No
 
 
 def in_turns(wanted: Sequence[Case], rounds: int) -> Iterator[tuple[int, Case, str, Measure]]:
-    """Everything once a round, and within a case another contender first each time: what the machine does meanwhile
-    meets all alike."""
+    """Everything once a round, and within a case another contender first each time."""
     for number in range(rounds):
         for case in wanted:
-            names = list(case.contenders)
-            first = number % len(names)
-            for name in (*names[first:], *names[:first]):
+            for name in turned(list(case.contenders), number):
                 yield number, case, name, case.contenders[name]
 
 

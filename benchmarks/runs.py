@@ -77,30 +77,33 @@ def running(contender: Contender, place: Place, records: int) -> Iterator[Runnin
             each.close()
 
 
-def stream(around: Around, contender: Contender, load: Load, events: int, *, rate: float = 0) -> Figures:
+def stream(
+    around: Around, contender: Contender, load: Load, events: int, *, rate: float = 0, settle: float = SETTLE
+) -> Figures:
     """List everything, rest, and then follow so many events (at least one), at full speed or so many a second."""
     place, records = around.place(load), load.objects + events
     with place.server as server, running(contender, place, records) as run:
         run.arrive(load.objects)
         figures = {"list_seconds": run.child.age_seconds(), "list_cpu_seconds": run.child.cpu_seconds()}
-        figures |= _at_rest(run.child, load) | _follow(run, server, load, events, rate)
+        figures |= _at_rest(run.child, load, settle)
+        figures |= _follow(run, server, load, events, rate, settle)
         whole = run.child.wait(STALL) if contender.ends_itself else run.child.stop()
         return figures | {"peak_bytes": run.child.peak_bytes(), "whole_cpu_us": whole.cpu_seconds / records * 1e6}
 
 
-def _at_rest(child: Child, load: Load) -> Figures:
-    time.sleep(SETTLE)
+def _at_rest(child: Child, load: Load, settle: float) -> Figures:
+    time.sleep(settle)
     resident = child.resident_bytes()
     return {"rest_bytes": resident, "rest_bytes_per_object": resident / load.objects}
 
 
-def _follow(run: Running, server: LoadServer, load: Load, events: int, rate: float) -> Figures:
+def _follow(run: Running, server: LoadServer, load: Load, events: int, rate: float, settle: float) -> Figures:
     before, cpu, began, began_ns = server.stats(), run.child.cpu_seconds(), time.monotonic(), time.time_ns()
     server.go(events, rate)
     run.arrive(load.objects + events)
     wall = time.monotonic() - began
     after = server.stats()
-    _settle(run.child)
+    _settle(run.child, settle)
     figures = {
         "cpu_us": (run.child.cpu_seconds() - cpu) / events * 1e6,
         "wall_seconds": wall,
@@ -111,8 +114,8 @@ def _follow(run: Running, server: LoadServer, load: Load, events: int, rate: flo
     return figures | (_latencies(run, began_ns) if rate else {})
 
 
-def _settle(child: Child) -> None:
-    until = time.monotonic() + SETTLE
+def _settle(child: Child, seconds: float) -> None:
+    until = time.monotonic() + seconds
     while not child.ended and time.monotonic() < until:
         time.sleep(LOOK)
         child.peak_bytes()
@@ -127,3 +130,9 @@ def _latencies(run: Running, since_ns: int) -> Figures:
 def percentile(values: Sequence[float], percent: float) -> float:
     """The smallest of the values that so many percent of them do not exceed."""
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
+
+
+def turned(names: Sequence[str], number: int) -> list[str]:
+    """Another one first in each round: what the machine does meanwhile meets all alike."""
+    first = number % len(names)
+    return [*names[first:], *names[:first]]

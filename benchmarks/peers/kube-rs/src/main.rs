@@ -58,8 +58,9 @@ async fn main() -> Result<()> {
         .set("acks", "all")
         .set("compression.type", "lz4")
         .create_with_context(Deliveries(acknowledged.clone()))?;
+    let topic = env::var("TOPIC")?;
     tokio::select! {
-        ended = export(&producer, &env::var("TOPIC")?) => ended?,
+        ended = export(&producer, &topic) => ended?,
         () = acknowledged.all.notified() => {}
     }
     producer.flush(Duration::from_secs(10))?;

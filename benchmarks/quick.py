@@ -1,0 +1,122 @@
+"""A guard against blunders, in under two minutes and without peers: what the bridge adds to the floor.
+
+    python -m benchmarks.quick [--rounds N] [--events N] [--update]
+
+The floor is measured in the same run, in turns with the bridge, so that a slow or busy machine slows both. The medians
+of the ratios are compared with those in `baseline.json`; only one that is far above fails. `--update` writes them
+there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.contenders import Bridge, Contender, Floor
+from benchmarks.runs import Around, Figures, stream, turned
+from benchmarks.servers import Brokers, Load, brokers
+
+BASELINE = Path(__file__).parent / "baseline.json"
+TOLERATED = 1.6
+"""Times the committed ratio. Machines differ by less, blunders make more."""
+
+LOAD = Load(pods=10_000)
+EVENTS = 10_000
+SETTLE = 1.0
+
+CPU = "CPU per event to Kafka"
+MEMORY = "memory with 10,000 objects"
+"""The floor of memory only receives: what a producer holds differs from run to run."""
+
+CONTENDERS: Mapping[str, Contender] = {
+    "bridge": Bridge("kafka"),
+    "floor": Floor(kafka=True),
+    "floor without Kafka": Floor(kafka=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    what: str
+    ratio: float
+    """The median over all rounds."""
+    committed: float
+
+    @property
+    def times(self) -> float:
+        """The committed ratio is now so many times as large."""
+        return self.ratio / self.committed
+
+    @property
+    def passes(self) -> bool:
+        return self.times <= TOLERATED
+
+
+def compare(rounds: Sequence[Mapping[str, float]], baseline: Mapping[str, float]) -> list[Check]:
+    """The medians of each ratio against what is committed. Raises LookupError for a ratio that is not."""
+    return [Check(what, statistics.median(each[what] for each in rounds), baseline[what]) for what in rounds[0]]
+
+
+def ratios(figures: Mapping[str, Figures]) -> dict[str, float]:
+    """Of one round, by contender."""
+    bridge, floor, receiving = (figures[name] for name in CONTENDERS)
+    return {CPU: bridge["cpu_us"] / floor["cpu_us"], MEMORY: bridge["rest_bytes"] / receiving["rest_bytes"]}
+
+
+def main() -> int:
+    chosen = _arguments().parse_args()
+    found = []
+    with TemporaryDirectory(prefix="kubedelta-bench-") as folder, brokers(Path(folder), print) as shared:
+        for number in range(chosen.rounds):
+            figures = _round(number, Path(folder), shared, chosen.events)
+            found.append(ratios(figures))
+            print(f"round {number + 1}: {_in_words(figures)}", flush=True)
+    if chosen.update:
+        medians = {what: round(statistics.median(each[what] for each in found), 2) for what in found[0]}
+        BASELINE.write_text(json.dumps(medians, indent=2) + "\n")
+    checks = compare(found, json.loads(BASELINE.read_text()))
+    for check in checks:
+        verdict = "fine" if check.passes else f"more than {TOLERATED} times the committed ratio"
+        print(
+            f"{check.what}: {check.ratio:.2f} times the floor's, committed {check.committed:.2f}, "
+            f"now {check.times:.2f} times that: {verdict}"
+        )
+    return 0 if all(check.passes for check in checks) else 1
+
+
+def _round(number: int, folder: Path, shared: Brokers, events: int) -> dict[str, Figures]:
+    """Who is first changes with each round."""
+    figures = {}
+    for name in turned(list(CONTENDERS), number):
+        with TemporaryDirectory(dir=folder) as own:
+            figures[name] = stream(Around(Path(own), shared), CONTENDERS[name], LOAD, events, settle=SETTLE)
+    return figures
+
+
+def _in_words(figures: Mapping[str, Figures]) -> str:
+    bridge, floor, receiving = (figures[name] for name in CONTENDERS)
+    added = (bridge["rest_bytes"] - receiving["rest_bytes"]) / LOAD.objects
+    return (
+        f"CPU {bridge['cpu_us']:.1f} µs per event, the floor {floor['cpu_us']:.1f}; "
+        f"memory {bridge['rest_bytes'] / 1e6:.0f} MB, {added:,.0f} bytes per object above the floor"
+    )
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.quick", description="Compare with the committed ratios."
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--update", action="store_true", help="commit to what is measured now")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
