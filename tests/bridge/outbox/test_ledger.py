@@ -209,8 +209,7 @@ async def test_a_namespace_that_comes_begins_and_the_others_go_on(tmp_path: Path
 
         assert keys(found[SHOP]) == ["shop/a", "shop/b"]
         assert found[PROD] is None
-        assert found[SHOP] is not None
-        assert found[SHOP].position == "500"
+        assert (await remembered(outbox, SHOP)).position == "500"
 
 
 async def test_a_namespace_that_goes_is_told_as_deleted_with_its_last_states_in_order(tmp_path: Path) -> None:

@@ -1,0 +1,402 @@
+"""What a sink is told out of turn, and what it is told of a backlog that was shortened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bridge.app.stream import SinkStream, Stretch
+from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
+from bridge.model.record import Delta, Gap, Record, Snapshot
+from bridge.model.upkeep import UnknownTarget
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox.work import MOST_BYTES
+from bridge.processor.shared_processor import SharedProcessor
+from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
+from tests.kit.informed import DEPLOYMENTS, Informed
+
+BEGINNING = 0
+WITH_LATE = AUDIT | {"late": Start.SNAPSHOT}
+
+
+class Taker:
+    """A sink's stream, read to its end."""
+
+    def __init__(self, outbox: Outbox, sink: str = "audit") -> None:
+        processor = SharedProcessor[Record](outbox, audience=lambda each: getattr(each, "audience", None))
+        outbox.committed = processor.distribute
+        self.sinks = outbox.sinks
+        self.stream = SinkStream(sink, processor.add(sink, after=outbox.sinks[sink].settled), outbox.sinks)
+        self.held: list[Stretch] = []
+
+    async def take(self, limit: int = 100) -> Sequence[Record]:
+        """One stretch, which is not settled yet."""
+        async with asyncio.timeout(10):
+            self.held.append(await self.stream.take(limit))
+        return self.held[-1].items
+
+    def settle(self) -> None:
+        for stretch in self.held:
+            self.stream.settle(stretch)
+        self.held.clear()
+
+    async def rest(self, limit: int = 100) -> list[Record]:
+        """Everything that is still to be told; it is settled."""
+        found: list[Record] = []
+        while not self.stream.exhausted:
+            found += await self.take(limit)
+            self.settle()
+        return found
+
+    async def told(self, limit: int = 100) -> list[str]:
+        return story(await self.rest(limit))
+
+
+async def settled(outbox: Outbox) -> None:
+    for cursor in outbox.sinks.all:
+        outbox.sinks.settle(cursor.sink, outbox.last)
+    await outbox.tidy()
+
+
+# ── Snapshots ────────────────────────────────────────────────────────────────
+
+
+async def test_a_new_sink_is_told_every_object_between_two_notices_and_then_what_happens(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a", "added shop/c", "deleted shop/c")
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, WITH_LATE, facts=facts) as outbox:
+        taker = Taker(outbox, "late")
+        await (await Informed().begin(outbox)).tells(outbox, "updated shop/b")
+        records = await taker.rest(limit=2)
+
+        assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot", "updated shop/b"]
+        began, b, a, ended, _ = records
+        assert isinstance(began, Snapshot)
+        assert isinstance(ended, Snapshot)
+        assert (began.edge, began.count, began.sequence, began.sink) == ("began", 2, 5, "late")
+        assert (ended.edge, ended.count, ended.sequence) == ("ended", 2, 5)
+        assert [b.sequence, a.sequence] == [2, 3]
+        assert outbox.sinks["audit"].errand is None
+        assert outbox.sinks["late"].errand is None
+    assert SnapshotBegan("late", 4) in facts or SnapshotBegan("late", 2) in facts
+    assert SnapshotEnded("late", 2) in facts
+
+
+async def test_a_snapshot_of_nothing_is_none(tmp_path: Path) -> None:
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        assert outbox.sinks["late"].errand is None
+        assert Taker(outbox, "late").stream.exhausted
+
+
+async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, *(f"added shop/p{number}" for number in range(6)))
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        await taker.take(3)
+        taker.settle()
+        await outbox.tidy()
+        await taker.take(2)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, WITH_LATE) as outbox:
+        assert outbox.sinks.lag("late") == 5
+        assert await Taker(outbox, "late").told() == [
+            "added shop/p2",
+            *(f"added shop/p{n}" for n in (3, 4, 5)),
+            "snapshot",
+        ]
+        assert outbox.sinks.lag("late") == 0
+
+
+async def test_states_of_a_snapshot_stay_until_it_was_told_whatever_becomes_of_the_objects(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await settled(outbox)
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "deleted shop/a", "updated shop/b")
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+        await taker.take(2)
+        taker.settle()
+        await outbox.tidy()
+        assert (await outbox.check()).problems == []
+
+        assert await taker.told() == ["added shop/b", "snapshot", "deleted shop/a", "updated shop/b"]
+        await settled(outbox)
+        report = await outbox.check()
+        assert (report.records, report.objects, report.problems) == (0, 1, [])
+
+
+async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
+    keeping = Keeping(retain_bytes=1 << 30)
+    async with opened(tmp_path, keeping=keeping) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "updated shop/a")
+    sinks = AUDIT | {"now": Start.NOW, "earliest": Start.EARLIEST}
+    async with opened(tmp_path, sinks, keeping=keeping) as outbox:
+        assert await Taker(outbox, "now").told() == []
+        assert await Taker(outbox, "earliest").told() == ["added shop/a", "updated shop/a"]
+
+
+async def test_a_sink_that_is_forgotten_in_a_snapshot_keeps_nothing_for_itself(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await settled(outbox)
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "deleted shop/a")
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+    async with opened(tmp_path) as outbox:
+        await outbox.sinks.count_absence(100.0, 50.0)
+        await outbox.tidy()
+        report = await outbox.check()
+        assert (report.records, report.objects, report.sinks, report.problems) == (0, 1, 1, [])
+
+
+async def test_absence_is_counted_while_the_bridge_runs_and_ends_when_the_sink_is_back(tmp_path: Path) -> None:
+    async with opened(tmp_path, WITH_LATE):
+        pass
+    for _ in range(3):
+        async with opened(tmp_path) as outbox:
+            await outbox.sinks.count_absence(30.0, 100.0)
+            assert not outbox.sinks["late"].configured
+    async with opened(tmp_path, WITH_LATE):
+        pass
+    async with opened(tmp_path) as outbox:
+        await outbox.sinks.count_absence(30.0, 100.0)
+        assert outbox.sinks["late"].absent_seconds == 30.0
+        await outbox.sinks.count_absence(70.0, 100.0)
+        assert [cursor.sink for cursor in outbox.sinks.all] == ["audit"]
+
+
+# ── Compaction ───────────────────────────────────────────────────────────────
+
+
+async def test_what_is_told_as_updated_has_the_state_before_the_first_that_it_stands_for(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(before=True)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        [first] = await informer.tells(outbox, "added shop/a")
+        assert await taker.told() == ["added shop/a"]
+        for _ in range(3):
+            await informer.tells(outbox, "updated shop/a", "updated shop/a")
+        assert await taker.stream.compact(outbox.boot_last) == (6, 1)
+        await informer.tells(outbox, "updated shop/a")
+        assert await taker.stream.compact(outbox.boot_last) == (2, 1)
+        [told] = await taker.rest()
+
+        assert isinstance(told, Delta)
+        assert (told.op, told.sequence) == ("updated", 8)
+        assert told.before == first.body
+
+
+async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(before=True)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        [told] = await taker.rest()
+
+        assert isinstance(told, Delta)
+        assert (told.op, told.before, told.sequence) == ("added", None, 2)
+
+
+async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(before=True)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await taker.rest()
+        await informer.tells(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        await outbox.tidy()
+        left = crashed(tmp_path, tmp_path / "left")
+        expected = await taker.rest()
+    async with opened(left, keeping=Keeping(before=True)) as outbox:
+        assert await Taker(outbox).rest() == expected
+        assert story(expected) == ["updated shop/a", "deleted shop/b"]
+
+
+# ── Gaps ─────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "added shop/c")
+        await taker.take(1)
+        assert await taker.stream.drop(3) == (2, 2)
+        [gap, c] = await taker.rest()
+
+        assert isinstance(gap, Gap)
+        assert (gap.first, gap.sequence, gap.count) == (2, 3, 2)
+        assert story([c]) == ["added shop/c"]
+
+
+async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *(f"added shop/p{number}" for number in range(6)))
+        await taker.stream.drop(2)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        taker = Taker(outbox)
+        assert await taker.stream.drop(5) == (1, 5)
+        [gap, last] = await taker.rest()
+
+        assert isinstance(gap, Gap)
+        assert (gap.first, gap.sequence, gap.count) == (1, 5, 5)
+        assert story([last]) == ["added shop/p5"]
+
+
+async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"audit": Start.NOW, "au": Start.NOW}) as outbox:
+        taker = Taker(outbox, "au")
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        batch = informer.batch(
+            [informer.change("sync shop/a", ("audit",)), informer.change("sync shop/a", ("au",))], "7"
+        )
+        await outbox.append(batch)
+
+        assert await taker.stream.drop(3) == (1, 2)
+
+
+# ── Replay ───────────────────────────────────────────────────────────────────
+
+
+async def replayable(outbox: Outbox) -> Taker:
+    """Six records, all settled and kept."""
+    taker = Taker(outbox)
+    pods, deployments = await Informed().begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
+    await pods.tells(outbox, "added shop/a", "added shopping/a", "updated shop/a")
+    await deployments.tells(outbox, "added shop/d", "added shopping/d")
+    await pods.tells(outbox, "deleted shop/a")
+    await taker.rest()
+    await outbox.tidy()
+    return taker
+
+
+@pytest.mark.parametrize(
+    ("start", "resource", "namespace", "expected"),
+    [
+        (BEGINNING, None, None, [1, 2, 3, 4, 5, 6]),
+        (3, None, None, [3, 4, 5, 6]),
+        (BEGINNING, "pods", None, [1, 2, 3, 6]),
+        (BEGINNING, None, "shop", [1, 3, 4, 6]),
+        (2, "pods", "shop", [3, 6]),
+        (BEGINNING, "deployments.apps", "shopping", [5]),
+        (BEGINNING, None, "sho", []),
+        (7, None, None, []),
+        ("2026-11-21T09:00:00.000000Z", None, None, [1, 2, 3, 4, 5, 6]),
+        ("2026-11-21T09:00:00.000001Z", None, None, []),
+        ("0", None, None, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+async def test_what_is_told_once_more(
+    tmp_path: Path, start: int | str, resource: str | None, namespace: str | None, expected: list[int]
+) -> None:
+    keeping = Keeping(retain_bytes=1 << 30)
+    async with opened(tmp_path, keeping=keeping, time="2026-11-21T09:00:00.000000Z") as outbox:
+        taker = await replayable(outbox)
+        log = await everything(outbox)
+        kind = None if resource is None else await outbox.ledger.kind_of(resource)
+
+        found = await taker.stream.replay(start, kind, namespace)
+        told = await taker.rest(limit=2)
+
+        assert found == (len(expected), min(expected, default=0), max(expected, default=0))
+        assert told == [record for record in log if record.sequence in expected]
+        assert outbox.sinks.lag("audit") == 0
+
+
+async def test_a_replay_comes_before_what_happens_meanwhile_and_survives_a_crash(tmp_path: Path) -> None:
+    keeping = Keeping(retain_bytes=1 << 30)
+    async with opened(tmp_path, keeping=keeping) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(4, None, None)
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+        left = crashed(tmp_path, tmp_path / "left")
+        told = await taker.told()
+    async with opened(left, keeping=keeping) as outbox:
+        assert (
+            await Taker(outbox).told()
+            == told
+            == ["added shop/d", "added shopping/d", "deleted shop/a", "added shop/new"]
+        )
+
+
+async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(1, None, None)
+        await taker.take(2)
+        with pytest.raises(UnknownTarget, match=r"being told a replay, 4 records to go: ask again then"):
+            await taker.stream.replay(1, None, None)
+        await taker.rest()
+        assert (await taker.stream.replay(6, None, None))[0] == 1
+
+
+async def test_a_sink_that_does_not_exist_cannot_be_told_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        with pytest.raises(UnknownTarget, match=r"there is no sink live; there are: audit"):
+            await outbox.sinks.replay("live", start=1, taken=0, kind=None, namespace=None)
+
+
+async def test_what_left_the_log_is_not_told_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = await replayable(outbox)  # Nothing is retained.
+
+        assert await taker.stream.replay(BEGINNING, None, None) == (0, 0, 0)
+        assert taker.stream.exhausted
+
+
+async def test_what_is_replayed_stays_until_it_was_told(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(retain_age=3600.0)) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(1, None, None)
+    async with opened(tmp_path) as outbox:  # Retained is nothing any more.
+        await outbox.tidy()
+        assert (await outbox.check()).problems == []
+        told = await Taker(outbox).told()
+        assert len(told) == 6
+        await outbox.tidy()
+        report = await outbox.check()
+        assert (report.records, report.objects, report.problems) == (0, 3, [])
+
+
+# ── Memory ───────────────────────────────────────────────────────────────────
+
+
+async def large(outbox: Outbox) -> None:
+    informer = await Informed(padding=MOST_BYTES // 10).begin(outbox)
+    await informer.tells(outbox, *(f"added shop/p{number}" for number in range(25)))
+
+
+async def test_reading_the_log_is_bounded_by_what_bodies_take_in_memory(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await large(outbox)
+        found = await outbox.read(0, 1000)
+
+        assert len(found.items) == 10
+        assert story(await everything(outbox)) == [f"added shop/p{number}" for number in range(25)]
+
+
+async def test_so_is_reading_what_is_told_out_of_turn(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await large(outbox)
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        assert len(await taker.take(1000)) == 11  # With the notice.
+        taker.settle()
+        assert (await taker.told())[-1] == "snapshot"
