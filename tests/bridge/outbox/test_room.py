@@ -1,0 +1,346 @@
+"""What stays, what leaves, and what happens where there is no room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bridge.facts import Fact, OutboxFull, OutboxHasRoom
+from bridge.model.letter import Burial
+from bridge.model.record import Delta
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox.database import Holder
+from bridge.outbox.writer import OutboxClosed
+from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, rows_of, story
+from tests.kit.informed import Informed
+from tests.kit.records import a_delta
+from tests.kit.small_disk import CannotMount, SmallDisk, mounted_small_disk
+
+TWO = {"audit": Start.NOW, "live": Start.NOW}
+
+
+class Clock:
+    """That of the event loop, put forward."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
+        self.ahead = 0.0
+        self._loop.time = lambda: self._time() + self.ahead  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        self._loop.time = self._time  # type: ignore[method-assign]
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[Clock]:
+    clock = Clock()
+    yield clock
+    clock.stop()
+
+
+async def told(outbox: Outbox, count: int = 10) -> Informed:
+    """That many records of one object, each in a transaction."""
+    informer = await Informed(padding=100).begin(outbox)
+    for number in range(count):
+        await informer.tells(outbox, "updated shop/a" if number else "added shop/a")
+    return informer
+
+
+# ── What leaves ──────────────────────────────────────────────────────────────
+
+
+async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path: Path) -> None:
+    async with opened(tmp_path, TWO) as outbox:
+        await told(outbox)
+        outbox.sinks.settle("audit", 10)
+        outbox.sinks.settle("live", 4)
+        await outbox.tidy()
+        assert (outbox.first, outbox.last, outbox.records) == (5, 10, 6)
+        outbox.sinks.settle("live", 10)
+        await outbox.tidy()
+        assert (outbox.first, outbox.last, outbox.records, outbox.size) == (11, 10, 0, 0)
+
+    assert rows_of(tmp_path, "SELECT seq FROM log") == [(10,)]
+
+
+async def test_without_sinks_nothing_waits(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        await told(outbox)
+        await outbox.tidy()
+        assert outbox.records == 0
+
+
+async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -> None:
+    async with opened(tmp_path, TWO) as outbox:
+        await told(outbox)
+    async with opened(tmp_path, {"audit": Start.NOW}) as outbox:
+        outbox.sinks.settle("audit", 10)
+        await outbox.tidy()
+        assert outbox.records == 10
+        await outbox.sinks.count_absence(10.0, 5.0)
+        await outbox.tidy()
+        assert outbox.records == 0
+
+
+async def test_what_is_settled_after_cursors_were_saved_does_not_leave_before_they_are_saved_again(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as outbox:
+        await told(outbox)
+        outbox.sinks.settle("audit", 4)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(outbox.tidy())
+            await asyncio.sleep(0)
+            outbox.sinks.settle("audit", 9)
+        left = crashed(tmp_path, tmp_path / "left")
+
+    async with opened(left) as outbox:
+        assert outbox.sinks["audit"].settled >= outbox.first - 1
+        assert (await outbox.check()).problems == []
+
+
+async def test_cursors_are_saved_a_little_later_and_never_go_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await told(outbox)
+        outbox.sinks.settle("audit", 7)
+        outbox.sinks.settle("audit", 5)
+        before = crashed(tmp_path, tmp_path / "before")
+        await outbox.tidy()
+        after = crashed(tmp_path, tmp_path / "after")
+    for left, settled in ((before, 0), (after, 7)):
+        async with opened(left) as outbox:
+            assert outbox.sinks["audit"].settled == settled
+
+
+# ── What is retained ─────────────────────────────────────────────────────────
+
+
+async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, keeping=Keeping(retain_age=60.0)) as outbox:
+        informer = await told(outbox, 5)
+        clock.ahead = 50.0
+        await informer.tells(outbox, "updated shop/a")
+        outbox.sinks.settle("audit", 6)
+        await outbox.tidy()
+        assert outbox.first == 1
+        clock.ahead = 70.0
+        await outbox.tidy()
+        assert outbox.first == 6
+        clock.ahead = 120.0
+        await outbox.tidy()
+        assert outbox.records == 0
+
+
+async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await told(outbox)
+        outbox.sinks.settle("audit", 10)
+        one = outbox.size // 10
+    async with opened(tmp_path, keeping=Keeping(retain_bytes=3 * one)) as outbox:
+        await told_more(outbox)
+        await outbox.tidy()
+        assert 3 <= outbox.records <= 5
+
+
+async def told_more(outbox: Outbox) -> None:
+    informer = await Informed(padding=100).begin(outbox)
+    for _ in range(10):
+        await informer.tells(outbox, "updated shop/a")
+    outbox.sinks.settle("audit", outbox.last)
+
+
+async def test_what_is_retained_and_how_old_it_is_is_known_after_a_restart(tmp_path: Path, clock: Clock) -> None:
+    keeping = Keeping(retain_age=60.0)
+    async with opened(tmp_path, keeping=keeping, time="2026-11-21T09:00:00.000000Z") as outbox:
+        await told(outbox)
+        outbox.sinks.settle("audit", 10)
+    async with opened(tmp_path, keeping=keeping, time="2026-11-21T09:00:50.000000Z") as outbox:
+        assert 49 < outbox.oldest_seconds < 52
+        assert outbox.records == 10
+        await outbox.tidy()
+        assert outbox.records == 10
+        clock.ahead = 20.0
+        await outbox.tidy()
+        assert outbox.records == 0
+
+
+async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: Path, clock: Clock) -> None:
+    facts: list[Fact] = []
+    keeping = Keeping(retain_age=60.0)
+    times = iter(["2026-11-21T09:00:00.000000Z", "2026-11-21T09:00:00.000000Z", "2020-01-01T00:00:00.000000Z"])
+    async with await Outbox.open(
+        tmp_path, AUDIT, report=facts.append, keeping=keeping, clock=lambda: next(times)
+    ) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await informer.tells(outbox, "updated shop/a")
+        first, second = await everything(outbox)
+        assert isinstance(first, Delta)
+        assert isinstance(second, Delta)
+        assert (first.sequence, second.sequence, second.time[:4]) == (1, 2, "2020")
+        assert outbox.oldest_seconds < 10
+        outbox.sinks.settle("audit", 2)
+        clock.ahead = 30.0
+        await outbox.tidy()
+        assert outbox.records == 2
+        clock.ahead = 90.0
+        await outbox.tidy()
+        assert outbox.records == 0
+
+
+async def test_a_clock_that_is_set_back_between_two_starts_makes_nothing_younger_than_now(tmp_path: Path) -> None:
+    async with opened(tmp_path, time="2026-11-21T09:00:00.000000Z") as outbox:
+        await told(outbox)
+    async with opened(tmp_path, time="2026-01-01T00:00:00.000000Z") as outbox:
+        assert 0 <= outbox.oldest_seconds < 5
+        assert outbox.backlog_of("audit").records == 10
+        assert (await everything(outbox))[0].sequence == 1
+
+
+# ── The backlog ──────────────────────────────────────────────────────────────
+
+
+async def test_how_far_each_sink_is_behind(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, TWO) as outbox:
+        await told(outbox)
+        outbox.sinks.settle("audit", 10)
+        outbox.sinks.settle("live", 4)
+        clock.ahead = 100.0
+
+        assert outbox.backlog_of("audit") == type(outbox.backlog_of("audit"))(0, 0, 0.0)
+        live = outbox.backlog_of("live")
+        assert live.records == 6
+        assert 100 <= live.age < 110
+        assert 0 < live.bytes < outbox.size
+
+
+# ── No room ──────────────────────────────────────────────────────────────────
+
+
+class Free:
+    """What the disk seems to have left."""
+
+    bytes = 1 << 40
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Free:
+    free = Free()
+    monkeypatch.setattr(Holder, "free_bytes", lambda _: free.bytes)
+    return free
+
+
+async def until(facts: list[Fact], kind: type[Fact]) -> None:
+    async with asyncio.timeout(20):
+        while not any(isinstance(fact, kind) for fact in facts):  # noqa: ASYNC110  # facts come from a thread
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def without_room(directory: Path, free: Free, facts: list[Fact]) -> AsyncIterator[tuple[Outbox, Informed]]:
+    async with opened(directory, TWO, keeping=Keeping(min_free=1 << 30), facts=facts) as outbox:
+        informer = await told(outbox)
+        free.bytes = 1000
+        yield outbox, informer
+
+
+async def test_while_there_is_no_room_sinks_go_on_and_what_was_read_waits(tmp_path: Path, free: Free) -> None:
+    facts: list[Fact] = []
+    async with without_room(tmp_path, free, facts) as (outbox, informer), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(informer.tells(outbox, "updated shop/a"))
+        await until(facts, OutboxFull)
+        assert "min_free_bytes" in outbox.no_room
+        for sink in TWO:
+            outbox.sinks.settle(sink, 10)
+        await outbox.tidy()
+        await outbox.sinks.letters["audit"].bury([Burial(a_delta(3), "too large", parked=False)])
+        await outbox.sinks.count_absence(60.0, 3600.0)
+        assert (outbox.records, len(outbox.sinks.letters["audit"]), waiting.done()) == (0, 1, False)
+        left = crashed(tmp_path, tmp_path / "left")
+        free.bytes = 1 << 40
+        await waiting
+        assert outbox.last == 11
+        assert not outbox.no_room
+    assert any(isinstance(fact, OutboxHasRoom) for fact in facts)
+    async with opened(left, TWO) as outbox:
+        assert {cursor.settled for cursor in outbox.sinks.all} == {10}
+
+
+async def test_closing_without_room_is_quick_and_keeps_what_was_acknowledged(tmp_path: Path, free: Free) -> None:
+    facts: list[Fact] = []
+    async with (
+        asyncio.timeout(10),
+        asyncio.TaskGroup() as tasks,
+        without_room(tmp_path, free, facts) as (outbox, informer),
+    ):
+        tasks.create_task(refused(informer.tells(outbox, "updated shop/a")))
+        await until(facts, OutboxFull)
+        outbox.sinks.settle("audit", 8)
+    async with opened(tmp_path, TWO) as outbox:
+        assert outbox.last == 10
+        assert outbox.sinks["audit"].settled == 8
+
+
+async def refused(what: object) -> None:
+    with pytest.raises(OutboxClosed):
+        await what  # type: ignore[misc]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    try:
+        with mounted_small_disk(tmp_path / "disk") as disk:
+            yield disk
+    except CannotMount as error:
+        pytest.skip(f"no small disk can be mounted here: {error}")
+
+
+@pytest.mark.parametrize("min_free", [0, 4 << 20])
+async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: SmallDisk, min_free: int) -> None:
+    """Sinks settle what is there: the room inside the file is used again, and then the disk has some more."""
+    directory = small_disk.folder / "state"
+    directory.mkdir()
+    facts: list[Fact] = []
+    acknowledged: list[Delta] = []
+    async with opened(directory, keeping=Keeping(min_free=min_free), facts=facts) as outbox:
+        informer = await Informed(padding=0).begin(outbox)
+        await informer.tells(outbox, *(f"added shop/p{number}" for number in range(20)))
+        small_disk.fill(leave=2 << 20)
+
+        async def tell() -> None:
+            for number in range(600):
+                change = [informer.change(f"updated shop/p{(number + each) % 20}") for each in range(20)]
+                batch = informer.batch(change, "7")
+                deltas = await outbox.append(batch)
+                informer.rests(batch, deltas)
+                acknowledged.extend(deltas)
+
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(tell())
+            await until(facts, OutboxFull)
+            outbox.sinks.settle("audit", 10)
+            small_disk.make_room()
+            await until(facts, OutboxHasRoom)
+            await telling
+        assert (await outbox.check()).problems == []
+    async with opened(directory) as outbox:
+        assert list(await everything(outbox))[20:] == acknowledged
+
+
+async def test_on_a_full_disk_a_bridge_that_was_killed_starts_and_tells_its_sinks(small_disk: SmallDisk) -> None:
+    directory = small_disk.folder / "state"
+    directory.mkdir()
+    async with opened(directory) as outbox:
+        await told(outbox)
+        left = crashed(directory, small_disk.folder / "left")
+    small_disk.fill(leave=64 << 10)
+    try:
+        async with opened(left) as outbox:
+            assert len(story(await everything(outbox))) == 10
+    finally:
+        small_disk.make_room()
