@@ -6,6 +6,7 @@ import apsw
 
 from bridge.model.upkeep import StateReport
 from bridge.outbox import ledger_sql, rows, work
+from bridge.outbox.bodies import Bodies
 from bridge.outbox.database import Disk
 from bridge.outbox.errors import Damaged
 from bridge.outbox.sql import one, row
@@ -14,7 +15,7 @@ _MOST = 100
 """Problems told."""
 
 
-def report(database: apsw.Connection, disk: Disk) -> StateReport:
+def report(database: apsw.Connection, disk: Disk, bodies: Bodies) -> StateReport:
     """Reads everything: SQLite's own check, every record, and whether the tables agree."""
     page = int(database.pragma("page_size"))
     return StateReport(
@@ -22,7 +23,7 @@ def report(database: apsw.Connection, disk: Disk) -> StateReport:
         sqlite=apsw.sqlite_lib_version(),
         format=int(database.pragma("user_version")),
         cluster=str(row(database, "SELECT cluster FROM meta")[0]),
-        problems=_problems(database),
+        problems=_problems(database, bodies),
         records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq > meta.trimmed"),
         objects=one(database, "SELECT count(*) FROM objects"),
         informers=one(database, "SELECT count(*) FROM informers"),
@@ -34,14 +35,14 @@ def report(database: apsw.Connection, disk: Disk) -> StateReport:
     )
 
 
-def _problems(database: apsw.Connection) -> list[str]:
+def _problems(database: apsw.Connection, bodies: Bodies) -> list[str]:
     found = [str(told[0]) for told in database.execute(f"PRAGMA integrity_check({_MOST})") if told[0] != "ok"]
     if found:
         return found
-    resources = ledger_sql.resources(database)
+    codec = rows.Codec(ledger_sql.resources(database), bodies)
     for record in database.execute(f"SELECT {rows.COLUMNS} FROM log ORDER BY seq"):
         try:
-            rows.record_of(record, resources)
+            rows.record_of(record, codec)
         except Damaged as error:
             found.append(str(error))
     questions = {

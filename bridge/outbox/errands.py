@@ -16,7 +16,6 @@ import apsw
 
 from bridge.model.change import Op
 from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
-from bridge.model.resource import Resource
 from bridge.outbox import rows
 from bridge.outbox.compaction import Compaction, Step
 from bridge.outbox.errors import Damaged
@@ -76,9 +75,7 @@ def load(database: apsw.Connection, sink: str) -> Errand | None:
     return Errand(ErrandKind(kind), after, cut, 0 if first is None else first - 1, last or 0)
 
 
-def read(
-    database: apsw.Connection, resources: dict[int, Resource], sink: str, told: int, limit: int
-) -> tuple[list[Record], int]:
+def read(database: apsw.Connection, codec: rows.Codec, sink: str, told: int, limit: int) -> tuple[list[Record], int]:
     """At most ``limit`` records behind place ``told``, and the place of the last of them."""
     columns = ", ".join(f"l.{name}" for name in rows.COLUMNS.split(", "))
     found = database.execute(
@@ -91,7 +88,7 @@ def read(
     def records() -> Iterator[Record]:
         for place, *values in found:
             places.append(place)
-            yield _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], resources)
+            yield _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], codec)
 
     return list(bounded(records())), places[-1]
 
@@ -100,7 +97,7 @@ _SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before"
 _WIDTH = len(Selected._fields)
 
 
-def _record(sink: str, selected: Selected, logged: Sequence[Any], resources: dict[int, Resource]) -> Record:
+def _record(sink: str, selected: Selected, logged: Sequence[Any], codec: rows.Codec) -> Record:
     sequence, op, first, count, time, before_sequence, before = selected
     if time is not None:
         if op == rows.GAP:
@@ -109,12 +106,12 @@ def _record(sink: str, selected: Selected, logged: Sequence[Any], resources: dic
     if logged[0] is None:
         raise Damaged(f"record {sequence}, which sink {sink} is still to be told, is not there")
     if op == rows.GAP:
-        return rows.record_of(logged, resources)
+        return rows.record_of(logged, codec)
     if op == Op.ADDED:
         before = None
     elif before_sequence is None:
         before = logged[-2]
-    return rows.record_of([*logged[:-2], before, logged[-1]], resources, Op(op))
+    return rows.record_of([*logged[:-2], before, logged[-1]], codec, Op(op))
 
 
 # ── Plans ────────────────────────────────────────────────────────────────────

@@ -124,7 +124,7 @@ class Intake:
 
     def _write(self, ready: work.Append) -> Awaitable[int]:
         return self._store.write(
-            lambda database: work.append(database, ready),
+            lambda database: work.append(database, ready, self._store.codec.bodies),
             committed=lambda size: self._committed(ready.deltas, size),
             weight=len(ready.deltas),
         )

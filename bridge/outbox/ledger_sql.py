@@ -9,6 +9,7 @@ import apsw
 
 from bridge.model.change import Known, Remembered
 from bridge.model.resource import Resource, Scope
+from bridge.outbox.bodies import Dictionary
 from bridge.outbox.sql import one
 
 
@@ -77,6 +78,17 @@ def resource_id(database: apsw.Connection, resource: Resource) -> int:
         "SELECT id FROM resources WHERE api_group = ? AND version = ? AND plural = ? AND object_kind = ?"
         " AND namespaced = ?",
         values,
+    )
+
+
+def dictionaries(database: apsw.Connection) -> list[Dictionary]:
+    return [Dictionary(*found) for found in database.execute("SELECT number, kind, content FROM dictionaries")]
+
+
+def add_dictionary(database: apsw.Connection, dictionary: Dictionary) -> None:
+    database.execute(
+        "INSERT INTO dictionaries (number, kind, content) VALUES (?,?,?)",
+        (dictionary.number, dictionary.kind, dictionary.content),
     )
 
 

@@ -12,8 +12,8 @@ from time import time_ns
 import apsw
 
 from bridge.model.record import Gap
-from bridge.model.resource import Resource
 from bridge.outbox import cursors, ledger_sql, letters, rows
+from bridge.outbox.bodies import Bodies
 from bridge.outbox.cursors import Cursor, Start
 from bridge.outbox.database import FILE, Holder, open_writer, usable
 from bridge.outbox.errors import Damaged, StateUnusable
@@ -30,7 +30,7 @@ _MOST = 1 << 62
 class Opened:
     holder: Holder
     connection: apsw.Connection
-    resources: dict[int, Resource]
+    codec: rows.Codec
     """By the number that rows of the log name."""
     cursors: dict[str, Cursor]
     letters: dict[str, letters.Found]
@@ -103,7 +103,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
         return Opened(
             holder,
             connection,
-            ledger_sql.resources(connection),
+            rows.Codec(ledger_sql.resources(connection), Bodies(ledger_sql.dictionaries(connection))),
             cursors.load(connection, sinks),
             letters.load(connection, sinks),
             last,

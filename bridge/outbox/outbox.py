@@ -18,8 +18,9 @@ from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
 from bridge.model.upkeep import DeadLetter, StateReport
-from bridge.outbox import checking, cursors, letters, work
+from bridge.outbox import checking, cursors, ledger_sql, letters, work
 from bridge.outbox.backlog import Milestones, Size, trim_through
+from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.cursors import Progress, Start
 from bridge.outbox.database import Disk
 from bridge.outbox.errors import Damaged
@@ -62,9 +63,7 @@ class Outbox:
     def __init__(self, opened: Opened, keeping: Keeping, report: Report, clock: Callable[[], str]) -> None:
         self._keeping = keeping
         self._now = asyncio.get_running_loop().time
-        self._store = Store(
-            opened.holder, opened.connection, opened.resources, min_free=keeping.min_free, report=report
-        )
+        self._store = Store(opened.holder, opened.connection, opened.codec, min_free=keeping.min_free, report=report)
         self._last, self._trimmed = opened.last, opened.trimmed
         self._bytes = 0
         self.milestones = Milestones()
@@ -154,7 +153,7 @@ class Outbox:
 
     async def read(self, after: int, limit: int) -> Slice[Record]:
         """At most ``limit`` records behind sequence number ``after``; the slice begins later where some are gone."""
-        question = partial(work.read, resources=self._store.resources, after=after, limit=limit)
+        question = partial(work.read, codec=self._store.codec, after=after, limit=limit)
         records, first = await self._store.ask(question)
         return Slice(records, first)
 
@@ -200,7 +199,7 @@ class Outbox:
 
     async def check(self) -> StateReport:
         """Reads the whole database."""
-        return await self._store.ask(partial(checking.report, disk=self.disk()))
+        return await self._store.ask(partial(checking.report, disk=self.disk(), bodies=self._store.codec.bodies))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 
@@ -222,6 +221,19 @@ class Outbox:
             self._trimmed = await self._store.write(partial(work.trim, through=through, limit=_TRIM), shrinks=True)
             self.milestones.trim(self._trimmed)
             await self._store.write(partial(work.vacuum, pages=_VACUUM), shrinks=True)
+        if samples := self._store.codec.bodies.take_samples():
+            await self._make_dictionary(*samples)
+
+    async def _make_dictionary(self, kind: int, samples: list[bytes]) -> None:
+        number = FIRST_NUMBER + kind
+        content = await asyncio.to_thread(make_dictionary, samples, number)
+        if content is not None:
+            dictionary = Dictionary(number, kind, content)
+            # Used only once it is durable: no body may need a dictionary that a crash took.
+            self._store.write(
+                partial(ledger_sql.add_dictionary, dictionary=dictionary),
+                committed=lambda _: self._store.codec.bodies.learn(dictionary),
+            )
 
     def _save(self) -> asyncio.Future[None]:
         reached, progress = self._intake.take_reached(), self.sinks.take_progress()

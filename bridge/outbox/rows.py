@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -11,6 +12,7 @@ from bridge.model.change import Evidence, Op
 from bridge.model.packing import pack, unpack
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.resource import Resource
+from bridge.outbox.bodies import Bodies
 from bridge.outbox.errors import Damaged
 
 GAP = "gap"
@@ -29,7 +31,15 @@ _encode = msgspec.json.Encoder().encode
 _decode_audience = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def delta_row(delta: Delta, kind: int, resource: int) -> LogRow:
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """What rows say by number."""
+
+    resources: dict[int, Resource]
+    bodies: Bodies
+
+
+def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies) -> LogRow:
     """Compresses the body."""
     return (
         delta.sequence,
@@ -43,8 +53,8 @@ def delta_row(delta: Delta, kind: int, resource: int) -> LogRow:
         delta.time,
         delta.epoch,
         None if delta.audience is None else _encode(delta.audience).decode(),
-        None if delta.before is None else pack(delta.before),
-        pack(delta.body),
+        None if delta.before is None else bodies.pack(kind, delta.before),
+        bodies.pack(kind, delta.body),
     )
 
 
@@ -52,7 +62,7 @@ def gap_row(gap: Gap) -> LogRow:
     return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
 
 
-def record_of(row: Sequence[Any], resources: dict[int, Resource], op: Op | None = None) -> Record:
+def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
     """``op`` in place of the one the row has, for a selection. Raises Damaged."""
     sequence, told, evidence, _, resource, key, uid, version, time, epoch, audience, before, body = row
     try:
@@ -62,14 +72,14 @@ def record_of(row: Sequence[Any], resources: dict[int, Resource], op: Op | None 
             sequence,
             op or _OPS[told],
             _EVIDENCE[evidence],
-            resources[resource],
+            codec.resources[resource],
             key,
             uid,
             version,
             time,
             epoch,
-            unpack(body),
-            None if before is None else unpack(before),
+            codec.bodies.unpack(body),
+            None if before is None else codec.bodies.unpack(before),
             None if audience is None else _decode_audience(audience),
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:

@@ -6,6 +6,7 @@ resources   each version of each of them that was ever served to us
 informers   one row for each part of a resource that is watched: its selectors, how far it has come
 objects     the ledger: every object that was told and not told deleted, and which record has its last state
 log         records; those up to meta.trimmed are there only because they hold an object's last state
+dictionaries  what bodies are compressed with
 cursors     how far each sink has come
 selections  what a sink is told before it goes on with the log: records by their numbers, or a notice
 letters     dead letters; each holds its record, so that the log may go on
@@ -84,6 +85,12 @@ CREATE TABLE log (
     audience TEXT,
     before BLOB,
     body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE dictionaries (
+    number INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL REFERENCES kinds (id),
+    content BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE cursors (

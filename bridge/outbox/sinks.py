@@ -39,7 +39,7 @@ class Sinks:
         self._report = report
         for cursor in known.values():
             if cursor.errand is not None and cursor.errand.kind is ErrandKind.SNAPSHOT:
-                report(SnapshotBegan(cursor.sink, cursor.errand.left))
+                report(SnapshotBegan(cursor.sink, max(0, cursor.errand.left - 2)))  # Without its two notices.
 
     def __getitem__(self, sink: str) -> Cursor:
         """Raises UnknownTarget."""
@@ -103,9 +103,7 @@ class Sinks:
         cursor = self._cursors[sink]
         if cursor.errand is None:
             return (), 0
-        question = partial(
-            errands.read, resources=self._store.resources, sink=sink, told=cursor.errand.told, limit=limit
-        )
+        question = partial(errands.read, codec=self._store.codec, sink=sink, told=cursor.errand.told, limit=limit)
         records, told = await self._store.ask(question)
         cursor.errand = replace(cursor.errand, told=told)
         return records, told

@@ -10,11 +10,11 @@ from typing import TypeVar
 import apsw
 
 from bridge.facts import Report
-from bridge.model.packing import unpack
 from bridge.model.resource import Resource
 from bridge.outbox import ledger_sql, work
 from bridge.outbox.database import Holder, open_reader, understood
 from bridge.outbox.errors import Damaged
+from bridge.outbox.rows import Codec
 from bridge.outbox.writer import Work, Writer
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Store:
         self,
         holder: Holder,
         connection: apsw.Connection,
-        resources: dict[int, Resource],
+        codec: Codec,
         *,
         min_free: int,
         report: Report,
@@ -36,8 +36,7 @@ class Store:
         self._lookup = open_reader(holder.file)
         self._readers: list[apsw.Connection] = []
         self._writer = Writer(connection, holder, min_free=min_free, report=report)
-        self.resources = resources
-        """By the number that rows of the log name."""
+        self.codec = codec
 
     async def close(self) -> None:
         """Commit what is queued, and let the directory go."""
@@ -86,14 +85,14 @@ class Store:
             if packed is None:
                 raise Damaged(f"record {sequence} should hold an object's last state, and is not there")
             try:
-                return unpack(packed)
+                return self.codec.bodies.unpack(packed)
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 
     async def number_of(self, resource: Resource) -> int:
         """What rows of the log call it from now on."""
         number = await self.write(lambda database: ledger_sql.resource_id(database, resource))
-        self.resources[number] = resource
+        self.codec.resources[number] = resource
         return number
 
     @contextmanager

@@ -8,8 +8,8 @@ import apsw
 import msgspec
 
 from bridge.model.record import Delta, Record
-from bridge.model.resource import Resource
 from bridge.outbox import rows
+from bridge.outbox.bodies import Bodies
 from bridge.outbox.sql import one
 
 MOST_BYTES = 16 << 20
@@ -36,9 +36,9 @@ class Append(msgspec.Struct, frozen=True):
     epoch: int
 
 
-def append(database: apsw.Connection, batch: Append) -> int:
+def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
     """Log, ledger and position. Returns the bytes that the records take."""
-    written = [rows.delta_row(delta, batch.kind, batch.resource) for delta in batch.deltas]
+    written = [rows.delta_row(delta, batch.kind, batch.resource, bodies) for delta in batch.deltas]
     if written:
         database.executemany(rows.INSERT, written)
         if batch.informer is None:
@@ -143,14 +143,14 @@ def vacuum(database: apsw.Connection, pages: int) -> None:
 # ── Readers ──────────────────────────────────────────────────────────────────
 
 
-def read(database: apsw.Connection, resources: dict[int, Resource], after: int, limit: int) -> tuple[list[Record], int]:
+def read(database: apsw.Connection, codec: rows.Codec, after: int, limit: int) -> tuple[list[Record], int]:
     """At most ``limit`` records behind ``after``, and the sequence number of the first of them (of the next to come,
     where there are none)."""
     database.execute("BEGIN")  # Both questions see the same moment.
     try:
         first = max(after, one(database, "SELECT trimmed FROM meta")) + 1
         found = database.execute(f"SELECT {rows.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit))
-        return list(bounded(rows.record_of(row, resources) for row in found)), first
+        return list(bounded(rows.record_of(row, codec) for row in found)), first
     finally:
         database.execute("COMMIT")
 
