@@ -25,9 +25,8 @@ from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.watcher import Watcher
 from bridge.kube import pages, transport
 from bridge.kube.frames import Frames
-from bridge.model import packing
 from bridge.model.answers import Announced, Page
-from bridge.outbox import writer
+from bridge.outbox import rows, writer
 from bridge.outbox.intake import Intake
 from bridge.outbox.outbox import Outbox
 from bridge.processor import pipeline
@@ -67,7 +66,7 @@ HOOKS = (
     Hook(Stage.COMMIT, writer.Writer, "_commit"),
     Hook(Stage.COMMIT, writer, "_finish"),
     Hook(Stage.COMMIT, Outbox, "run"),
-    Hook(Stage.COMPRESS, packing, "pack", lambda _args, _result: 1),
+    Hook(Stage.COMPRESS, rows, "delta_row", lambda _args, _result: 1),
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
     Hook(Stage.DISTRIBUTE, SinkStream, "take", lambda _, stretch: len(stretch.items)),
     Hook(Stage.ENCODE, base, "encode_each", lambda args, _: len(args[0])),
