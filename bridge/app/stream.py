@@ -60,9 +60,12 @@ class SinkStream:
 
     @property
     def _waits_for_errand(self) -> bool:
-        """It was handed out, and is not settled."""
+        """It was handed out, with the log before it, and is not settled."""
         cursor = self._sinks[self.sink]
-        return cursor.errand is not None and not cursor.errand.left and not cursor.errand_is_settled
+        errand = cursor.errand
+        if errand is None or errand.left or self._listener.taken < errand.after:
+            return False
+        return not cursor.errand_is_settled
 
     async def take(self, limit: int) -> Stretch:
         """See delivery.ports.Pending."""
@@ -101,7 +104,7 @@ class SinkStream:
             self._sinks.settle(self.sink, taken.through)
         if taken.place is not None:
             self._sinks.settle_errand(self.sink, taken.place)
-            self._stirred.set()
+        self._stirred.set()
 
     # ── Out of turn ──────────────────────────────────────────────────────────
 

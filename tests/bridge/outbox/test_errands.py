@@ -225,6 +225,40 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         assert story(expected) == ["updated shop/a", "deleted shop/b"]
 
 
+async def test_after_a_crash_a_compaction_that_left_nothing_comes_behind_what_is_told_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await taker.take()
+        await informer.tells(outbox, "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        taker = Taker(outbox)
+        assert await taker.told() == ["added shop/a"]
+        assert outbox.sinks.lag("audit") == 0
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/c")
+        assert await taker.told() == ["added shop/c"]
+
+
+async def test_an_errand_of_nothing_ends_when_what_was_handed_out_before_it_is_settled(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await taker.take()
+        await informer.tells(outbox, "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        waiting = tasks.create_task(taker.stream.take(10))
+        await asyncio.sleep(0)
+        taker.settle()
+        async with asyncio.timeout(5):
+            await waiting
+        assert await taker.told() == []
+        assert outbox.sinks.lag("audit") == 0
+
+
 # ── Gaps ─────────────────────────────────────────────────────────────────────
 
 
