@@ -91,9 +91,14 @@ class Bodies:
         return None
 
     def learn(self, dictionary: Dictionary) -> None:
-        """Pack bodies of that kind with it from now on."""
+        """Pack bodies of that kind with it from now on. Raises ValueError for what is no dictionary, or another one."""
         content = zstandard.ZstdCompressionDict(dictionary.content)
-        content.precompute_compress(level=LEVEL)
+        if content.dict_id() != dictionary.number:
+            raise ValueError(f"dictionary {dictionary.number} is damaged: it says that it is {content.dict_id()}")
+        try:
+            content.precompute_compress(level=LEVEL)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"dictionary {dictionary.number} is damaged: {error}") from error
         self._dictionaries[dictionary.number] = content
         self._decompressors[dictionary.number] = []
         self._compressors[dictionary.kind] = zstandard.ZstdCompressor(

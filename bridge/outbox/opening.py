@@ -103,7 +103,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
         return Opened(
             holder,
             connection,
-            rows.Codec(ledger_sql.resources(connection), Bodies(ledger_sql.dictionaries(connection))),
+            rows.Codec(ledger_sql.resources(connection), _bodies(connection)),
             cursors.load(connection, sinks),
             letters.load(connection, sinks),
             last,
@@ -111,6 +111,13 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
             one(connection, "SELECT count(*) FROM objects"),
             list(_marks(connection, trimmed, now)),
         )
+
+
+def _bodies(connection: apsw.Connection) -> Bodies:
+    try:
+        return Bodies(ledger_sql.dictionaries(connection))
+    except ValueError as error:
+        raise Damaged(str(error)) from error
 
 
 def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tuple[int, int, float]]:

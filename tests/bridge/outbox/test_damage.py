@@ -196,6 +196,42 @@ async def test_contents_that_make_no_sense_are_damage_and_no_crash_loop(tmp_path
         pytest.fail("it is still damaged")
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE dictionaries SET content = x'00'",
+        "UPDATE dictionaries SET content = zeroblob(length(content))",
+        "UPDATE dictionaries SET content = substr(content, 1, length(content) / 2)",
+        "UPDATE dictionaries SET content = CAST(substr(content, 1, 8) || replace(hex(zeroblob(20000)), '0', 'x') AS BLOB)",
+        "UPDATE dictionaries SET content = CAST(substr(content, 1, 300) || hex(zeroblob(20000)) AS BLOB)",
+        "UPDATE dictionaries SET number = number + 1",
+        "DELETE FROM dictionaries",
+    ],
+)
+async def test_a_damaged_dictionary_is_damage_and_no_crash_loop(tmp_path: Path, harm: str) -> None:
+    async with opened(tmp_path, TWO) as outbox:
+        informer = await Informed(padding=2000).begin(outbox)
+        for start in range(0, 1000, 200):
+            await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 200)))
+            await outbox.tidy()
+        await informer.tells(outbox, "updated shop/web-1")
+    assert rows_of(tmp_path, "SELECT count(*) FROM dictionaries") == [(1,)]
+    tell(tmp_path, harm)
+
+    for _ in range(2):
+        try:
+            async with opened(tmp_path, TWO) as outbox:
+                told = await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+                assert outbox.body(told[0].sequence) == told[0].body
+                await everything(outbox)
+                assert (await outbox.check()).problems == []
+                break
+        except Damaged:
+            continue
+    else:
+        pytest.fail("it is still damaged")
+
+
 async def test_numbers_are_not_used_again_after_it_began_anew(tmp_path: Path) -> None:
     await filled(tmp_path)
     tell(tmp_path, "UPDATE log SET body = x'00' WHERE seq = 200")
