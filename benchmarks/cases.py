@@ -46,6 +46,19 @@ class Case:
     contenders: Mapping[str, Measure]
 
 
+TO_KAFKA: Mapping[str, Contender] = {BRIDGE: Bridge("kafka"), **PEERS, FLOOR: Floor(kafka=True)}
+
+
+def listing(contender: Contender, load: Load, events: int) -> Measure:
+    """What the list took, and what stays in memory. Events follow only so that peers are still there meanwhile."""
+
+    def measure(around: Around) -> Figures:
+        figures = stream(around, contender, load, events)
+        return {name: value for name, value in figures.items() if name.startswith(("list_", "rest_", "peak_"))}
+
+    return measure
+
+
 def cases(scale: Scale) -> tuple[Case, ...]:
     """All of them, in the order of a round."""
     load, many = Load(pods=scale.objects), Load(pods=scale.many)
@@ -55,10 +68,10 @@ def cases(scale: Scale) -> tuple[Case, ...]:
         return lambda around: stream(around, contender, load, events, rate=rate)
 
     def everyone(load: Load, events: int, rate: float = 0) -> dict[str, Measure]:
-        all_of_them = {BRIDGE: Bridge("kafka"), **PEERS, FLOOR: Floor(kafka=True)}
-        return {name: following(each, load, events, rate) for name, each in all_of_them.items()}
+        return {name: following(each, load, events, rate) for name, each in TO_KAFKA.items()}
 
-    mixed = Load(pods=scale.objects // 2, size="mixed", widgets=9, widget_objects=scale.objects // 18)
+    sizes = Load(pods=scale.objects // 2, size="mixed")
+    resources = Load(pods=scale.objects // 10, size="mixed", widgets=9, widget_objects=scale.objects // 10)
     quietly = Load(pods=0, widgets=200)
     return (
         Case(
@@ -71,9 +84,14 @@ def cases(scale: Scale) -> tuple[Case, ...]:
         Case("all", "The same to Kafka, NATS and a file at once", {BRIDGE: following(Bridge("kafka", "nats", "file"))}),
         Case("tls", "The same to Kafka, watched over TLS", {BRIDGE: following(Bridge("kafka", tls=True))}),
         Case(
-            "mixed",
-            "Objects of 0.5 to 300 KB, in ten resources, to Kafka",
-            {BRIDGE: following(Bridge("kafka"), mixed, scale.events // 2)},
+            "sizes",
+            "Pods of 0.5 to 300 KB, 10 KB on average, to Kafka",
+            everyone(sizes, scale.events // 4),
+        ),
+        Case(
+            "resources",
+            "The same in ten resources",
+            {BRIDGE: following(Bridge("kafka"), resources, scale.events // 4)},
         ),
         Case(
             "webhook",
@@ -91,7 +109,7 @@ def cases(scale: Scale) -> tuple[Case, ...]:
         Case(
             "first-list",
             f"The first list: {scale.many:,} pods to Kafka",
-            everyone(many, few),
+            {name: listing(each, many, few) for name, each in TO_KAFKA.items()},
         ),
         Case(
             "growth",

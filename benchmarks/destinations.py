@@ -21,8 +21,6 @@ from benchmarks.servers import Load, LoadServer
 from tests.cluster.servers import Kafka, Nats
 
 PARTITIONS = 6
-SNAPSHOT_EDGES = 2
-"""The bridge says where the first objects begin and end."""
 
 _WRITTEN = re.compile(rb'"load\.kubedelta\.test/written":"(\d{19})"')
 _numbers = count(1)
@@ -30,9 +28,6 @@ _numbers = count(1)
 
 class Destination(ABC):
     """For one run. ``close`` takes away what was stored."""
-
-    notices = 0
-    """Records of the bridge among those counted that are no objects."""
 
     @abstractmethod
     def arrived(self) -> int:
@@ -113,8 +108,6 @@ class KafkaTopics(SinkDestination):
 
 
 class NatsStream(SinkDestination):
-    notices = SNAPSHOT_EDGES
-
     def __init__(self, nats: Nats) -> None:
         self._nats = nats
         self._name = f"RUN{next(_numbers)}"
@@ -145,8 +138,6 @@ class NatsStream(SinkDestination):
 
 
 class File(SinkDestination):
-    notices = SNAPSHOT_EDGES
-
     def __init__(self, folder: Path) -> None:
         self._path = folder / "deltas.ndjson"
         self._read = self._lines = 0
@@ -165,8 +156,6 @@ class File(SinkDestination):
 
 
 class Hook(SinkDestination):
-    notices = SNAPSHOT_EDGES
-
     def __init__(self, server: LoadServer, batch: int) -> None:
         self._server = server
         self._batch = batch

@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, Column] = {
     "rest_bytes_per_object": Column("RSS bytes per object", _number(0)),
     "peak_bytes": Column("peak RSS MB", _number(0, 1e-6)),
     "received_bytes": Column("received MB", _number(0, 1e-6)),
-    "server_cores": Column("load server, cores used", _number(2)),
+    "server_left": Column("load server, % of a core left", _number(0, 100)),
     "latency_p50_ms": Column("p50 ms", _number(1)),
     "latency_p99_ms": Column("p99 ms", _number(1)),
     "watching_seconds": Column("start to watch s", _number(2)),
@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, Column] = {
 }
 """Figures in the order of a table's columns; one without values has no column."""
 
-RATIO_OF = ("cpu_us", "latency_p50_ms", "start_seconds")
+RATIO_OF = ("latency_p50_ms", "cpu_us", "list_seconds", "start_seconds")
 """What the column of ratios compares: the first of these that the case has."""
 
 
@@ -92,9 +92,10 @@ def _verdict(met: bool | None) -> str:
 def table(contenders: Mapping[str, Measured]) -> list[str]:
     """The lines of one case's table, with ratios to the bridge where there is one."""
     shown = [name for name in COLUMNS if any(each.median(name) is not None for each in contenders.values())]
-    compared = next((name for name in RATIO_OF if name in shown), None)
+    compared = next((name for name in RATIO_OF if name in shown and len(contenders) > 1), None)
     base = contenders[BRIDGE].median(compared) if compared and BRIDGE in contenders else None
-    headings = ["", *([f"against {BRIDGE}"] if base else []), *(COLUMNS[name].heading for name in shown)]
+    of = f"{COLUMNS[compared].heading}, against {BRIDGE}" if compared else ""
+    headings = ["", *([of] if base else []), *(COLUMNS[name].heading for name in shown)]
     rows = []
     for name, measured in contenders.items():
         ratio = measured.median(compared) if compared and base else None

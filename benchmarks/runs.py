@@ -53,7 +53,7 @@ class Running:
             self.child.peak_bytes()
             ended = self.child.ended  # asked before the count: what it delivered before its end counts
             arrived = [each.arrived() for each in waiting]
-            waiting = [each for each, count in zip(waiting, arrived, strict=True) if count < objects + each.notices]
+            waiting = [each for each, count in zip(waiting, arrived, strict=True) if count < objects]
             if not waiting:
                 return
             if sum(arrived) != seen:
@@ -109,7 +109,7 @@ def _follow(run: Running, server: LoadServer, load: Load, events: int, rate: flo
         "wall_seconds": wall,
         "events_per_second": events / wall,
         "received_bytes": after["bytes"] - before["bytes"],
-        "server_cores": (after["cpu_seconds"] - before["cpu_seconds"]) / wall,
+        "server_left": 1 - (after["cpu_seconds"] - before["cpu_seconds"]) / wall,
     }
     return figures | (_latencies(run, began_ns) if rate else {})
 

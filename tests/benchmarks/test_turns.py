@@ -1,0 +1,76 @@
+"""The harness: who takes part, in which order, and what becomes of a run that fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from benchmarks.__main__ import attempt, choose, in_turns
+from benchmarks.cases import Case, Scale, cases
+from benchmarks.processes import ChildFailed
+from benchmarks.results import Measured
+from benchmarks.runs import Around, Figures, percentile
+from benchmarks.servers import brokers
+
+
+def measured(_: Around) -> Figures:
+    return {"cpu_us": 1.0}
+
+
+def failing(around: Around) -> NoReturn:
+    (around.folder / "left over").write_text("")
+    raise ChildFailed("it ended with 1")
+
+
+TWO = [Case("kafka", "", dict.fromkeys("abc", measured)), Case("file", "", {"a": measured})]
+
+
+def test_every_round_has_everything_and_another_contender_first() -> None:
+    turns = [(number, case.name + "-" + name) for number, case, name, _ in in_turns(TWO, 2)]
+
+    assert turns == [
+        *((0, each) for each in ("kafka-a", "kafka-b", "kafka-c", "file-a")),
+        *((1, each) for each in ("kafka-b", "kafka-c", "kafka-a", "file-a")),
+    ]
+
+
+def test_cases_and_contenders_are_chosen_by_name() -> None:
+    assert [(each.name, list(each.contenders)) for each in choose(TWO, ["kafka"], ["b", "c"])] == [
+        ("kafka", ["b", "c"])
+    ]
+    assert [each.name for each in choose(TWO, [], ["b"])] == ["kafka"]
+    assert choose(TWO, [], []) == TWO
+
+
+def test_a_name_that_nothing_has_is_an_error_that_says_what_there_is() -> None:
+    with pytest.raises(LookupError, match="no case is called 'kafak'; there are: kafka, file"):
+        choose(TWO, ["kafak"], [])
+    with pytest.raises(LookupError, match="no contender is called 'd'; there are: a, b, c"):
+        choose(TWO, [], ["d"])
+
+
+def test_a_run_that_fails_is_kept_as_a_failure_and_its_folder_is_not(tmp_path: Path) -> None:
+    kept = Measured()
+    with brokers(tmp_path, print) as shared:
+        attempt(kept, failing, tmp_path, shared)
+        attempt(kept, measured, tmp_path, shared)
+
+    assert kept == Measured([{"cpu_us": 1.0}], ["it ended with 1"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_cases_are_unique() -> None:
+    names = [each.name for each in cases(Scale())]
+
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (0, 1), (98.5, 99)])
+def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent: float, value: float) -> None:
+    assert percentile([float(each) for each in reversed(range(1, 101))], percent) == value
+
+
+def test_a_percentile_of_one_value_is_that_value() -> None:
+    assert percentile([7.0], 99) == 7.0
