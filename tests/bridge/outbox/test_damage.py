@@ -202,7 +202,7 @@ async def test_contents_that_make_no_sense_are_damage_and_no_crash_loop(tmp_path
         "UPDATE dictionaries SET content = x'00'",
         "UPDATE dictionaries SET content = zeroblob(length(content))",
         "UPDATE dictionaries SET content = substr(content, 1, length(content) / 2)",
-        "UPDATE dictionaries SET content = CAST(substr(content, 1, 8) || replace(hex(zeroblob(20000)), '0', 'x') AS BLOB)",
+        "UPDATE dictionaries SET content = CAST(substr(content, 1, 8) || hex(randomblob(20000)) AS BLOB)",
         "UPDATE dictionaries SET content = CAST(substr(content, 1, 300) || hex(zeroblob(20000)) AS BLOB)",
         "UPDATE dictionaries SET number = number + 1",
         "DELETE FROM dictionaries",
