@@ -32,6 +32,10 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
     bridge = scene.bridge()
     met: Counter[str] = Counter()
 
+    for _ in range(rounds // 5):  # Before it has made its state, or while it does.
+        bridge.launch()
+        await asyncio.sleep(chance.uniform(0, YOUNG))
+        await asyncio.to_thread(bridge.kill9)
     async with bridge.started():
         async with churning(scene.servers.api, scene.namespace, seed=seed, pause=0.01) as churn:
             await bridge.until("there are positions to go on from", _has_told_all_kinds)
@@ -43,6 +47,7 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
                     await asyncio.to_thread(bridge.wait_until_ready)
                 await asyncio.sleep(chance.uniform(0, LIVE if number % 2 else YOUNG))  # Any moment.
                 met[await _met(bridge)] += 1
+                assert bridge.running, f"it ended by itself in round {number}"
             await asyncio.to_thread(bridge.kill9)
             await asyncio.to_thread(bridge.start)
         await scene.until_told(bridge)

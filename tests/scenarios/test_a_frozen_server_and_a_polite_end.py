@@ -1,0 +1,92 @@
+"""A frozen API server is noticed and followed on; and in the middle of load the bridge itself is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from bridge.playground import Playground
+from bridge.playground.manifests import config_map
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import KINDS, churning
+from tests.kit.four_sinks import FourSinks
+from tests.kit.scene import Scene
+from tests.kit.told import assert_in_order
+
+OBJECTS = 20
+
+
+async def test_a_frozen_api_server_is_noticed_and_followed_on_without_a_list(scene: Scene) -> None:
+    api = scene.servers.api
+    bridge = scene.bridge(watch={"silence_seconds": 2})
+    async with bridge.started():
+        async with churning(api, scene.namespace) as churn:
+            await churn.until_made(100)
+            before = await bridge.metrics()
+            api.pause()
+            frozen = asyncio.get_running_loop().time()
+            await bridge.until("the silence is noticed", lambda now: now.value("resource_live") == 0, timeout=20)
+            noticed = asyncio.get_running_loop().time() - frozen
+            api.resume()
+            for kind in KINDS:
+                await bridge.until_live(kind)
+            after = await bridge.metrics()
+            await churn.until_made(100)
+        await scene.until_told(bridge)
+
+    assert before.value("reflector_watches_total") == len(KINDS)
+    assert 1.9 < noticed < 6
+    assert after.value("reflector_lists_total") == len(KINDS), "the version still held: there was nothing to list"
+    for verdict in (await scene.judged()).values():
+        assert verdict.relisted == verdict.skipped == verdict.duplicates == 0
+    print(f"noticed after {noticed:.1f} s")
+
+
+async def test_sigterm_in_the_middle_of_load_delivers_everything_that_was_read(
+    four_sinks: FourSinks, tmp_path: Path
+) -> None:
+    async with Playground() as cluster:
+        config = {
+            "cluster": {"name": "playground", "server": cluster.url},
+            "resources": ["configmaps"],
+            "sinks": four_sinks.section,
+            "shutdown_grace_seconds": 60,
+        }
+        bridge = BridgeProcess(tmp_path / "bridge", config)
+        bridge.stop_timeout = 70
+        async with bridge.started(), _in_background(_change_quickly(cluster)):
+            await bridge.until("load is under way", lambda now: now.value("records_committed_total") > 2000)
+            behind = (await bridge.metrics()).value("sink_lag_records")
+            ending = asyncio.get_running_loop().time()
+            await asyncio.to_thread(bridge.stop)
+            seconds = asyncio.get_running_loop().time() - ending
+        streams = await four_sinks.told()
+
+    read = len(streams["copy"])
+    for sink, stream in streams.items():
+        assert sorted(told.sequence for told in stream) == list(range(1, read + 1)), sink
+        assert_in_order(stream, sink)
+    assert read > 2000
+    assert behind > 0, "there was something left to deliver"
+    print(f"ended with 0 after {seconds:.1f} s; each of {len(streams)} sinks has all of {read} deltas")
+
+
+async def _change_quickly(cluster: Playground) -> None:
+    for name in (f"c{number}" for number in range(OBJECTS)):
+        cluster.create("configmaps", config_map(name))
+    for step in count():
+        cluster.patch("configmaps", f"c{step % OBJECTS}", {"data": {"step": str(step)}})
+        if step % 10 == 0:
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        yield
+        task.cancel()
