@@ -23,6 +23,7 @@ from tests.kit.told import (
     assert_same_state,
     from_file,
     tolds,
+    without_secrets,
 )
 
 NAMESPACE = "shop"
@@ -166,15 +167,10 @@ def _assert_deletes_carry_the_last_state(fresh: Iterable[Told], before: State, s
     deleted = {told.subject: told.data for told in fresh if told.op == "deleted"}
     want = {subject: before[subject] for subject in deleted}
     assert_same_state(
-        {subject: _without_secrets(thing) for subject, thing in deleted.items()},
-        {subject: _without_secrets(thing) for subject, thing in want.items()},
+        {subject: without_secrets(thing) for subject, thing in deleted.items()},
+        {subject: without_secrets(thing) for subject, thing in want.items()},
         sink,
     )
-
-
-def _without_secrets(thing: Manifest) -> Manifest:
-    """The names alone of what a Secret holds: its values do not leave the bridge."""
-    return {**thing, "data": sorted(thing["data"])} if thing["kind"] == "Secret" else thing
 
 
 def _reveals(told: Told) -> bool:
