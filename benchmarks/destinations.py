@@ -93,7 +93,7 @@ class KafkaTopics(SinkDestination):
             consumer.assign([TopicPartition(topic, each, 0) for topic in self.topics for each in range(PARTITIONS)])
             left = self.arrived()
             while left:
-                messages = consumer.consume(1000, timeout=30)
+                messages = consumer.consume(min(1000, left), timeout=30)
                 if not messages:
                     raise TimeoutError(f"{left} of the stored records could not be read back")
                 left -= len(messages)

@@ -80,7 +80,7 @@ def _value(judged: Judged) -> str:
     if judged.value is None:
         return "–"
     limit = _limit(judged.goal.at_most, judged.goal.unit)
-    if limit.startswith("1/") and judged.value > 0:
+    if limit.startswith("1/") and 0 < judged.value < 1:
         return f"1/{1 / judged.value:.1f}"
     return f"{judged.value:.2f} {judged.goal.unit}".strip()
 

@@ -47,6 +47,13 @@ def test_goals_say_what_is_missed_and_what_was_not_measured() -> None:
     assert "| CPU per event, against the floor | 5 | – | not measured |" in text
 
 
+def test_a_share_that_is_none_is_told_as_a_multiple() -> None:
+    results = a_result()
+    results.of("kafka", BRIDGE).rounds[:] = [{"cpu_us": 600.0}]
+
+    assert "| CPU per event, against client-go's dynamic informer | 1/10 | 1.50 | **missed** |" in markdown(results)
+
+
 def test_a_failure_is_told_beside_the_table_by_its_first_line() -> None:
     results = a_result()
     results.of("kafka", "python client").failures.append("it ended with 1\nTraceback …")
