@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridge.app.stream import SinkStream, Stretch
 from bridge.model.change import Change, ChangeBatch, Op
@@ -255,33 +255,29 @@ class OutboxMachine(RuleBasedStateMachine):
         self.directory = directory
         self.run(self.open())
 
-    @rule()
     def crash(self) -> None:
         self.crash_into(self.copy())
 
-    @rule()
-    def stop_and_start(self) -> None:
+    def stop(self) -> None:
         self.run(self.outbox.close())
         for part in self.parts:
             part.is_saved()
-        self.run(self.open())
 
     # ── Records ──────────────────────────────────────────────────────────────
 
-    @rule(which=st.integers(0, 1), data=st.data(), with_position=st.booleans(), new_epoch=st.integers(0, 20))
-    def append(self, which: int, data: st.DataObject, with_position: bool, new_epoch: int) -> None:
-        part = self.parts[which]
-        part.informer.epoch += new_epoch == 20
-        batch = part.informer.batch(self.draw_changes(part, data), self.position(with_position))
+    @rule(data=st.data())
+    def append(self, data: st.DataObject) -> None:
+        part = self.draw_part(data)
+        batch = part.informer.batch(self.draw_changes(part, data), self.draw_position(data))
         deltas = self.run(self.outbox.append(batch))
         self.took(part, deltas, batch)
         part.informer.rests(batch, deltas)
 
-    @rule(which=st.integers(0, 1), data=st.data(), with_position=st.booleans(), cut=st.floats(0, 1))
-    def crash_within_append(self, which: int, data: st.DataObject, with_position: bool, cut: float) -> None:
+    def crash_within_append(self, data: st.DataObject) -> None:
         """The write-ahead log is cut off anywhere in what the batch wrote: all of it is there, or nothing."""
-        part = self.parts[which]
-        batch = part.informer.batch(self.draw_changes(part, data), self.position(with_position))
+        part = self.draw_part(data)
+        batch = part.informer.batch(self.draw_changes(part, data), self.draw_position(data))
+        cut = data.draw(st.floats(0, 1))
         before = self.copy()
         last = self.outbox.last
         deltas = self.run(self.outbox.append(batch))
@@ -302,17 +298,24 @@ class OutboxMachine(RuleBasedStateMachine):
         async with await Outbox.open(self.directory, {}, report=self.facts.append, as_it_is=True) as outbox:
             return outbox.last
 
-    @rule(which=st.integers(0, 1), with_position=st.booleans(), new_epoch=st.integers(0, 10))
-    def append_nothing(self, which: int, with_position: bool, new_epoch: int) -> None:
-        part = self.parts[which]
-        part.informer.epoch += new_epoch == 10
-        batch = part.informer.batch([], self.position(with_position))
+    @rule(data=st.data())
+    def append_nothing(self, data: st.DataObject) -> None:
+        part = self.draw_part(data)
+        batch = part.informer.batch([], self.draw_position(data))
         assert self.run(self.outbox.append(batch)) == ()
         part.reached = part.advance(batch)
         part.saved.add(part.reached)
 
-    def position(self, there: bool) -> str | None:
-        return str(next(self.versions)) if there else None
+    def draw_part(self, data: st.DataObject) -> Part:
+        part = data.draw(st.sampled_from(self.parts))
+        part.informer.epoch += data.draw(st.integers(0, 9)) == 9
+        return part
+
+    def draw_position(self, data: st.DataObject) -> str | None:
+        return str(next(self.versions)) if data.draw(st.booleans()) else None
+
+    def draw_sink(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.configured)))
 
     def draw_changes(self, part: Part, data: st.DataObject) -> list[Change]:
         changes = []
@@ -352,10 +355,12 @@ class OutboxMachine(RuleBasedStateMachine):
 
     # ── Sinks ────────────────────────────────────────────────────────────────
 
-    @rule(name=st.sampled_from(SINKS), limit=st.integers(1, 6))
-    def take(self, name: str, limit: int) -> None:
-        if name in self.configured and not self.streams[name].exhausted:
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        name, limit, some = self.draw_sink(data), data.draw(st.integers(1, 6)), data.draw(st.integers(0, 2))
+        if not self.streams[name].exhausted:
             self.hear_next(name, limit)
+        self.settle(name, some)
 
     def hear_next(self, name: str, limit: int) -> None:
         stretch = self.run(self.streams[name].take(limit))
@@ -366,21 +371,25 @@ class OutboxMachine(RuleBasedStateMachine):
             self.consumers[name].hear(record, self.written)
         self.consumers[name].outstanding.append(stretch)
 
-    @rule(name=st.sampled_from(SINKS), some=st.integers(1, 3))
     def settle(self, name: str, some: int) -> None:
         async def settle() -> None:
             for stretch in self.consumers[name].outstanding[:some]:
                 self.streams[name].settle(stretch)
 
-        if name in self.configured:
-            self.run(settle())
-            del self.consumers[name].outstanding[:some]
+        self.run(settle())
+        del self.consumers[name].outstanding[:some]
 
-    @rule(name=st.sampled_from(SINKS))
+    @rule(data=st.data())
+    def keep_up(self, data: st.DataObject) -> None:
+        """All sinks but one are told everything, and what they do not need any more leaves."""
+        behind = self.draw_sink(data)
+        for name in self.configured:
+            if name != behind or data.draw(st.booleans()):
+                self.drain(name)
+        self.tidy(data)
+
     def drain(self, name: str) -> None:
         """It is told everything that there is: then it knows what is, and was told every record it was to be told."""
-        if name not in self.configured:
-            return
         consumer = self.consumers[name]
         while not self.streams[name].exhausted or consumer.outstanding:
             if not self.streams[name].exhausted:
@@ -392,31 +401,31 @@ class OutboxMachine(RuleBasedStateMachine):
         assert not consumer.due
         assert self.outbox.sinks.lag(name) == 0
 
-    @rule(name=st.sampled_from(SINKS))
-    def compact(self, name: str) -> None:
-        if name in self.configured:
-            before, after = self.run(self.streams[name].compact(self.outbox.boot_last))
-            assert after <= before
-            self.excuse(name, self.outbox.last)
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        name = self.draw_sink(data)
+        before, after = self.run(self.streams[name].compact(self.outbox.boot_last))
+        assert after <= before
+        self.excuse(name, self.outbox.last)
 
-    @rule(name=st.sampled_from(SINKS), ahead=st.integers(0, 5))
-    def drop(self, name: str, ahead: int) -> None:
-        if name in self.configured:
-            through = min(self.outbox.last, self.streams[name].taken + ahead)
-            first, number = self.run(self.streams[name].drop(through))
-            if first:
-                assert 0 < first <= through
-                assert number <= through - first + 1
-                self.excuse(name, through)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        name = self.draw_sink(data)
+        through = min(self.outbox.last, self.streams[name].taken + data.draw(st.integers(0, 5)))
+        first, number = self.run(self.streams[name].drop(through))
+        if first:
+            assert 0 < first <= through
+            assert number <= through - first + 1
+            self.excuse(name, through)
 
     def excuse(self, name: str, through: int) -> None:
         """What was not handed out of these may be told in fewer records, or as missing."""
         self.consumers[name].due -= {number for number in self.written if number <= through}
 
-    @rule(name=st.sampled_from(SINKS), start=st.integers(0, 30), namespace=st.sampled_from([None, "shop", "shopping"]))
-    def replay(self, name: str, start: int, namespace: str | None) -> None:
-        if name not in self.configured:
-            return
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        name, start = self.draw_sink(data), data.draw(st.integers(0, self.outbox.last))
+        namespace = data.draw(st.sampled_from([None, "shop", "shopping"]))
         stream, consumer = self.streams[name], self.consumers[name]
         asked = stream.replay(start, None, namespace)
         if self.outbox.sinks[name].errand is not None:
@@ -436,48 +445,50 @@ class OutboxMachine(RuleBasedStateMachine):
         consumer.newest.clear()
         consumer.ops_may_differ = True
 
-    @precondition(lambda self: "late" not in self.configured)
-    @rule(start=st.sampled_from(Start))
-    def configure_another(self, start: Start) -> None:
-        self.run(self.outbox.close())
-        for part in self.parts:
-            part.is_saved()
-        self.configured["late"] = start
+    # ── Starts ───────────────────────────────────────────────────────────────
+
+    @rule(data=st.data())
+    def restart(self, data: st.DataObject) -> None:
+        match data.draw(st.sampled_from(["crash", "crash", "stop", "within append", "another sink", "one sink less"])):
+            case "crash":
+                self.crash()
+            case "stop":
+                self.stop()
+                self.run(self.open())
+            case "within append":
+                self.crash_within_append(data)
+            case "another sink":
+                self.configure_another(data.draw(st.sampled_from(SINKS)), data.draw(st.sampled_from(Start)))
+            case _:
+                self.configure_no_more(data.draw(st.sampled_from(SINKS)), data.draw(st.booleans()))
+
+    def configure_another(self, name: str, start: Start) -> None:
+        """With what it had, where it was there before and is not forgotten."""
+        self.stop()
+        self.configured.setdefault(name, start)
         self.run(self.open())
 
-    @rule(name=st.sampled_from(["right", "late"]), forget=st.booleans())
     def configure_no_more(self, name: str, forget: bool) -> None:
-        if name not in self.configured:
-            return
-        self.crash()
-        self.run(self.outbox.close())
-        del self.configured[name]
+        self.stop()
+        if len(self.configured) > 1:
+            self.configured.pop(name, None)
         self.run(self.open())
         if forget:
             self.run(self.outbox.sinks.count_absence(3600.0, 3000.0))
             self.consumers = {each: self.consumers[each] for each in self.configured}
 
-    @rule(start=st.sampled_from(Start))
-    def configure_again(self, start: Start) -> None:
-        """With what it had, where it is not forgotten."""
-        self.configured.setdefault("right", start)
-        self.crash()
-
     # ── Upkeep ───────────────────────────────────────────────────────────────
 
-    @rule()
-    def tidy(self) -> None:
+    @rule(data=st.data())
+    def tidy(self, data: st.DataObject) -> None:
+        loop = self.runner.get_loop()
+        assert isinstance(loop, ShiftingLoop)
+        loop.shift += data.draw(st.sampled_from([0.0, 60.0, 120.0]))
         self.run(self.outbox.tidy())
         for part in self.parts:
             part.is_saved()
         if not self.keeping.retain_age and not self.keeping.retain_bytes:
             assert self.outbox.first - 1 == min(cursor.holds for cursor in self.outbox.sinks.all)
-
-    @rule(seconds=st.sampled_from([1.0, 60.0]))
-    def wait(self, seconds: float) -> None:
-        loop = self.runner.get_loop()
-        assert isinstance(loop, ShiftingLoop)
-        loop.shift += seconds
 
     # ── At any time ──────────────────────────────────────────────────────────
 
