@@ -449,7 +449,8 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def restart(self, data: st.DataObject) -> None:
-        match data.draw(st.sampled_from(["crash", "crash", "stop", "within append", "another sink", "one sink less"])):
+        hows = ["crash", "crash", "stop", "within append", "another sink", "one sink less", "a snapshot", "a snapshot"]
+        match data.draw(st.sampled_from(hows)):
             case "crash":
                 self.crash()
             case "stop":
@@ -459,6 +460,9 @@ class OutboxMachine(RuleBasedStateMachine):
                 self.crash_within_append(data)
             case "another sink":
                 self.configure_another(data.draw(st.sampled_from(SINKS)), data.draw(st.sampled_from(Start)))
+            case "a snapshot":
+                self.configure_no_more("late", forget=True)
+                self.configure_another("late", Start.SNAPSHOT)
             case _:
                 self.configure_no_more(data.draw(st.sampled_from(SINKS)), data.draw(st.booleans()))
 

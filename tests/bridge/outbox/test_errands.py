@@ -225,6 +225,20 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         assert story(expected) == ["updated shop/a", "deleted shop/b"]
 
 
+async def test_what_was_compacted_is_not_told_from_the_log_after_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        assert await taker.told() == ["added shop/a"]
+        await outbox.sinks.letters["audit"].bury([])  # Behind what was written before.
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        assert await Taker(outbox).told() == []
+        assert outbox.sinks.lag("audit") == 0
+
+
 async def test_after_a_crash_a_compaction_that_left_nothing_comes_behind_what_is_told_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
