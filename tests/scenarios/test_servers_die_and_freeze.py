@@ -26,21 +26,23 @@ seconds_frozen = pytest.mark.parametrize(
 
 @seconds_frozen
 async def test_brokers_that_die_and_freeze_get_everything_in_order(scene: Scene, frozen: float) -> None:
+    brokers = [scene.servers.servers[name] for name in BROKERS]
     bridge = scene.bridge()
     async with bridge.started():
         async with churning(scene.servers.api, scene.namespace, pause=0.02):
-            for name, sink in BROKERS.items():
-                await asyncio.to_thread(scene.servers.servers[name].kill9)
-                await _until_the_others_have_more(bridge, sink)
-                assert await bridge.ready(), "a broker that is down is no reason to be not ready"
-                await asyncio.to_thread(scene.servers.servers[name].start)
-                await _until_told_more(bridge, sink)
-            for name in BROKERS:
-                scene.servers.servers[name].pause()
+            for broker in brokers:
+                await asyncio.to_thread(broker.kill9)
+            await _until_the_others_have_more(bridge, *BROKERS.values())
+            assert await bridge.ready(), "a broker that is down is no reason to be not ready"
+            for broker in brokers:
+                await asyncio.to_thread(broker.start)
+            await _until_told_more(bridge, *BROKERS.values())
+            for broker in brokers:
+                broker.pause()
             await asyncio.sleep(frozen)
             await _until_the_others_have_more(bridge, *BROKERS.values())
-            for name in BROKERS:
-                scene.servers.servers[name].resume()
+            for broker in brokers:
+                broker.resume()
             await _until_told_more(bridge, *BROKERS.values())
         await scene.until_told(bridge)
         metrics = await bridge.metrics()
