@@ -150,8 +150,10 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
         "[-] jobs.batch (namespace shop) refused objects=0 reason: no rights",
         "[-] widgets unknown objects=0",
         "[ ] sink audit (kafka) idle lag=0",
-        ("[ ] sink hook (webhook) waiting lag=12 lag_age=61.2s dead_letters=3 parked=2 circuit=open retry_in=2.5s "
-        "reason: 503 from the receiver"),
+        (
+            "[ ] sink hook (webhook) waiting lag=12 lag_age=61.2s dead_letters=3 parked=2 circuit=open retry_in=2.5s "
+            "reason: 503 from the receiver"
+        ),
         "[ ] sink new (kafka) idle lag=0 snapshot_left=40",
         "readyz check failed",
     ]
