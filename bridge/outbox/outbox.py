@@ -103,9 +103,11 @@ class Outbox:
 
     async def close(self) -> None:
         """Save what is to be saved, where there is room, and let the directory go."""
-        with suppress(OutboxClosed, Damaged):
-            self._save()
-        await self._store.close()
+        try:
+            with suppress(OutboxClosed, Damaged):
+                self._save()
+        finally:
+            await self._store.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from bridge.model.record import Record
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import cursors, errands, work
 from bridge.outbox.cursors import Cursor, Progress
-from bridge.outbox.errands import ErrandKind
+from bridge.outbox.errands import Errand, ErrandKind
 from bridge.outbox.letters import Letters
 from bridge.outbox.store import Store
 
@@ -142,13 +142,13 @@ class Sinks:
                 f"sink {sink} is being told a {cursor.errand.kind}, {cursor.errand.left} records to go: ask again then"
             )
         begin = partial(errands.begin_replay, sink=sink, start=start, taken=taken, kind=kind, namespace=namespace)
-        cursor.errand, found = await self._store.write(begin, shrinks=True)
+        _, found = await self._store.write(begin, committed=lambda begun: _set_errand(cursor, begun[0]), shrinks=True)
         return found
 
     async def _replan(
         self, cursor: Cursor, kind: ErrandKind, taken: int, cut: int, planned: Sequence[errands.Selected]
     ) -> None:
-        cursor.errand = await self._store.write(
+        await self._store.write(
             partial(
                 errands.replan,
                 sink=cursor.sink,
@@ -158,6 +158,7 @@ class Sinks:
                 cut=cut,
                 planned=planned,
             ),
+            committed=partial(_set_errand, cursor),
             shrinks=True,  # The sink is told nothing before it is done.
         )
 
@@ -177,6 +178,11 @@ class Sinks:
                 self._report(SinkForgotten(cursor.sink, self.lag(cursor.sink)))
                 del self._cursors[cursor.sink]
                 await self._store.write(partial(_forget, sink=cursor.sink), shrinks=True)
+
+
+def _set_errand(cursor: Cursor, errand: Errand | None) -> None:
+    """Whoever asked for it may be gone; that the database has it counts."""
+    cursor.errand = errand
 
 
 def _end(database: apsw.Connection, sink: str, settled: int) -> None:

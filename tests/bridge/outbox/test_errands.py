@@ -395,6 +395,18 @@ async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path:
         assert (await taker.stream.replay(6, None, None))[0] == 1
 
 
+async def test_a_replay_whose_caller_is_gone_is_told_all_the_same(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+        taker = await replayable(outbox)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(taker.stream.replay(5, None, None))
+            await asyncio.sleep(0)
+            asking.cancel()
+        await outbox.sinks.letters["audit"].bury([])  # Behind it.
+
+        assert await taker.told() == ["added shopping/d", "deleted shop/a"]
+
+
 async def test_a_sink_that_does_not_exist_cannot_be_told_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         with pytest.raises(UnknownTarget, match=r"there is no sink live; there are: audit"):

@@ -6,9 +6,12 @@ import asyncio
 from itertools import count
 from pathlib import Path
 
+import apsw
 import pytest
 
-from bridge.model.change import Remembered
+from bridge.facts import Fact
+from bridge.model.change import Change, Evidence, Op, Remembered
+from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.upkeep import UnknownTarget
@@ -373,6 +376,20 @@ async def test_an_append_whose_caller_is_cancelled_happened_or_did_not(tmp_path:
         assert heard == [1, 2, 3]
         assert story(await everything(outbox)) == ["added shop/a", "added shop/b", "added shop/c"]
         assert (await outbox.check()).problems == []
+
+
+async def test_after_a_bug_the_directory_is_let_go(tmp_path: Path) -> None:
+    facts: list[Fact] = []
+    outbox = await Outbox.open(tmp_path, {}, report=facts.append)
+    informer = await Informed().begin(outbox)
+    wrong = ApiObject("shop/a", None, "1", b"{}")  # type: ignore[arg-type]
+    with pytest.raises(apsw.ConstraintError):
+        await outbox.append(informer.batch([Change(Op.ADDED, Evidence.LISTED, wrong)], "7"))
+    with pytest.raises(apsw.ConstraintError):
+        await outbox.close()
+
+    async with opened(tmp_path) as outbox:
+        assert outbox.last == 0
 
 
 async def test_bodies_of_what_was_replaced_leave_once_everybody_settled(tmp_path: Path) -> None:
