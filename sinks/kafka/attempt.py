@@ -64,7 +64,7 @@ class Attempt:
         """With ``one_by_one`` each record waits for the one before it, and the first failure is the last."""
         try:
             for place in self._parcels:
-                if not await self._send(place):
+                if not self._send_at_once(place) and not await self._send(place):
                     break
                 if one_by_one and not await self._has_landed(place):
                     break
@@ -80,6 +80,21 @@ class Attempt:
         """Where records failed for the topic's sake."""
         failed = (place for place, flight in self._flights.items() if _failed_with(flight, _TOPIC_TROUBLES))
         return {self._parcels[place].topic for place in failed}
+
+    def _send_at_once(self, place: int) -> bool:
+        """The hot path: a record of which nothing is known but that it is to be sent, while the queue has room. False
+        where there is more to it, and then nothing happened."""
+        parcel = self._parcels[place]
+        if self._closed or self._held_up or self._aloft or len(parcel.values) > 1:
+            return False
+        flight = Flight(self._courier, 1)
+        try:
+            launched = self._courier.launch(flight, parcel.topic, parcel.key, parcel.values[0], parcel.headers)
+        except KafkaException:
+            return False
+        if launched:
+            self._flights[place] = flight
+        return launched
 
     async def _send(self, place: int) -> bool:
         """False when nothing landed for too long to send more."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.processor.pipeline import transform_for
-from bridge.processor.strip import LAST_APPLIED
+from bridge.processor.strip import LAST_APPLIED, stripped
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
@@ -121,3 +121,36 @@ def test_stripping_leaves_every_other_member_as_it_was(extra: dict[str, Any]) ->
     expected = {key: value for key, value in metadata.items() if key != "managedFields"}
 
     assert leaves(PODS, {"metadata": metadata, "spec": extra}) == {"metadata": expected, "spec": extra}
+
+
+_managed = st.lists(st.dictionaries(st.text(), _values), min_size=1, max_size=2)
+_annotations = st.dictionaries(
+    st.sampled_from(["a", LAST_APPLIED, 'say "managedFields":[1]', "}{"]), st.text(max_size=20)
+)
+
+
+@given(before=st.booleans(), managed=_managed, annotations=_annotations, spec=_values, ascii_only=st.booleans())
+def test_what_is_cut_out_of_the_bytes_is_what_taking_them_apart_would_leave_out(
+    before: bool, managed: Any, annotations: dict[str, str], spec: Any, ascii_only: bool
+) -> None:
+    """As kube-apiserver writes an object: compact, the metadata in front."""
+    metadata = {"name": "web", "annotations": annotations, "managedFields": managed}
+    if before:
+        metadata = dict(reversed(metadata.items()))
+    thing = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"managedFields": managed, "x": spec}}
+    body = json.dumps(thing, separators=(",", ":"), ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+
+    kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+    expected = {"name": "web", "annotations": kept}
+    if not kept and LAST_APPLIED in annotations:
+        del expected["annotations"]
+    assert json.loads(stripped(body)) == {**thing, "metadata": expected}
+
+
+@pytest.mark.parametrize("head", ["", '"data":{"managedFields":[{}]},', '"data":"' + "x" * 300 + '",'])
+@pytest.mark.parametrize("space", ["", " "])
+def test_metadata_that_come_late_or_with_spaces_are_stripped_all_the_same(head: str, space: str) -> None:
+    body = "{" + head + '"metadata":{"managedFields":' + space + '[{}],"name":"web"},"spec":{}}'
+
+    left = json.loads(stripped(body.encode()))
+    assert left == json.loads(body) | {"metadata": {"name": "web"}}
