@@ -10,10 +10,11 @@ import pytest
 from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.record import Gap
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Keeping, Outbox, Start
 from bridge.outbox.database import FILE
 from bridge.outbox.errors import Damaged
 from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
+from tests.bridge.outbox.test_errands import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 TWO = {"audit": Start.SNAPSHOT, "live": Start.NOW}
@@ -285,6 +286,27 @@ async def test_sinks_that_settle_the_gap_before_anything_is_listed_still_hear_sy
         await informer.tells(outbox, "added shop/a")
 
         assert story(await everything(outbox)) == ["sync shop/a"]
+
+
+async def test_the_gap_stays_what_it_is_in_a_backlog_that_is_shortened_and_in_a_replay(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(os.urandom(50_000))
+
+    async with opened(tmp_path, TWO, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+        compacted, dropped = Taker(outbox, "audit"), Taker(outbox, "live")
+        informer = await listed(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b")
+        [gap, *_] = await everything(outbox)
+        await compacted.stream.compact(outbox.boot_last)
+        await dropped.stream.drop(outbox.last - 1)
+
+        found = await compacted.rest()
+        assert found[0] == gap
+        assert story(found) == ["gap", "updated shop/a", "sync shop/b"]
+        found = await dropped.rest()
+        assert found[0] == gap
+        assert story(found) == ["gap", "gap", "sync shop/b"]
+        await compacted.stream.replay(0, None, None)
+        assert (await compacted.rest())[0] == gap
 
 
 async def test_a_crash_while_all_is_told_again_changes_nothing(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import apsw
 import pytest
 
 from bridge.facts import Fact, OutboxOpened
+from bridge.outbox import Outbox, Start
 from bridge.outbox.database import FILE, Holder
-from bridge.outbox.errors import StateError, StateUnusable, UnknownFormat
+from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
 from tests.bridge.outbox.opened import everything, opened, story, tell
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk
@@ -118,6 +119,45 @@ async def test_whoever_was_refused_holds_nothing(tmp_path: Path) -> None:
     await refused(tmp_path)
 
     Holder(tmp_path).release()
+
+
+# ── As it is ─────────────────────────────────────────────────────────────────
+
+
+async def looked_at(directory: Path) -> Outbox:
+    facts: list[Fact] = []
+    return await Outbox.open(directory, {"new": Start.SNAPSHOT}, report=facts.append, as_it_is=True)
+
+
+async def test_who_only_looks_makes_no_state(tmp_path: Path) -> None:
+    with pytest.raises(StateUnusable, match=r"there is no outbox.db in .*: no bridge has run on it"):
+        await looked_at(tmp_path)
+    assert names_in(tmp_path) == ["lock"]
+
+
+async def test_who_only_looks_begins_no_sink(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+    async with await looked_at(tmp_path) as outbox:
+        assert [(cursor.sink, cursor.configured) for cursor in outbox.sinks.all] == [("audit", False)]
+        assert outbox.last == 1
+
+
+async def test_who_only_looks_moves_nothing_aside(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    (tmp_path / f"{FILE}.damaged").write_text("a page makes no sense")
+    before = names_in(tmp_path)
+
+    with pytest.raises(Damaged, match=r"a page makes no sense.*the next start moves it aside"):
+        await looked_at(tmp_path)
+    assert names_in(tmp_path) == before
+
+
+async def test_a_running_bridge_is_not_looked_at_behind_its_back(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        with pytest.raises(StateUnusable, match="is held by another process"):
+            await looked_at(tmp_path)
 
 
 # ── The file ─────────────────────────────────────────────────────────────────
