@@ -60,8 +60,9 @@ class Holder:
             raise StateUnusable(
                 f"state.directory: {directory} is held by another process ({holder or 'unknown'}): one bridge at a time"
             ) from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # On a full disk: it is held all the same.
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         os.close(self._lock)
