@@ -53,10 +53,13 @@ class Churn:
             await asyncio.sleep(self._pause)
 
     async def until_made(self, more: int, timeout: float = 60) -> None:
-        """Wait for so many more changes."""
+        """Wait for so many more changes. Raises TimeoutError (seconds)."""
         enough = self.made + more
-        async with asyncio.timeout(timeout), self._news:
-            await self._news.wait_for(lambda: self.made >= enough)
+        try:
+            async with asyncio.timeout(timeout), self._news:
+                await self._news.wait_for(lambda: self.made >= enough)
+        except TimeoutError:
+            raise TimeoutError(f"{enough - self.made} of {more} changes were not made in {timeout:.0f} s") from None
 
     async def _exists(self, path: str) -> bool:
         try:

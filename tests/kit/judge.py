@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -190,8 +190,3 @@ def _is_excused(each: Happened, story: Sequence[Told]) -> bool:
     after = [told for told in story
              if int(told.resource_version) > each.number or (told.op == "deleted" and _is_a_state(told))]  # fmt: skip
     return bool(after) and _is_a_state(after[0])
-
-
-def count(stream: Iterable[Told]) -> dict[str, int]:
-    """By evidence."""
-    return dict(Counter(told.evidence for told in stream))
