@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import apsw
@@ -237,9 +238,12 @@ def _waiting(
 
 
 def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:
+    """A Gap stays behind what is older than it: whoever looks at the cluster when told of it must not be told afterwards
+    what was before."""
+    begins = [notice for notice in notices if notice.op == SnapshotEdge.BEGAN]
     ends = [notice for notice in notices if notice.op == SnapshotEdge.ENDED]
-    others = [notice for notice in notices if notice.op != SnapshotEdge.ENDED]
-    return [*others, *planned, *ends]
+    gaps = [notice for notice in notices if notice.op == rows.GAP]
+    return [*begins, *sorted([*planned, *gaps], key=attrgetter("sequence")), *ends]
 
 
 def _before(database: apsw.Connection, sequence: int) -> bytes | None:

@@ -397,7 +397,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.settle(name, 3)
         known = {key: state for key, state in consumer.state.items() if key not in consumer.unknown}
         there = self.state_at(self.outbox.last)
-        assert known == {key: state for key, state in there.items() if key not in consumer.unknown}
+        assert known == {key: state for key, state in there.items() if key not in consumer.unknown}, name
         assert not consumer.due
         assert self.outbox.sinks.lag(name) == 0
 

@@ -307,6 +307,22 @@ async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
         assert story([last]) == ["added shop/p5"]
 
 
+async def test_a_gap_stays_behind_what_is_older_when_the_backlog_is_compacted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await taker.rest()
+        await informer.tells(outbox, "deleted shop/a")
+        await taker.stream.compact(outbox.boot_last)
+        await informer.tells(outbox, "added shop/a")
+        await taker.stream.drop(outbox.last)
+        await informer.tells(outbox, "updated shop/b")
+        await taker.stream.compact(outbox.boot_last)
+
+        assert await taker.told() == ["deleted shop/a", "gap", "updated shop/b"]
+
+
 async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: Path) -> None:
     async with opened(tmp_path, {"audit": Start.NOW, "au": Start.NOW}) as outbox:
         taker = Taker(outbox, "au")
