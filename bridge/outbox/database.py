@@ -89,12 +89,15 @@ class Holder:
         aside = self.directory / f"{FILE}.{now}.aside"
         while aside.exists():
             aside = aside.with_name(aside.name + "x")
-        for suffix in reversed(_COMPANIONS):  # The file itself last: until then the next start begins again.
+        for suffix in reversed(_COMPANIONS):
             part = self.directory / (FILE + suffix)
             if part.exists():
                 part.rename(aside.with_name(aside.name + suffix))
-        (self.directory / _DAMAGED).unlink(missing_ok=True)
         return aside
+
+    def mended(self) -> None:
+        """A new database has taken the damaged one's place, and says so by itself."""
+        (self.directory / _DAMAGED).unlink(missing_ok=True)
 
     def free_bytes(self) -> int:
         """What the disk has left for us."""

@@ -54,10 +54,12 @@ def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
                 return _read_or_close(holder, open_writer(holder.file), sinks, now)
             except Damaged as error:
                 damage = str(error)
+                holder.mark_damaged(damage)  # Until it is mended: a crash on the way begins here again.
         last = _last_told(holder.file)
         aside = holder.move_aside()
         connection = open_writer(holder.file)
         _begin_anew(connection, last, sinks, now)
+        holder.mended()
         return replace(_read_or_close(holder, connection, sinks, now), damage=damage, aside=aside)
     except BaseException:
         holder.release()

@@ -10,8 +10,8 @@ import pytest
 from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.record import Gap
-from bridge.outbox import Keeping, Outbox, Start
-from bridge.outbox.database import FILE
+from bridge.outbox import Keeping, Outbox, Start, opening
+from bridge.outbox.database import FILE, Holder
 from bridge.outbox.errors import Damaged
 from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
 from tests.bridge.outbox.test_errands import Taker
@@ -378,3 +378,31 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
         monkeypatch.setattr(Path, "write_text", no_room)
         with pytest.raises(Damaged):
             await informer.tells(outbox, "updated shop/web-0")
+
+
+@pytest.mark.parametrize("after", ["move_aside", "open_writer", "_begin_anew"])
+async def test_a_crash_while_a_damaged_database_is_replaced_does_not_hide_that_it_was(
+    tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(tmp_path, objects=50)
+    (tmp_path / FILE).write_bytes(b"no database at all" * 1000)
+    where: object = Holder if after == "move_aside" else opening
+    done = getattr(where, after)
+
+    def die_after(*given: object) -> None:
+        done(*given)
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(where, after, die_after)
+        with pytest.raises(Killed):
+            await Outbox.open(tmp_path, TWO, report=lambda _: None)
+
+    await rebuilt(tmp_path)
+    facts: list[Fact] = []
+    async with opened(tmp_path, TWO, facts=facts):
+        assert not [fact for fact in facts if isinstance(fact, OutboxRebuilt)], "once"
+
+
+class Killed(BaseException):
+    """In place of a signal."""
