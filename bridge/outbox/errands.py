@@ -238,8 +238,8 @@ def _waiting(
 
 
 def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:
-    """A Gap stays behind what is older than it: who looks at the cluster when told of it must not be told afterwards what
-    was before."""
+    """A Gap stays behind what is older than it: whoever looks at the cluster when told of it must not hear afterwards
+    what was before."""
     begins = [notice for notice in notices if notice.op == SnapshotEdge.BEGAN]
     ends = [notice for notice in notices if notice.op == SnapshotEdge.ENDED]
     gaps = [notice for notice in notices if notice.op == rows.GAP]
