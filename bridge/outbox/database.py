@@ -84,7 +84,9 @@ class Holder:
         return (marker.read_text() or "unknown damage") if marker.exists() else ""
 
     def move_aside(self) -> Path:
-        """Make room for a new database; the old one stays beside it for who wants to look."""
+        """Make room for a new database. The old one stays beside it for who wants to look, until the next one does: two
+        of them could fill a small volume."""
+        earlier = list(self.directory.glob(f"{FILE}.*.aside*"))
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         aside = self.directory / f"{FILE}.{now}.aside"
         while aside.exists():
@@ -93,6 +95,9 @@ class Holder:
             part = self.directory / (FILE + suffix)
             if part.exists():
                 part.rename(aside.with_name(aside.name + suffix))
+        if aside.exists():
+            for each in earlier:
+                each.unlink()
         return aside
 
     def mended(self) -> None:

@@ -404,5 +404,15 @@ async def test_a_crash_while_a_damaged_database_is_replaced_does_not_hide_that_i
         assert not [fact for fact in facts if isinstance(fact, OutboxRebuilt)], "once"
 
 
+async def test_of_databases_that_were_moved_aside_the_last_one_stays(tmp_path: Path) -> None:
+    for content in (b"first", b"second"):
+        (tmp_path / FILE).write_bytes(content * 1000)
+        (tmp_path / f"{FILE}-wal").unlink(missing_ok=True)
+        await rebuilt(tmp_path)
+
+    [aside] = asides(tmp_path)
+    assert (tmp_path / aside).read_bytes().startswith(b"second")
+
+
 class Killed(BaseException):
     """In place of a signal."""
