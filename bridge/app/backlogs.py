@@ -14,7 +14,7 @@ from bridge.outbox.backlog import drop_through, why_full
 LOOK = 0.25
 """Seconds between two looks at the backlogs; they are counted in records, so little grows meanwhile."""
 _WORTH_IT = 1000
-"""Records, at least, behind a compaction before the next one."""
+"""Records, at least, behind a compaction before the next one; fewer where ``max_backlog`` allows fewer."""
 
 
 class Backlogs:
@@ -70,9 +70,10 @@ class Backlogs:
             if count:
                 self._report(BacklogDropped(plan.name, first, through, count))
             return
-        through, left = self._compacted.get(plan.name, (0, 0))
-        if last - through < max(_WORTH_IT, left):
-            return  # It would come to about the same again.
+        if plan.name in self._compacted:
+            through, left = self._compacted[plan.name]
+            if last - through < max(min(_WORTH_IT, plan.bounds.records or _WORTH_IT), left):
+                return  # It would come to about the same again.
         before, after = await stream.compact(self._outbox.boot_last)
         self._compacted[plan.name] = (last, after)
         if after < before:

@@ -1,0 +1,100 @@
+"""A sink that takes nothing for long, and what its policy means for it and for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bridge.facts import BacklogCompacted, IntakeBlocked, IntakeResumed
+from bridge.model.record import Gap
+from bridge.outbox import Bounds, WhenFull
+from tests.bridge.app.test_bridge import World, a_config_map, running
+from tests.kit.sinks import RecordingSink, StuckSink
+
+BOUND = 20
+CHANGES = 100
+
+
+@asynccontextmanager
+async def beside_a_stuck_sink(
+    stuck: StuckSink, live: RecordingSink, bounds: Bounds, policy: WhenFull
+) -> AsyncIterator[World]:
+    """Its backlog reaches the bound by one change after the other, as fast as the other sink is told."""
+    async with running(stuck, live, options={"sink-0": {"bounds": bounds, "when_full": policy}}) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("a"))
+        await stuck.holding.wait()
+        yield world
+
+
+async def change(world: World, live: RecordingSink, times: int) -> None:
+    for value in range(times):
+        told = len(live.records)
+        world.cluster.patch("configmaps", "a", {"data": {"value": f"changed {value}"}})
+        await live.until(lambda sink, told=told: len(sink.records) > told)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "bound"),
+    [
+        (Bounds(records=BOUND), "max_backlog.records"),
+        (Bounds(bytes=5_000), "max_backlog.bytes"),
+        (Bounds(age=0.5), "max_backlog.age"),
+    ],
+)
+async def test_block_stops_the_intake_for_all_says_why_and_loses_nothing(bounds: Bounds, bound: str) -> None:
+    stuck, live = StuckSink(), RecordingSink()
+    async with (
+        beside_a_stuck_sink(stuck, live, bounds, WhenFull.BLOCK) as world,
+        asyncio.TaskGroup() as tasks,
+    ):
+        changing = tasks.create_task(change(world, live, CHANGES))
+        await world.until(lambda: world.bridge.snapshot().intake_blocked)
+        assert "sink-0" in world.bridge.snapshot().intake_blocked
+        assert bound in world.bridge.snapshot().intake_blocked
+        told = len(live.records)
+        await asyncio.sleep(0.3)  # Longer than between two looks at the backlog.
+        assert len(live.records) == told, "nothing is read for anybody"
+        assert not changing.done()
+
+        stuck.loose.set()
+        await changing
+        for sink in (stuck, live):
+            await sink.until(lambda sink: len(sink.records) == 1 + CHANGES)
+        await world.until(lambda: not world.bridge.snapshot().intake_blocked)
+
+    assert stuck.records == live.records, "nothing was left out"
+    assert {fact.sink for fact in world.reported(IntakeBlocked)} == {"sink-0"}
+    assert len(world.reported(IntakeResumed)) == len(world.reported(IntakeBlocked))
+
+
+async def test_a_bridge_that_blocks_ends_within_its_grace() -> None:
+    stuck, live = StuckSink(), RecordingSink()
+    async with beside_a_stuck_sink(stuck, live, Bounds(records=1), WhenFull.BLOCK) as world:
+        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        await world.until(lambda: world.bridge.snapshot().intake_blocked)
+        world.bridge.stop()
+        await live.until(lambda sink: len(sink.records) == 2)
+        stuck.loose.set()
+        await stuck.until(lambda sink: len(sink.records) == 2)
+
+
+async def test_compact_leaves_the_newest_of_an_object_to_the_sink_and_everything_to_the_others() -> None:
+    stuck, live = StuckSink(), RecordingSink()
+    async with beside_a_stuck_sink(stuck, live, Bounds(records=BOUND), WhenFull.COMPACT) as world:
+        await change(world, live, CHANGES)
+        # Under way is one, and one was left; a bound may be met by both before it is compacted again.
+        await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= 2 + BOUND)
+        assert world.reported(BacklogCompacted)
+        assert not world.bridge.snapshot().intake_blocked
+        stuck.loose.set()
+        newest = live.records[-1].sequence
+        await stuck.until(lambda sink: sink.records and sink.records[-1].sequence == newest)
+
+    assert len(live.records) == 1 + CHANGES
+    assert stuck.deltas[-1] == live.deltas[-1]
+    assert len(stuck.records) <= 2 + BOUND
+    assert not any(isinstance(record, Gap) for record in stuck.records), "nothing that it needs is missing"
