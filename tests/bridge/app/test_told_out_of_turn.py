@@ -90,6 +90,19 @@ async def bench(
 RETAINED = Keeping(retain_bytes=1 << 30)
 
 
+async def test_a_new_sink_is_told_what_is_there_and_the_others_notice_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        await it.change("added a", "added b")
+        await it.take_all()
+    async with bench(tmp_path, {"one": Start.SNAPSHOT, "late": Start.SNAPSHOT}) as it:
+        it.know("a", "b")
+        began, told = await it.take(1, "late")
+        it.streams["late"].settle(began)
+        await it.change("updated a")
+        assert await it.take_all() == ["updated a"]
+        assert told + await it.take_all("late") == ["Snapshot", "added a", "added b", "Snapshot", "updated a"]
+
+
 async def test_a_delete_behind_a_replay_is_told_when_both_are_compacted(tmp_path: Path) -> None:
     async with bench(tmp_path, keeping=RETAINED) as it:
         await it.change("added a")

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from bridge.facts import Fact, OutboxFull, OutboxHasRoom
+from bridge.facts import Fact, OutboxFull, OutboxHasRoom, unheard
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox.database import FILE, Holder, open_writer
 from bridge.outbox.errors import Damaged
@@ -102,6 +102,19 @@ async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Di
     await asyncio.gather(*futures, seen)
 
     assert seen.result() == 0
+
+
+async def test_others_are_waited_for_until_there_are_enough_records_for_one_transaction(disk: Disk) -> None:
+    writer = Writer(open_writer(disk.file), disk, min_free=0, report=unheard, pace=Pace(window=3600, records=10))
+    try:
+        few = writer.submit(an_insert("a"), weight=9)
+        await asyncio.wait([few], timeout=0.05)
+        assert not few.done(), "others may come, and one transaction is cheaper than two"
+        async with asyncio.timeout(10):
+            assert [*await asyncio.gather(few, writer.submit(an_insert("b")))] == ["a", "b"]
+    finally:
+        await writer.close()
+        disk.release()
 
 
 async def test_who_is_cancelled_has_it_done_all_the_same(writer: Writer, disk: Disk) -> None:
