@@ -1,0 +1,122 @@
+"""What an operator asks of a bridge that runs, through its socket, and of the files of one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bridge.app.upkeep import FileUpkeep
+from bridge.facts import unheard
+from bridge.model.record import Delta, Record
+from bridge.model.upkeep import Replayed, ReplayRequest
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.web.admin_client import AdminClient
+from sinks.base import Receipt
+from tests.bridge.app.test_bridge import World, a_config_map, running
+from tests.kit.sinks import RecordingSink
+
+RETAINED = Keeping(retain_bytes=1 << 30)
+SINK = "sink-0"
+
+
+class PickySink(RecordingSink):
+    """Takes everything but what was added, while it is picky."""
+
+    picky = False
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        for place, record in enumerate(batch):
+            if self.picky and isinstance(record, Delta) and record.op == "added":
+                await super().deliver(batch[:place])
+                behind = range(place + 1, len(batch))
+                return Receipt(pending=[*behind], rejected={place: "too new"})
+        return await super().deliver(batch)
+
+
+@asynccontextmanager
+async def a_bridge(state: Path, sink: RecordingSink) -> AsyncIterator[tuple[World, AdminClient]]:
+    async with running(sink, state=state, keeping=RETAINED) as world:
+        await world.until_ready()
+        async with AdminClient(state) as client:
+            yield world, client
+
+
+@asynccontextmanager
+async def the_files(state: Path) -> AsyncIterator[FileUpkeep]:
+    sinks = {SINK: Start.SNAPSHOT}
+    async with await Outbox.open(state, sinks, report=unheard, keeping=RETAINED, as_it_is=True) as outbox:
+        yield FileUpkeep(outbox)
+
+
+async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with a_bridge(tmp_path, sink) as (world, client):
+        for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
+            world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
+        await sink.until(lambda sink: len(sink.records) == 3)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].lag)
+
+        some = ReplayRequest(SINK, "beginning", resource="configmaps", namespace="default")
+        assert await client.replay(some) == Replayed(2, 1, 2)
+        await sink.until(lambda sink: len(sink.records) == 5)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].errand)
+        assert await client.replay(ReplayRequest(SINK, 3)) == Replayed(1, 3, 3)
+        await sink.until(lambda sink: len(sink.records) == 6)
+
+    assert sink.records == [*sink.records[:3], *sink.records[:2], sink.records[2]], "as it was told before"
+
+
+async def test_a_running_bridge_that_has_nothing_to_do_delivers_a_dead_letter_at_once(tmp_path: Path) -> None:
+    sink = PickySink()
+    sink.picky = True
+    async with a_bridge(tmp_path, sink) as (world, client):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
+        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+        letters = await client.dead_letters(SINK)
+        assert [(each.op, each.key, each.parked) for each in letters] == [
+            ("added", "default/a", False),
+            ("updated", "default/a", True),
+        ]
+        assert letters[0].reason == "too new"
+        assert b'"value":"2"' in await client.dead_letter_body(letters[1].number)
+
+        sink.picky = False
+        assert await client.retry(SINK, [letters[0].number]) == 2
+        await sink.until(lambda sink: sink.told() == ["added default/a", "updated default/a"])
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].dead_letters)
+
+
+async def test_what_is_parked_behind_a_dropped_letter_is_delivered_at_once(tmp_path: Path) -> None:
+    sink = PickySink()
+    sink.picky = True
+    async with a_bridge(tmp_path, sink) as (world, client):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
+        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+        [rejected, _] = await client.dead_letters(SINK)
+        assert await client.drop(SINK, [rejected.number]) == 1
+        await sink.until(lambda sink: sink.told() == ["updated default/a"])
+
+
+async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Path) -> None:
+    sink = PickySink()
+    sink.picky = True
+    async with a_bridge(tmp_path, sink) as (world, _):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
+    async with the_files(tmp_path) as upkeep:
+        [letter] = await upkeep.dead_letters()
+        assert (await upkeep.state_check()).problems == []
+        [cursor] = (await upkeep.cursors()).sinks
+        assert (cursor.sink, cursor.settled, cursor.backlog_records) == (SINK, 1, 0)
+        assert await upkeep.retry(SINK) == 1
+        assert await upkeep.replay(ReplayRequest(SINK, "beginning")) == Replayed(1, 1, 1)
+
+    async with await Outbox.open(tmp_path, {SINK: Start.SNAPSHOT}, report=unheard, keeping=RETAINED) as outbox:
+        assert outbox.sinks.letters[SINK].retrying
+        assert [each.number for each in await outbox.sinks.letters[SINK].next_retries(10)] == [letter.number]
+        assert outbox.sinks.lag(SINK) == 1
