@@ -181,8 +181,8 @@ class WatchSettings(Section):
         default=90,
         ge=1,
         description="Seconds without a byte on a watch before it is taken for dead and opened again from where it "
-        "was, without a list. The API server says something every minute (a bookmark), so 90 leaves it half a minute; much "
-        "less makes lists on a quiet cluster, because a second silence in a row is answered with one.",
+        "was, without a list. The API server says something every minute (a bookmark), so 90 leaves it half a minute; "
+        "much less makes lists on a quiet cluster, because a second silence in a row is answered with one.",
     )
     discovery_seconds: Seconds = Field(
         default=10,

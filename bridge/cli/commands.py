@@ -39,7 +39,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         plan = plan_of(settings)
     except ConfigError as error:
         return _refuse(error)
-    _tune_garbage_collection()
+    gc.freeze()  # What is there by now lives as long as the process: no collection needs to look at it again.
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
     running = _run(plan, settings.telemetry.listen)
     if profile_stages:
@@ -47,14 +47,6 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
 
         running = with_profile(running)
     return asyncio.run(running)
-
-
-def _tune_garbage_collection() -> None:
-    """What lives as long as the process is not looked at again, and what records are made of goes by itself: without
-    this, a tenth of the CPU went into looking for cycles among headers and rows."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 async def _run(plan: Plan, listen: Address) -> int:

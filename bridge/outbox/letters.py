@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,8 @@ from bridge.outbox.sql import one
 from bridge.outbox.store import Store
 
 OrderingKey: TypeAlias = tuple[str, str]
+MOST = 100_000
+"""Dead letters of one sink; of each, its number and its object are in memory."""
 NO_OBJECT = ("", "")
 """The ordering key of notices."""
 
@@ -47,9 +50,11 @@ def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
 class Letters:
     """Those of one sink. What is buried is durable when ``bury`` returns."""
 
-    def __init__(self, store: Store, sink: str, found: Found) -> None:
+    def __init__(self, store: Store, sink: str, found: Found, most: int = MOST) -> None:
         self._store = store
         self._sink = sink
+        self._most = most
+        self._fewer = asyncio.Event()
         self._letters: dict[int, OrderingKey] = {}
         self._parked: set[int] = set()
         self._of: dict[OrderingKey, dict[int, int]] = {}
@@ -69,7 +74,11 @@ class Letters:
         return len(self._parked)
 
     async def bury(self, burials: Sequence[Burial]) -> None:
-        """Behind those that are there, in this order. A record that is a letter already stays one."""
+        """Behind those that are there, in this order. A record that is a letter already stays one. Waits while there
+        are ``most`` of them: a sink that takes nothing any more holds up itself, and its backlog has a bound."""
+        while len(self._letters) >= self._most:
+            self._fewer.clear()
+            await self._fewer.wait()
         letters = [
             (
                 self._sink,
@@ -145,6 +154,7 @@ class Letters:
         self.keys.setdefault(key, sequence)
 
     def _forget(self, numbers: Iterable[int]) -> None:
+        self._fewer.set()
         for number in numbers:
             key = self._letters.pop(number)
             self._parked.discard(number)

@@ -327,7 +327,7 @@ async def play(history: History, world: World) -> Lives:
     return lives
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=st.lists(st.tuples(unkind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_leads_to_what_there_is(
     history: History, world: World
@@ -337,7 +337,7 @@ def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_l
     assert set(map(name_of, lives.cluster.announced)) <= set(lives.in_order) | lives.lost
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=st.lists(st.tuples(kind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_once_a_position_is_saved_every_version_is_told_once_in_its_order_and_nothing_is_listed_again(
     history: History, world: World
@@ -390,7 +390,7 @@ async def restore(history: History, world: World, in_doubt: bool, undone: int, c
     return lives
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     history=st.lists(st.tuples(st.one_of(*life_of_a_cluster), pauses), max_size=10),
     world=worlds,

@@ -101,7 +101,7 @@ async def test_a_sink_that_never_answers_costs_the_others_nothing(
         f"{len(versions)} changes told to both live sinks, and to the stuck one when it was let loose; memory "
         f"{memory[WARM_UP - 1] >> 20} MiB after {WARM_UP * ROUND} changes, {memory[-1] >> 20} MiB at the end"
     )
-    assert growth < MAY_GROW, [each >> 20 for each in memory]
+    assert growth < MAY_GROW, " ".join(str(each >> 20) for each in memory)
 
 
 def _changes(cluster: Playground) -> Iterator[Version]:

@@ -63,6 +63,40 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
     assert met["live"]
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_where_its_position_expired_each_time_no_net_change_is_lost(scene: Scene) -> None:
+    """Each time the store forgets, between a kill and the next start, what happened meanwhile."""
+    rounds = 50
+    seed = int(os.environ.get("SEED", random.randrange(2**32)))
+    print(f"SEED={seed} makes the same changes and kills at the same moments, as far as the machine does its part")
+    chance = random.Random(seed)
+    bridge = scene.bridge()
+    met: Counter[str] = Counter()
+
+    async with bridge.started():
+        for number in range(rounds):
+            async with churning(scene.servers.api, scene.namespace, seed=seed + number, pause=0.01) as churn:
+                await churn.until_made(20)
+                await asyncio.to_thread(bridge.kill9)
+                await churn.until_made(chance.randrange(20, 60))
+            await scene.forget()
+            async with churning(scene.servers.api, scene.namespace, seed=seed - number, pause=0.01):
+                bridge.launch()
+                if number % 2:
+                    await asyncio.to_thread(bridge.wait_until_ready)
+                await asyncio.sleep(chance.uniform(0, LIVE if number % 2 else YOUNG))
+                met[await _met(bridge)] += 1
+                assert bridge.running, f"it ended by itself in round {number}"
+        await asyncio.to_thread(bridge.kill9)
+        await asyncio.to_thread(bridge.start)
+        await scene.until_told(bridge)
+
+    verdicts = await scene.judged()
+    print(f"{rounds} rounds; killed while {dict(met)}")
+    assert all(verdict.relisted for verdict in verdicts.values())
+
+
 def _has_told_all_kinds(now: Metrics) -> bool:
     return all(now.value("records_committed_total", resource=kind) for kind in KINDS)
 

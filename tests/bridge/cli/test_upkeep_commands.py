@@ -520,7 +520,11 @@ async def test_an_interrupted_command_does_not_look_as_if_all_were_well(config: 
 
     async with await asyncio.start_unix_server(stand_still, config.parent / "state" / "admin.sock"):
         command = [sys.executable, "-m", "bridge", "state", "check", "-c", str(config)]
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stderr=asyncio.subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A shell's background job ignores it.
+        )
         await asked.wait()
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()

@@ -12,7 +12,7 @@ from bridge.model.letter import Burial
 from bridge.model.record import Record
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import Outbox
-from bridge.outbox.letters import Letters
+from bridge.outbox.letters import Found, Letters
 from tests.bridge.outbox.opened import AUDIT, crashed, opened
 from tests.kit.records import a_delta, a_gap, a_snapshot
 
@@ -246,3 +246,22 @@ async def test_a_burial_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path)
 
         assert await of(outbox).drop(None) == 1
         assert await waiting(outbox) == []
+
+
+async def test_a_sink_that_has_too_many_waits_until_somebody_has_looked_at_them(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([rejected(1), rejected(2, "shop/db")])
+        full = Letters(outbox.sinks.letters["audit"]._store, "audit", outbox_found(outbox), most=2)
+        async with asyncio.TaskGroup() as tasks:
+            burying = tasks.create_task(full.bury([rejected(3, "shop/new")]))
+            await outbox.tidy()
+            assert not burying.done()
+            assert len(await waiting(outbox)) == 2
+            await full.drop([1])
+        assert [number for number, *_ in await waiting(outbox)] == [2, 3]
+
+
+def outbox_found(outbox: Outbox) -> Found:
+    """What a start would find of the letters now."""
+    letters = of(outbox)
+    return Found({1: (WEB, 1, False), 2: (DB, 2, False)}, letters.retrying)
