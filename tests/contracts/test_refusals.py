@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from tests.contracts.conftest import OVER_A_NETWORK
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import (
@@ -68,7 +69,10 @@ async def test_nothing_of_an_object_is_sent_behind_its_rejected_record(destinati
     behind = [place for place, record in enumerate(sent) if place > rejected.get(record.key, len(sent))]
     told = Told()
     async with destination.opened() as sink:
-        left = await deliver(sink, sent, told)
+        left: Sequence[Record] = sent
+        while not told.rejected:  # What a busy machine took too long for is asked for again.
+            told.troubles.clear()
+            left = await deliver(sink, left, told)
         found = await destination.stored()
 
     assert told.rejected.keys() == {sent[place].id for place in rejected.values()}

@@ -42,7 +42,7 @@ async def change(world: World, live: RecordingSink, times: int) -> None:
     [
         (Bounds(records=BOUND), "max_backlog.records"),
         (Bounds(bytes=5_000), "max_backlog.bytes"),
-        (Bounds(age=0.5), "max_backlog.age"),
+        (Bounds(age=0.05), "max_backlog.age"),
     ],
 )
 async def test_block_stops_the_intake_for_all_says_why_and_loses_nothing(bounds: Bounds, bound: str) -> None:
