@@ -26,8 +26,8 @@ run: $(READY) ## the main job on the embedded default: kubedelta demo
 	$(BIN)/kubedelta demo $(ARGS)
 
 test: $(READY) ## the default suite, with the real servers where Go and Java are there
-	@echo "Three groups run side by side; each is printed whole when it ends. The first time, servers are built: minutes."
-	@$(MAKE) --no-print-directory -j3 --output-sync=target test-units test-servers test-scenarios
+	@echo "Three groups, two at a time; each is printed whole when it ends. The first time, servers are built: minutes."
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-units test-servers test-scenarios
 
 test-units: $(READY) ## what needs nothing but the bridge
 	$(BIN)/pytest -m "not soak and not go and not java" $(ARGS) $(NONE_IS_FINE)
