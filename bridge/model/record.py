@@ -10,6 +10,9 @@ import msgspec
 from bridge.model.change import Evidence, Op
 from bridge.model.resource import Resource
 
+NO_OBJECT = ("", "")
+"""The ordering key of notices."""
+
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """One exported change. The same change has the same ``id`` after any restart and on any replica."""
@@ -70,7 +73,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ordering_key(self) -> tuple[str, str]:
-        return ("", "")
+        return NO_OBJECT
 
 
 class SnapshotEdge(StrEnum):
@@ -100,7 +103,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ordering_key(self) -> tuple[str, str]:
-        return ("", "")
+        return NO_OBJECT
 
 
 Notice: TypeAlias = Gap | Snapshot

@@ -18,7 +18,7 @@ import apsw
 from bridge.model.change import Op
 from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
 from bridge.outbox import rows
-from bridge.outbox.compaction import Compaction, Step
+from bridge.outbox.compaction import Step, compact
 from bridge.outbox.errors import Damaged
 from bridge.outbox.sql import one, row
 from bridge.outbox.work import bounded
@@ -168,8 +168,8 @@ def compacted(
     """The newest of each object, through ``through``, between the notices that were there; and of how many records.
     ``taken``: how far the log was handed out, where no errand is being read. Reads row by row: a backlog may be longer
     than memory."""
-    # A replay holds what the log told before: the sink may know of it, whatever it is told of now.
-    compaction = Compaction(told_through if errand is None else max(told_through, errand.after))
+    if errand is not None:  # A replay holds what the log told before: the sink may know of it, whatever it is told now.
+        told_through = max(told_through, errand.after)
     notices: list[Selected] = []
     befores: dict[int, bytes | None] = {}
     count = 0
@@ -185,9 +185,8 @@ def compacted(
                 befores[selected.before_sequence] = selected.before
             yield Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence)
 
-    compaction.fold(steps())
     planned = []
-    for kept in compaction.kept():
+    for kept in compact(steps(), told_through):
         if kept.before == kept.sequence:
             planned.append(Selected(kept.sequence, kept.op.value))
         else:

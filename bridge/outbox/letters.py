@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import apsw
 
 from bridge.model.letter import Burial, Letter
-from bridge.model.record import Delta, Record
+from bridge.model.record import NO_OBJECT, Delta, Record
 from bridge.model.upkeep import DeadLetter, UnknownTarget
 from bridge.outbox import rows
 from bridge.outbox.sql import one
@@ -20,8 +20,6 @@ from bridge.outbox.store import Store
 OrderingKey: TypeAlias = tuple[str, str]
 MOST = 100_000
 """Dead letters of one sink; of each, its number and its object are in memory."""
-NO_OBJECT = ("", "")
-"""The ordering key of notices."""
 
 
 @dataclass(frozen=True, slots=True)
