@@ -63,6 +63,8 @@ class Selected(NamedTuple):
     before: bytes | None = None
 
 
+_PART = 10_000
+"""Rows read in one transaction."""
 DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
 
 
@@ -221,19 +223,24 @@ def _waiting(
 ) -> Iterator[tuple[Selected, Any, Any, Any]]:
     """What one sink has not been handed yet, in order, each with kind, key and uid of its object."""
     if errand is not None:
-        selections = database.execute(
-            f"SELECT {_SELECTED}, l.kind, l.key, l.uid FROM selections s"
-            " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place",
-            (sink, errand.told),
+        selections = (
+            f"SELECT s.place, {_SELECTED}, l.kind, l.key, l.uid FROM selections s"
+            " LEFT JOIN log l ON l.seq = s.seq WHERE s.place > ? AND s.sink = ? ORDER BY s.place"
         )
-        for *values, kind, key, uid in selections:
+        for _, *values, kind, key, uid in _in_parts(database, selections, errand.told, sink):
             yield Selected(*values), kind, key, uid
-    logged = database.execute(
-        f"SELECT seq, op, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq",
-        (taken if errand is None else errand.cut, through, _quoted(sink)),
-    )
-    for sequence, op, kind, key, uid in logged:
+    log = f"SELECT seq, op, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq"
+    start = taken if errand is None else errand.cut
+    for sequence, op, kind, key, uid in _in_parts(database, log, start, through, _quoted(sink)):
         yield Selected(sequence, op), kind, key, uid
+
+
+def _in_parts(database: apsw.Connection, query: str, after: int, *values: Any) -> Iterator[tuple[Any, ...]]:
+    """Rows behind ``after``, which is the query's first value, by its first column. What waits for a sink stays as it
+    is meanwhile; in short transactions it may take long, and does not keep the write-ahead log from being reset."""
+    while part := list(database.execute(f"{query} LIMIT {_PART}", (after, *values))):
+        yield from part
+        after = part[-1][0]
 
 
 def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:

@@ -12,7 +12,7 @@ from bridge.app.stream import SinkStream, Stretch
 from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox import Keeping, Outbox, Start, errands
 from bridge.outbox.work import MOST_BYTES
 from bridge.processor.shared_processor import SharedProcessor
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
@@ -207,6 +207,24 @@ async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None
 
         assert isinstance(told, Delta)
         assert (told.op, told.before, told.sequence) == ("added", None, 2)
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+async def test_a_backlog_is_shortened_as_one_however_many_parts_it_is_read_in(
+    tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errands, "_PART", part)
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        for name in ("a", "b", "c"):
+            await informer.tells(outbox, f"added shop/{name}", f"updated shop/{name}")
+        assert await taker.stream.compact(outbox.boot_last) == (6, 3)
+        await informer.tells(outbox, "deleted shop/a", "updated shop/b", "updated shop/c")
+        assert await taker.stream.compact(outbox.boot_last) == (6, 2)
+        await informer.tells(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
+        assert await taker.stream.drop(outbox.last - 1) == (10, 2)
+        assert await taker.told() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
 
 
 async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> None:
