@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def newest_of(versions: Iterable[str | None]) -> str | None:
+    """The newest of these; the first where they have no order, None where there is none."""
+    newest: str | None = None
+    for version in versions:
+        if version is not None and (newest is None or is_older(newest, version)):
+            newest = version
+    return newest
+
 
 def is_older(version: str, than: str) -> bool:
     """True only where both are integers and the first is smaller: an aggregated API may use any text, which has no

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.version import is_older
+from bridge.model.version import newest_of
 from bridge.outbox import work
 from bridge.outbox.store import Store
 
@@ -167,7 +167,4 @@ def _states(changes: Sequence[Change], deltas: Sequence[Delta]) -> Mapping[str, 
 def _newest(newest: str | None, batch: ChangeBatch) -> str | None:
     """What comparison told carries the version that was known, which may be of an older epoch."""
     told = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
-    for version in (*told, batch.position):
-        if version is not None and (newest is None or is_older(newest, version)):
-            newest = version
-    return newest
+    return newest_of((newest, *told, batch.position))

@@ -9,6 +9,7 @@ import apsw
 
 from bridge.model.change import Known, Remembered
 from bridge.model.resource import Resource, Scope
+from bridge.model.version import newest_of
 from bridge.outbox.bodies import Dictionary
 from bridge.outbox.sql import one
 
@@ -134,7 +135,7 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
     covers must have left the ledger before."""
     held = {row.scope: row for row in informers(database, kind)}
     rebuilding = one(database, "SELECT rebuilt FROM meta")
-    newest = max((row.newest for row in held.values() if row.newest), key=_age, default=None)
+    newest = newest_of(row.newest for row in held.values())
     epoch = max((row.epoch for row in held.values()), default=1)
     for scope in scopes:
         if scope not in held:
@@ -161,7 +162,3 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
 
 def drop_informer(database: apsw.Connection, number: int) -> None:
     database.execute("DELETE FROM informers WHERE id = ?", (number,))
-
-
-def _age(version: str) -> tuple[int, str]:
-    return (len(version), version) if version.isdecimal() else (0, "")
