@@ -52,7 +52,7 @@ class Letters:
         self._store = store
         self._sink = sink
         self._most = most
-        self._fewer = asyncio.Event()
+        self._looked_at = asyncio.Event()
         self._letters: dict[int, OrderingKey] = {}
         self._parked: set[int] = set()
         self._of: dict[OrderingKey, dict[int, int]] = {}
@@ -73,10 +73,11 @@ class Letters:
 
     async def bury(self, burials: Sequence[Burial]) -> None:
         """Behind those that are there, in this order. A record that is a letter already stays one. Waits while there
-        are ``most`` of them: a sink that takes nothing any more holds up itself, and its backlog has a bound."""
-        while len(self._letters) >= self._most:
-            self._fewer.clear()
-            await self._fewer.wait()
+        are ``most`` of them: a sink that takes nothing any more holds up itself, and its backlog has a bound. Not while
+        some are to be delivered again: whoever buries does that, and comes to it only then."""
+        while len(self._letters) >= self._most and not self.retrying:
+            self._looked_at.clear()
+            await self._looked_at.wait()
         letters = [
             (
                 self._sink,
@@ -119,6 +120,7 @@ class Letters:
         """See model.upkeep.Upkeep.retry."""
         count = await self._store.write(partial(retry, sink=self._sink, numbers=numbers), shrinks=True)
         self.retrying = self.retrying or count > 0
+        self._looked_at.set()
         return count
 
     async def drop(self, numbers: Sequence[int] | None) -> int:
@@ -152,7 +154,7 @@ class Letters:
         self.keys.setdefault(key, sequence)
 
     def _forget(self, numbers: Iterable[int]) -> None:
-        self._fewer.set()
+        self._looked_at.set()
         for number in numbers:
             key = self._letters.pop(number)
             self._parked.discard(number)
