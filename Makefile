@@ -36,7 +36,7 @@ test-servers: $(READY) ## rooms, sinks and their contracts against real servers
 	$(BIN)/pytest -m "(go or java) and not soak" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
 
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
-	$(BIN)/pytest -m "(go or java) and not soak" tests/scenarios $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -rP -m "(go or java) and not soak" tests/scenarios $(ARGS) $(NONE_IS_FINE)
 
 check: $(READY) ## style, types, who imports whom, the Dockerfile
 	$(BIN)/ruff check .
