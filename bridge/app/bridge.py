@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from bridge.app.backlogs import Backlogs
 from bridge.app.exporter import Exporter
@@ -156,7 +157,7 @@ class _Running:
 
     def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
         return SharedInformerFactory(
-            client.lister_watcher,
+            partial(client.lister_watcher, managed_fields=False),
             deliver=Exporter(self._outbox, self._backlogs.admit, self._report).export,
             stored=self._outbox.body,
             resync=self._processor,

@@ -51,8 +51,11 @@ class KubeClient:
         self._patience = patience
         self._compress = connection.compression
 
-    def lister_watcher(self, resource: Resource, scope: Scope, *, metadata_only: bool = False) -> ApiListerWatcher:
-        """``metadata_only``: for lists whose objects need no spec and no status."""
+    def lister_watcher(
+        self, resource: Resource, scope: Scope, *, metadata_only: bool = False, managed_fields: bool = True
+    ) -> ApiListerWatcher:
+        """``metadata_only``: for lists whose objects need no spec and no status. Without ``managed_fields``, objects
+        come without them, as far as that is cheap: the pipeline strips what is left."""
         return ApiListerWatcher(
             self._http,
             resource,
@@ -61,6 +64,7 @@ class KubeClient:
             patience=self._patience,
             compress=self._compress,
             metadata_only=metadata_only,
+            managed_fields=managed_fields,
         )
 
     async def discover(self, previous: Catalogue | None = None) -> Catalogue:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from bridge.kube.status import read_status, shortened, trouble
-from bridge.kube.wire import UNREADABLE, Head, is_utf8, read_object
+from bridge.kube.wire import UNREADABLE, Head, is_utf8, read_object, without_managed_fields
 from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
 from bridge.model.object import ApiObject, object_key
 from bridge.model.resource import Resource
@@ -57,9 +57,18 @@ _decode_bookmark = msgspec.json.Decoder(_BookmarkObject).decode
 class Frames:
     """One watch's stream. Owned by whoever reads it."""
 
-    def __init__(self, resource: Resource, *, initial_events: bool = False, longest_line: int = LONGEST_LINE) -> None:
-        """``longest_line`` is in bytes; a longer one ends the stream. ``initial_events``: it is a WatchList."""
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        initial_events: bool = False,
+        managed_fields: bool = True,
+        longest_line: int = LONGEST_LINE,
+    ) -> None:
+        """``longest_line`` is in bytes; a longer one ends the stream. ``initial_events``: it is a WatchList. Without
+        ``managed_fields`` these are cut out."""
         self._resource = resource
+        self._managed_fields = managed_fields
         self._initial_events = initial_events
         self._longest_line = longest_line
         self._unfinished: list[bytes] = []
@@ -137,7 +146,9 @@ class Frames:
             or not lines.endswith(b"}}", start, stop)
         ):
             return None
-        body = lines[start + len(prefix) : stop - 1]
+        start += len(prefix)
+        stop -= 1
+        body = lines[start:stop] if self._managed_fields else without_managed_fields(lines, start, stop, metadata)
         if not is_utf8(body):
             return None
         key = object_key(metadata.namespace, metadata.name)
@@ -163,7 +174,7 @@ class Frames:
             case "ERROR":
                 return self._end(self._status(found.object))
             case EventType.ADDED | EventType.MODIFIED | EventType.DELETED:
-                thing = read_object(found.object, self._resource)
+                thing = read_object(found.object, self._resource, managed_fields=self._managed_fields)
                 return (
                     Unreadable(shortened(f"{found.type}: {thing}"))
                     if isinstance(thing, str)

@@ -52,12 +52,16 @@ class ApiListerWatcher:
         overtime: float = OVERTIME,
         compress: bool = False,
         metadata_only: bool = False,
+        managed_fields: bool = True,
     ) -> None:
         """``silence``, ``patience`` and ``overtime`` are in seconds; ``compress`` lets the server compress lists,
         which costs it nothing on balance (less to encrypt) and us less than reading ten times the bytes.
-        ``metadata_only`` asks for lists without spec and status; a server that cannot do so sends whole objects."""
+        ``metadata_only`` asks for lists without spec and status; a server that cannot do so sends whole objects.
+        Without ``managed_fields`` these are cut out as soon as they are seen, where the server writes them as
+        kube-apiserver does."""
         self._http = http
         self._resource = resource
+        self._managed_fields = managed_fields
         self._path = resource.path(scope.namespace if resource.namespaced else None)
         self._selectors = {
             name: selector
@@ -87,7 +91,7 @@ class ApiListerWatcher:
             return Failed(shortened(str(error)))
         except NETWORK_ERRORS as error:
             return not_answered(error, self._http.base_url)
-        return read_page(body, self._resource)
+        return read_page(body, self._resource, managed_fields=self._managed_fields)
 
     def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
         return self._watch(request)
@@ -125,7 +129,7 @@ class ApiListerWatcher:
 
     async def _told(self, response: httpx.Response, request: WatchRequest) -> AsyncGenerator[WatchAnswer]:
         yield Opened()
-        frames = Frames(self._resource, initial_events=request.initial_events)
+        frames = Frames(self._resource, initial_events=request.initial_events, managed_fields=self._managed_fields)
         now = asyncio.get_running_loop().time
         overdue = now() + request.timeout + self._overtime
         chunks = response.aiter_raw()

@@ -25,8 +25,9 @@ class _List(msgspec.Struct):
 _decode_list = msgspec.json.Decoder(_List).decode
 
 
-def read_page(body: bytes, resource: Resource) -> Page | Trouble:
-    """The objects of a page, each with bytes of its own; Failed for anything but a list that a watch can follow."""
+def read_page(body: bytes, resource: Resource, *, managed_fields: bool = True) -> Page | Trouble:
+    """The objects of a page, each with bytes of its own; Failed for anything but a list that a watch can follow.
+    Without ``managed_fields`` these are cut out."""
     try:
         page = _decode_list(body)
     except UNREADABLE as error:
@@ -40,7 +41,7 @@ def read_page(body: bytes, resource: Resource) -> Page | Trouble:
     objects: list[ApiObject] = []
     unreadable: list[str] = []
     for item in page.items or ():
-        thing = read_object(item, resource)
+        thing = read_object(item, resource, managed_fields=managed_fields)
         if isinstance(thing, str):
             unreadable.append(shortened(thing))
         else:

@@ -15,22 +15,6 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _LAST_APPLIED = LAST_APPLIED.encode()
 _MANAGED_FIELDS = b'"managedFields":'
-_METADATA = b'"metadata":{'
-_HEAD = 200
-"""Bytes in which kind and apiVersion have been told."""
-_COMMA = ord(",")
-
-
-class _Metadata(msgspec.Struct):
-    managed_fields: Raw = msgspec.field(name="managedFields", default=Raw(b""))
-    annotations: Raw = Raw(b"")
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-_metadata_of = msgspec.json.Decoder(_Object).decode
 
 
 def members(raw: bytes | Raw) -> dict[str, Raw]:
@@ -43,30 +27,11 @@ def joined(parts: dict[str, Raw]) -> Raw:
 
 
 def stripped(body: bytes) -> bytes:
-    """Without ``metadata.managedFields`` and the last-applied annotation. Raises msgspec.DecodeError for a body whose
-    metadata or annotations are no JSON objects."""
-    start = body.find(_MANAGED_FIELDS)
-    if start < 0:
-        return body if _LAST_APPLIED not in body else with_metadata(body, _strip)
-    short = _without_managed_fields(body, start)
-    return with_metadata(body, _strip) if short is None else short
-
-
-def _without_managed_fields(body: bytes, start: int) -> bytes | None:
-    """Cut out of the body, where its metadata comes first and ``start`` is where these are named: half the cost of
-    taking it apart. None where it is not as kube-apiserver writes it, or where there is more to take out."""
-    if not 0 <= body.find(_METADATA, 0, _HEAD) < start:
-        return None
-    metadata = _metadata_of(body).metadata
-    value, begin = bytes(metadata.managed_fields), start + len(_MANAGED_FIELDS)
-    if not value or not body.startswith(value, begin) or _LAST_APPLIED in bytes(metadata.annotations):
-        return None
-    end = begin + len(value)
-    if body[start - 1] == _COMMA:
-        start -= 1
-    elif body[end] == _COMMA:
-        end += 1
-    return body[:start] + body[end:]
+    """Without ``metadata.managedFields``, where these were not cut out as the object was read, and without the
+    last-applied annotation. Raises msgspec.DecodeError for a body whose metadata or annotations are no JSON objects."""
+    if _MANAGED_FIELDS not in body and _LAST_APPLIED not in body:
+        return body
+    return with_metadata(body, _strip)
 
 
 def with_metadata(body: bytes, change: Callable[[dict[str, Raw]], None]) -> bytes:

@@ -1,0 +1,108 @@
+"""Managed fields are cut out where a line or an item is read, unless somebody wants them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.kube.frames import Frames
+from bridge.kube.pages import read_page
+from bridge.model.answers import Announced, Page
+from bridge.model.resource import Resource
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
+MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:annotations": {}}}, "time": "2026-01-12T09:40:51Z"}]
+
+Json = dict[str, Any]
+
+
+def widget(**more: Any) -> Json:
+    metadata = {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7", **more}
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"text": "süß"}}
+
+
+def compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def watched(thing: Json, *, managed_fields: bool = False) -> bytes:
+    [answer] = Frames(WIDGETS, managed_fields=managed_fields).feed(b'{"type":"ADDED","object":%b}\n' % compact(thing))
+    assert isinstance(answer, Announced), answer
+    [(_, told)] = answer.events
+    return told.body
+
+
+def listed(thing: Json, *, managed_fields: bool = False) -> bytes:
+    page = {"kind": "WidgetList", "metadata": {"resourceVersion": "9"}, "items": [thing]}
+    answer = read_page(compact(page), WIDGETS, managed_fields=managed_fields)
+    assert isinstance(answer, Page), answer
+    [told] = answer.objects
+    return told.body
+
+
+def without(thing: Json) -> Json:
+    return {**thing, "metadata": {name: value for name, value in thing["metadata"].items() if name != "managedFields"}}
+
+
+FIRST = {"metadata": {"managedFields": MANAGED, **widget()["metadata"]}}
+PLACES = [
+    pytest.param(widget(managedFields=MANAGED), id="at the end of the metadata"),
+    pytest.param(widget(managedFields=MANAGED, labels={"a": "b"}), id="in the middle"),
+    pytest.param({**widget(), **FIRST}, id="in front"),
+]
+
+
+@pytest.mark.parametrize("read", [watched, listed])
+@pytest.mark.parametrize("thing", PLACES)
+def test_they_are_left_out_and_every_other_byte_stays(thing: Json, read: Any) -> None:
+    assert read(thing) == compact(without(thing))
+
+
+def test_an_item_of_a_built_in_list_is_named_and_cut() -> None:
+    item = widget(managedFields=MANAGED)
+    del item["kind"], item["apiVersion"]
+    named = {"kind": "Widget", "apiVersion": "example.com/v1", **without(item)}
+    assert listed(item) == compact(named)
+
+
+@pytest.mark.parametrize("read", [watched, listed])
+@pytest.mark.parametrize("thing", PLACES)
+def test_who_wants_them_has_them(thing: Json, read: Any) -> None:
+    assert read(thing, managed_fields=True) == compact(thing)
+
+
+@pytest.mark.parametrize("read", [watched, listed])
+def test_what_is_called_so_elsewhere_stays(read: Any) -> None:
+    inner = {"metadata": {"managedFields": MANAGED}}
+    before = {"above": inner, **widget(managedFields=MANAGED)}
+    assert json.loads(read(before))["above"] == inner
+    labelled = widget(labels={"managedFields": "x"}, managedFields=MANAGED)
+    assert json.loads(read(labelled))["metadata"]["labels"] == {"managedFields": "x"}
+    after = {**widget(), "status": inner}
+    assert read(after) == compact(after)
+
+
+@pytest.mark.parametrize("empty", [None, []])
+def test_empty_ones_do_no_harm(empty: Any) -> None:
+    thing = widget(managedFields=empty, labels={"a": "b"})
+    assert json.loads(watched(thing)) in (thing, without(thing))
+
+
+def entries() -> st.SearchStrategy[Any]:
+    names = st.sampled_from(["managedFields", "metadata", "labels", "spec", "x{", 'q"', "ü"])
+    leaves = st.none() | st.text(max_size=3) | st.just(MANAGED) | st.just('"managedFields":[]')
+    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3))
+
+
+@given(metadata=st.dictionaries(st.sampled_from(["annotations", "managedFields", "x"]), entries()),
+       top=st.dictionaries(st.sampled_from(["above", "spec", "status"]), entries()), data=st.data())  # fmt: skip
+def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data: st.DataObject) -> None:
+    members = {**widget()["metadata"], **metadata}
+    thing = {"apiVersion": "example.com/v1", "kind": "Widget", **top}
+    thing["metadata"] = {name: members[name] for name in data.draw(st.permutations(list(members)))}
+    thing = {name: thing[name] for name in data.draw(st.permutations(list(thing)))}
+    assert json.loads(watched(thing)) in (thing, without(thing))
