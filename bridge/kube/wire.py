@@ -72,7 +72,8 @@ def without_managed_fields(text: bytes, start: int, stop: int, metadata: Metadat
     """The object in ``text[start:stop]``, which has this metadata, without its ``managedFields``: two fifths of a pod,
     cut out before they are copied. Whole where they do not stand as kube-apiserver writes them."""
     value = bytes(metadata.managed_fields)
-    if not value:
+    # An array, and so no label or annotation of that name.
+    if not value.startswith(b"["):
         return text[start:stop]
     head = text.find(_METADATA, start, start + _HEAD)
     at = text.find(_MANAGED_FIELDS, head, stop)

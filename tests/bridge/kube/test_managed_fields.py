@@ -98,8 +98,13 @@ def entries() -> st.SearchStrategy[Any]:
     return st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3))
 
 
-@given(metadata=st.dictionaries(st.sampled_from(["annotations", "managedFields", "x"]), entries()),
-       top=st.dictionaries(st.sampled_from(["above", "spec", "status"]), entries()), data=st.data())  # fmt: skip
+annotations = st.dictionaries(
+    st.sampled_from(["managedFields", "}", "x{"]), st.just(str(MANAGED)) | st.text(max_size=3)
+)
+metadata = st.fixed_dictionaries({}, optional={"annotations": annotations, "managedFields": entries(), "x": st.text()})
+
+
+@given(metadata=metadata, top=st.dictionaries(st.sampled_from(["above", "spec"]), entries()), data=st.data())
 def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data: st.DataObject) -> None:
     members = {**widget()["metadata"], **metadata}
     thing = {"apiVersion": "example.com/v1", "kind": "Widget", **top}
