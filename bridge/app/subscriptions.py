@@ -122,8 +122,8 @@ class Subscriptions:
         if not all([await self._is_gone(informer) for informer in informers]):
             return
         for informer in informers:
-            await self._factory.retire(informer)
-            await self._ledger.retire(informer.resource, informer.scope)
+            async with self._ledger.retiring(informer.resource, informer.scope):
+                await self._factory.retire(informer)
             self._adopted.discard(informer.resource.name)
 
     def _tell(self, resolution: Resolution) -> None:

@@ -42,7 +42,8 @@ class SharedInformer:
     It runs once, in ``run``; ``retire`` is for a resource that went away, ``stop`` for a process that ends.
 
     With ``remembered`` it goes on where an earlier one ended: from its position with a watch and no list, and it has
-    synced as soon as it runs; without a position, with a list that is compared with what is remembered. With
+    synced as soon as it runs; without a position, with a list that is compared with what is remembered; where nothing
+    is remembered but the epoch, like one that begins. With
     ``stored``, bodies rest at the sequence numbers that ``deliver`` returns, and are read from there.
     """
 
@@ -72,12 +73,12 @@ class SharedInformer:
         self._deliver = deliver or self.handlers.deliver
         self._report = report
         self._resync = resync or self._handlers
-        resumed, position, epoch = remembered is not None, None, 1
+        resumed, position, epoch = False, None, 1
         if remembered is not None:
             self.indexer.load(remembered.objects)
-            position, epoch = remembered.position, remembered.epoch
+            resumed, position, epoch = not remembered.is_blank, remembered.position, remembered.epoch
         self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
-        if epoch > 1 and position is None:
+        if resumed and epoch > 1 and position is None:
             self._fifo.restored()  # It may have ended in the middle of the list with which the epoch began.
         self._watcher = Watcher(
             resource,

@@ -67,6 +67,11 @@ class Remembered:
     epoch: int = 1
     """Goes on from here."""
 
+    @property
+    def is_blank(self) -> bool:
+        """Nothing was told or reached in this epoch, and nothing is known from earlier ones: its informer begins."""
+        return not self.objects and self.position is None and self.newest is None
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:

@@ -26,6 +26,8 @@ class Informer:
     epoch: int
     rebuilding: bool
     """What its first list finds was told before the database was lost: it is told as ``sync``."""
+    retiring: bool = False
+    """What it tells as deleted may be there all the same."""
 
     def advance(self, batch: ChangeBatch) -> bool:
         """Take in how far a batch has come; whether there is something to save."""
@@ -90,6 +92,7 @@ class Intake:
                 informer.position,
                 informer.newest,
                 informer.epoch,
+                informer.retiring,
             )
         )
         return deltas
@@ -97,7 +100,7 @@ class Intake:
     async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta], superseded: Sequence[int]) -> None:
         """Deletes of objects that no informer has any more. Their sequence numbers come from ``number_next``."""
         states: Mapping[str, Delta | None] = dict.fromkeys((each.key for each in gone), None)
-        await self._write(work.Append(None, kind, number, gone, states, superseded, None, None, 1))
+        await self._write(work.Append(None, kind, number, gone, states, superseded, None, None, 1, True))
 
     def number_next(self) -> int:
         """Take the next sequence number. Whoever takes numbers has them written before it waits for anything."""

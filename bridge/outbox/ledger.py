@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 import apsw
@@ -56,8 +57,9 @@ class Ledger:
     async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Remembered | None], int]:
         """These parts of a resource are watched from now on and nothing else of it; called before its informers run.
 
-        Objects that no part covers any more are told as deleted, with their last state. Returns what each part's
-        informer knows (None for one that begins), and how many objects left.
+        Objects that no part covers any more are told as deleted, with their last state; should they come back, then in
+        a later epoch. Returns what each part's informer knows (None for one that begins in the first), and how many
+        objects left.
         """
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
@@ -80,8 +82,13 @@ class Ledger:
             )
         return known, len(gone)
 
-    async def retire(self, resource: Resource, scope: Scope) -> None:
-        """This part is watched no more; everything of it was told as deleted."""
+    @asynccontextmanager
+    async def retiring(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
+        """This part is watched no more, since its resource is not served: inside, everything of it is told as deleted.
+        Should it come back, killed or not meanwhile, it begins in a later epoch: no id of before comes again."""
+        if (informer := self._intake.informers.get((resource.name, scope))) is not None:
+            informer.retiring = True
+        yield
         number = self._intake.forget(resource.name, scope)
         if number is not None:
             await self._store.write(partial(ledger_sql.drop_informer, number=number))

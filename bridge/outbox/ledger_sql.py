@@ -63,7 +63,7 @@ def kinds(database: apsw.Connection) -> dict[str, int]:
 
 
 def kind_id(database: apsw.Connection, name: str) -> int:
-    database.execute("INSERT OR IGNORE INTO kinds (name) VALUES (?)", (name,))
+    database.execute("INSERT OR IGNORE INTO kinds (name, epoch) SELECT ?, epoch FROM meta", (name,))
     return one(database, "SELECT id FROM kinds WHERE name = ?", (name,))
 
 
@@ -119,7 +119,7 @@ def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> li
 
 
 def remembered(database: apsw.Connection, kind: int, row: InformerRow) -> Remembered | None:
-    """What an informer knows when it starts; None for one that never told or reached anything."""
+    """What an informer knows when it starts; None for one that never told or reached anything, in the first epoch."""
     found = database.execute(
         "SELECT key, uid, version, seq FROM objects WHERE kind = ? AND informer = ?", (kind, row.id)
     )
@@ -133,32 +133,49 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
     """Give every object of the kind to the informer of the scope that covers it, in one transaction: rows for scopes
     that are new, none for those that are gone. A scope that is not as it was begins with a list. Objects that no scope
     covers must have left the ledger before."""
-    held = {row.scope: row for row in informers(database, kind)}
+    held = informers(database, kind)
     rebuilding = one(database, "SELECT rebuilt FROM meta")
-    newest = newest_of(row.newest for row in held.values())
-    epoch = max((row.epoch for row in held.values()), default=1)
-    for scope in scopes:
-        if scope not in held:
-            database.execute(
-                "INSERT INTO informers (kind, resource, namespace, label_selector, field_selector, epoch,"
-                " rebuilding) VALUES (?,?,?,?,?,?,?)",
-                (kind, resource, scope.namespace, scope.label_selector, scope.field_selector, epoch, rebuilding),
-            )
-    now = {row.scope: row for row in informers(database, kind)}
-    if not is_unchanged(list(held.values()), scopes):
-        moved = []
-        for key, informer in list(database.execute("SELECT key, informer FROM objects WHERE kind = ?", (kind,))):
-            taker = covering(scopes, key)
-            if taker is not None and now[taker].id != informer:
-                moved.append((now[taker].id, kind, key))
-        database.executemany("UPDATE objects SET informer = ? WHERE kind = ? AND key = ?", moved)
-        # An informer that took objects over does not know what happened to them since, but how new they are.
-        takers = [(newest, informer) for informer in {row[0] for row in moved}]
-        database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", takers)
-        gone = [(row.id,) for scope, row in now.items() if scope not in scopes]
-        database.executemany("DELETE FROM informers WHERE id = ?", gone)
-    return [row for row in informers(database, kind) if row.scope in scopes]
+    for scope in (each for each in scopes if each not in {row.scope for row in held}):
+        database.execute(
+            "INSERT INTO informers (kind, resource, namespace, label_selector, field_selector, rebuilding)"
+            " VALUES (?,?,?,?,?,?)",
+            (kind, resource, scope.namespace, scope.label_selector, scope.field_selector, rebuilding),
+        )
+    if not is_unchanged(held, scopes):
+        _hand_over(database, kind, held, scopes)
+    # Who is to list may find again what was told as deleted though it was there.
+    database.execute(
+        "UPDATE informers SET epoch = max(epoch, (SELECT epoch FROM kinds WHERE id = informers.kind))"
+        " WHERE kind = ? AND position IS NULL",
+        (kind,),
+    )
+    return informers(database, kind)
+
+
+def _hand_over(database: apsw.Connection, kind: int, held: Sequence[InformerRow], scopes: Sequence[Scope]) -> None:
+    """Objects of informers that go, to those of the scopes."""
+    now = {row.scope: row.id for row in informers(database, kind)}
+    gone = {row.id: row.epoch for row in held if row.scope not in scopes}
+    moved = []
+    for key, informer in list(database.execute("SELECT key, informer FROM objects WHERE kind = ?", (kind,))):
+        taker = covering(scopes, key) if informer in gone else None
+        if taker is not None:
+            moved.append((now[taker], kind, key))
+    database.executemany("UPDATE objects SET informer = ? WHERE kind = ? AND key = ?", moved)
+    # An informer that took objects over does not know what happened to them since, but how new they are.
+    newest = newest_of(row.newest for row in held)
+    takers = [(newest, informer) for informer in {row[0] for row in moved}]
+    database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", takers)
+    database.executemany("DELETE FROM informers WHERE id = ?", [(informer,) for informer in gone])
+    leave_behind(database, kind, gone.values())
+
+
+def leave_behind(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:
+    """Objects that were told as deleted in these epochs may come back, with the ids that they had: informers of the
+    kind begin in a later one."""
+    database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
 
 
 def drop_informer(database: apsw.Connection, number: int) -> None:
-    database.execute("DELETE FROM informers WHERE id = ?", (number,))
+    for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):
+        leave_behind(database, kind, [epoch])

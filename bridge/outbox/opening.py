@@ -24,6 +24,10 @@ _SKIPPED = 1_000_000
 """Sequence numbers left out behind the newest one that a damaged file still tells."""
 _MOST = 1 << 62
 """Nobody counts as far as this."""
+_MOST_EPOCHS = 1 << 31
+"""An integer of CloudEvents is smaller."""
+_2026 = 1_767_225_600
+"""When it began, in seconds of Unix time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,10 @@ def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
             except Damaged as error:
                 damage = str(error)
                 holder.mark_damaged(damage)  # Until it is mended: a crash on the way begins here again.
-        last = _last_told(holder.file)
+        last, epoch = _last_told(holder.file), _epoch_untold(holder.file)
         aside = holder.move_aside()
         connection = open_writer(holder.file)
-        _begin_anew(connection, last, sinks, now)
+        _begin_anew(connection, last, epoch, sinks, now)
         holder.mended()
         return replace(_read_or_close(holder, connection, sinks, now), damage=damage, aside=aside)
     except BaseException:
@@ -136,11 +140,11 @@ def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tupl
         yield last, size, max(0.0, age)
 
 
-def _begin_anew(connection: apsw.Connection, last: int, sinks: Mapping[str, Start], now: str) -> None:
-    """Every sink gets a Gap first, and then everything that the first lists find."""
+def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, Start], now: str) -> None:
+    """Every sink gets a Gap first, and then everything that the first lists find, in this epoch."""
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
     with usable(Path(connection.filename)), connection:
-        connection.execute("UPDATE meta SET last = ?, trimmed = ?, rebuilt = 1", (gap.sequence, last))
+        connection.execute("UPDATE meta SET last = ?, trimmed = ?, rebuilt = 1, epoch = ?", (gap.sequence, last, epoch))
         connection.execute(rows.INSERT, rows.gap_row(gap))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 
@@ -153,6 +157,20 @@ def _last_told(file: Path) -> int:
     except (apsw.Error, Damaged):
         last = 0
     return last + _SKIPPED if 0 < last < _MOST else time_ns() // 1000
+
+
+def _epoch_untold(file: Path) -> int:
+    """One in which nothing was told. Where the damaged file does not tell all that there were, one made of the time."""
+    try:
+        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            epoch = 1 + one(
+                connection,
+                "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds),"
+                " (SELECT coalesce(max(epoch), 0) FROM informers)) FROM meta",
+            )
+    except (apsw.Error, Damaged):
+        epoch = 0
+    return epoch if 1 < epoch < _MOST_EPOCHS else max(2, time_ns() // 10**9 - _2026)
 
 
 def utc_now() -> str:

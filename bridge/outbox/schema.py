@@ -1,7 +1,7 @@
 """The tables of the database, and the number of their format.
 
 meta        one row: what this file is, and what it belongs to
-kinds       resources by name, such as deployments.apps, whatever the version
+kinds       resources by name, such as deployments.apps, whatever the version; in which epoch their informers begin
 resources   each version of each of them that was ever served to us
 informers   one row for each part of a resource that is watched: its selectors, how far it has come
 objects     the ledger: every object that was told and not told deleted, and which record has its last state
@@ -20,7 +20,7 @@ import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
 
-FORMAT = 1
+FORMAT = 2
 """PRAGMA user_version. A change of the tables takes the next number, and a step in ``MIGRATIONS``."""
 APPLICATION_ID = 0x6B646C74
 """PRAGMA application_id: "kdlt"."""
@@ -31,11 +31,16 @@ CREATE TABLE meta (
     cluster TEXT NOT NULL DEFAULT '',
     trimmed INTEGER NOT NULL DEFAULT 0,
     last INTEGER NOT NULL DEFAULT 0,
-    rebuilt INTEGER NOT NULL DEFAULT 0
+    rebuilt INTEGER NOT NULL DEFAULT 0,
+    epoch INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 INSERT INTO meta (one) VALUES (1);
 
-CREATE TABLE kinds (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE kinds (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    epoch INTEGER NOT NULL DEFAULT 1
+) STRICT;
 
 CREATE TABLE resources (
     id INTEGER PRIMARY KEY,
@@ -134,7 +139,17 @@ CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
 
 TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
 
-MIGRATIONS: dict[int, str] = {}
+_EPOCHS_OF_KINDS = """
+ALTER TABLE meta ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE kinds ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
+UPDATE kinds SET epoch = 1 + max(
+    (SELECT coalesce(max(epoch), 1) FROM informers),
+    (SELECT coalesce(max(epoch), 1) FROM log)
+);
+"""
+"""What format 1 had told of parts that were not watched any more, it had forgotten."""
+
+MIGRATIONS = {1: _EPOCHS_OF_KINDS}
 """From the format of that number to the next one."""
 
 

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from bridge.model.record import Delta, Record
-from bridge.outbox import rows
+from bridge.outbox import ledger_sql, rows
 from bridge.outbox.bodies import Bodies
 from bridge.outbox.sql import one
 
@@ -34,6 +34,8 @@ class Append(msgspec.Struct, frozen=True):
     position: str | None
     newest: str | None
     epoch: int
+    leaving: bool
+    """What is told as deleted may be there all the same."""
 
 
 def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
@@ -43,6 +45,8 @@ def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
         database.executemany(rows.INSERT, written)
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
+        if batch.leaving:
+            ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in batch.deltas))
         _update_ledger(database, batch)
         database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
     if batch.informer is None:

@@ -316,7 +316,8 @@ async def test_what_an_informer_that_went_had_reached_is_not_the_next_ones(tmp_p
     async with opened(tmp_path) as outbox:
         went = await Informed(DEPLOYMENTS).begin(outbox)
         await went.tells(outbox, position="7000")
-        await outbox.ledger.retire(DEPLOYMENTS, ALL)
+        async with outbox.ledger.retiring(DEPLOYMENTS, ALL):
+            pass
         await adopted(outbox, ALL)
         await outbox.tidy()
 

@@ -343,7 +343,7 @@ async def test_the_file_is_made_as_it_is_meant_to_be(disk: Disk) -> None:
         "journal_mode": "wal",
         "synchronous": 2,
         "auto_vacuum": 2,
-        "user_version": 1,
+        "user_version": 2,
         "application_id": 0x6B646C74,
     }
     assert disk.file.name == FILE
