@@ -143,9 +143,9 @@ class CloudEvents:
         values = self._delta_attributes(record)
         return (*values[:-1], str(values[-1]))
 
-    def headers(self, record: Record, names: HeaderNames) -> list[tuple[str, str]]:
-        """The attributes under the names that a protocol binding gives them."""
-        return list(zip(_names_for(record, names), self.attributes(record), strict=True))
+    def headers(self, record: Record, names: HeaderNames) -> dict[str, bytes]:
+        """The attributes in UTF-8, under the names that a protocol binding gives them."""
+        return dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
 
     def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
         """As ``headers``, with the values encoded as the bindings to HTTP and NATS want them."""

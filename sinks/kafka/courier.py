@@ -78,7 +78,7 @@ class Courier:
     def launch(self, flight: Flight, topic: str, key: str, value: bytes | None, headers: Headers) -> bool:
         """False when the queue is full. Raises KafkaException where the producer cannot take this message at all."""
         try:
-            self._producer.produce(topic, value, key, headers=headers, on_delivery=flight.report)
+            self._producer.produce(topic, value, key, headers=headers, on_delivery=flight.report)  # type: ignore[arg-type]
         except BufferError:
             return False
         self.launched += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
@@ -12,7 +12,8 @@ from bridge.model.cloudevent import CloudEvents, HeaderNames
 from bridge.model.record import Delta, Record
 from sinks.template import Template
 
-Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+Headers: TypeAlias = dict[str, bytes]
+"""As bytes: text takes librdkafka's binding twice as long."""
 
 LONGEST_TOPIC = 249
 _KAFKA = HeaderNames.prefixed("ce_", datacontenttype="content-type")
@@ -41,7 +42,7 @@ class ParcelEncoder:
             raise ValueError(f"its topic would have {len(topic)} letters; {LONGEST_TOPIC} are the most")
         value = self._events.data(record)
         deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
-        headers = cast("Headers", self._events.headers(record, _KAFKA))
+        headers = self._events.headers(record, _KAFKA)
         return Parcel(topic, self._events.partition_key(record), (value, None) if deleted else (value,), headers)
 
 

@@ -31,7 +31,7 @@ def read_structured(record: Record, events: CloudEvents = EVENTS) -> tuple[dict[
 
 
 def read_binary(record: Record, events: CloudEvents = EVENTS) -> tuple[dict[str, Any], Any]:
-    headers = {name: value.encode() for name, value in events.headers(record, KAFKA)}
+    headers = events.headers(record, KAFKA)
     key = events.partition_key(record)
     event = kafka.from_binary(kafka.KafkaMessage(headers, key, events.data(record)), SDK)
     return event.get_attributes(), event.get_data()
