@@ -105,6 +105,8 @@ class KafkaSink:
 
     def _up_to_the_last_suspect(self, batch: Sequence[Record], places: list[int]) -> tuple[list[int], list[int]]:
         """What to send now, and what after it."""
+        if not self._suspects:
+            return places, []
         suspects = [count for count, place in enumerate(places, 1) if identity(batch[place]) in self._suspects]
         if not suspects:
             self._suspects = set()
