@@ -16,6 +16,7 @@ from bridge.facts import Fact, OutboxOpened
 from bridge.outbox import Outbox, Start
 from bridge.outbox.database import FILE, Holder
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
+from bridge.outbox.schema import FORMAT
 from tests.bridge.outbox.opened import everything, opened, story, tell
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk
@@ -177,11 +178,11 @@ def tell_elsewhere(directory: Path, script: str) -> None:
 async def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
     async with opened(tmp_path):
         pass
-    tell(tmp_path, "PRAGMA user_version = 2")
+    tell(tmp_path, f"PRAGMA user_version = {FORMAT + 1}")
 
     said = await refused(tmp_path)
 
-    assert "has format 2, written by a newer kubedelta; this one reads 1" in said
+    assert f"has format {FORMAT + 1}, written by a newer kubedelta; this one reads {FORMAT}" in said
 
 
 async def test_an_older_format_without_a_way_to_this_one_is_refused(tmp_path: Path) -> None:
@@ -197,31 +198,32 @@ async def test_an_older_format_without_a_way_to_this_one_is_refused(tmp_path: Pa
 async def test_a_format_with_a_step_to_this_one_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
-    tell(tmp_path, "DROP INDEX letters_of; PRAGMA user_version = -1")
+    tell(tmp_path, f"DROP INDEX letters_of; PRAGMA user_version = {FORMAT - 2}")
     steps = {
-        -1: "CREATE TABLE meanwhile (one INTEGER) STRICT",
-        0: "DROP TABLE meanwhile; CREATE INDEX letters_of ON letters (sink, resource_name, key, number)",
+        FORMAT - 2: "CREATE TABLE meanwhile (one INTEGER) STRICT",
+        FORMAT - 1: "DROP TABLE meanwhile; CREATE INDEX letters_of ON letters (sink, resource_name, key, number)",
     }
     monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", steps)
 
     for _ in range(2):
         async with opened(tmp_path) as outbox:
             assert story(await everything(outbox)) == ["added shop/web"]
-            assert (await outbox.check()).format == 1
+            assert (await outbox.check()).format == FORMAT
 
 
 async def test_a_step_that_fails_leaves_the_format_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(tmp_path):
         pass
-    tell(tmp_path, "PRAGMA user_version = 0")
-    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {0: "CREATE TABLE half (one); CREATE TABLE meta (one)"})
+    before = FORMAT - 1
+    tell(tmp_path, f"PRAGMA user_version = {before}")
+    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {before: "CREATE TABLE half (one); CREATE TABLE meta (one)"})
     with pytest.raises(Exception, match="meta already exists"):
         async with opened(tmp_path):
             pass
 
-    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {0: "CREATE TABLE half (one)"})
+    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {before: "CREATE TABLE half (one)"})
     async with opened(tmp_path) as outbox:
-        assert (await outbox.check()).format == 1
+        assert (await outbox.check()).format == FORMAT
 
 
 async def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,265 @@
+"""One id of one source is told once, whatever becomes of scopes, resources, the server's history and the bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bridge.facts import unheard
+from bridge.model.change import Op
+from bridge.model.record import Delta
+from bridge.model.resource import Scope
+from bridge.outbox import Outbox, Start
+from bridge.outbox.database import FILE
+from tests.kit.follower import Backup, Follower, Server, followers
+from tests.kit.informed import PODS
+
+KEYS = ("shop/web", "shop/api", "prod/web", "prod/api")
+ALL, SHOP, PROD, WEB = Scope(), Scope("shop"), Scope("prod"), Scope("shop", "web")
+CONFIGURED = ((ALL,), (SHOP,), (PROD,), (SHOP, PROD), (WEB,), (WEB, PROD), ())
+IN_MEMORY = Path("/dev/shm")
+"""What is synced to a disk survives it; here a crash is a copy, and a disk is only slow."""
+
+SCOPES = st.sampled_from(CONFIGURED)
+CUT = st.none() | st.integers(0, 3)
+"""How much of something is done before the bridge is killed; None for all."""
+
+
+@pytest.fixture(autouse=True)
+def leavers_leave_one_by_one_and_an_hour_passes_between_two_damages() -> Iterator[None]:
+    hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
+    with (
+        patch("bridge.outbox.ledger._AT_ONCE", 1),
+        patch("bridge.outbox.opening.time_ns", side_effect=lambda: next(hours)),
+    ):
+        yield
+
+
+class Killed(Exception):
+    pass
+
+
+class IdentityMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.root = Path(tempfile.mkdtemp(prefix="identity-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+        self.directories = (self.root / str(number) for number in count())
+        self.directory = next(self.directories)
+        self.directory.mkdir()
+        self.server = Server()
+        self.backups: list[Backup] = []
+        self.scopes: tuple[Scope, ...] = ()
+        self.followers: dict[Scope, Follower] = {}
+        self.told: dict[str, Delta] = {}
+        self.stream: list[Delta] = []
+        self.repeated: list[tuple[Delta, Delta]] = []
+        self.outbox: Outbox
+
+    def run(self, what: Coroutine[Any, Any, None]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(30):
+                await what
+
+        self.runner.run(bounded())
+
+    @initialize(scopes=SCOPES, keys=st.sets(st.sampled_from(KEYS)))
+    def begin(self, scopes: tuple[Scope, ...], keys: set[str]) -> None:
+        for key in sorted(keys):
+            self.server.put(key)
+        self.run(self.open(scopes))
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "outbox"):
+                self.run(self.outbox.close())
+        finally:
+            self.runner.close()
+            shutil.rmtree(self.root)
+
+    # ── The bridge ───────────────────────────────────────────────────────────
+
+    async def open(self, scopes: tuple[Scope, ...], killed_after: int | None = None) -> None:
+        """With ``killed_after`` so many objects that left were told, and again."""
+        self.outbox = await Outbox.open(self.directory, {"audit": Start.NOW}, report=unheard)
+        self.outbox.committed = self.commit
+        if killed_after is not None:
+            await self.adopt_in_part(scopes, killed_after)
+            self.followers = {}
+            await self.kill()
+            return
+        self.scopes = scopes
+        self.followers = await followers(self.outbox, self.server, scopes)
+
+    async def adopt_in_part(self, scopes: tuple[Scope, ...], most: int) -> None:
+        left = count(1)
+
+        def commit(records: Sequence[Delta], last: int) -> None:
+            self.commit(records, last)
+            if next(left) >= most:
+                adopting.cancel()
+
+        self.outbox.committed = commit
+        async with asyncio.TaskGroup() as tasks:
+            adopting = tasks.create_task(self.outbox.ledger.adopt(PODS, scopes))
+        self.outbox.committed = self.commit
+
+    def commit(self, records: Sequence[Delta], _last: int) -> None:
+        for delta in records:
+            if (before := self.told.setdefault(delta.unique_id, delta)) is not delta:
+                self.repeated.append((before, delta))
+            self.stream.append(delta)
+
+    async def kill(self) -> None:
+        left = next(self.directories)
+        left.mkdir()
+        for suffix in ("", "-wal"):
+            shutil.copy(self.directory / f"{FILE}{suffix}", left)
+        await self.outbox.close()
+        self.directory = left
+        self.outbox = await Outbox.open(self.directory, {"audit": Start.NOW}, report=unheard)
+        self.outbox.committed = self.commit
+
+    async def look(self) -> None:
+        for follower in self.followers.values():
+            await follower.look()
+
+    # ── What happens ─────────────────────────────────────────────────────────
+
+    @rule(key=st.sampled_from(KEYS))
+    def put(self, key: str) -> None:
+        self.server.put(key)
+
+    @rule(key=st.sampled_from(KEYS))
+    def delete(self, key: str) -> None:
+        if key in self.server.objects:
+            self.server.delete(key)
+
+    @rule()
+    def back_up(self) -> None:
+        self.backups.append(self.server.backup())
+
+    @rule()
+    def tell(self) -> None:
+        self.run(self.look())
+
+    @precondition(lambda self: self.followers)
+    @rule(data=st.data(), most=st.integers(0, 3))
+    def is_killed_while_it_tells(self, data: st.DataObject, most: int) -> None:
+        async def killed() -> None:
+            await self.followers[data.draw(st.sampled_from(self.scopes))].look(most)
+            await self.kill()
+            self.followers = await followers(self.outbox, self.server, self.scopes)
+
+        self.run(killed())
+
+    @rule(scopes=SCOPES, killed_after=CUT, again=SCOPES)
+    def is_configured(self, scopes: tuple[Scope, ...], killed_after: int | None, again: tuple[Scope, ...]) -> None:
+        async def configured() -> None:
+            await self.outbox.close()
+            await self.open(scopes, killed_after)
+            if killed_after is not None:
+                await self.outbox.close()
+                await self.open(again)
+
+        self.run(configured())
+
+    @rule(scopes=SCOPES, back=st.booleans())
+    def is_configured_and_tells(self, scopes: tuple[Scope, ...], back: bool) -> None:
+        async def configured() -> None:
+            before = self.scopes
+            for each in (scopes, before) if back else (scopes,):
+                await self.outbox.close()
+                await self.open(each)
+                await self.look()
+
+        self.run(configured())
+
+    @rule(most=CUT)
+    def resource_goes_and_comes_back(self, most: int | None) -> None:
+        async def gone() -> None:
+            with suppress(Killed):
+                for scope, follower in self.followers.items():
+                    async with self.outbox.ledger.retiring(PODS, scope):
+                        await follower.retire(most)
+                        if most is not None:
+                            await self.kill()
+                            raise Killed
+            self.followers = await followers(self.outbox, self.server, self.scopes)
+
+        self.run(gone())
+
+    @precondition(lambda self: self.backups)
+    @rule(data=st.data(), scopes=st.none() | SCOPES)
+    def is_restored_from_a_backup(self, data: st.DataObject, scopes: tuple[Scope, ...] | None) -> None:
+        """While the bridge runs, or is down. What comes as far as what was told cannot be told from it: so all that
+        will be undone was told, and the new history is looked at before it goes on."""
+        backup = data.draw(st.sampled_from(self.backups))
+
+        async def restored() -> None:
+            await self.look()
+            self.server.restore(backup)
+            self.backups = [each for each in self.backups if each.version <= backup.version]
+            if scopes is not None:
+                await self.outbox.close()
+                await self.open(scopes)
+            await self.look()
+
+        self.run(restored())
+
+    @rule(readable=st.booleans())
+    def database_is_damaged(self, readable: bool) -> None:
+        async def damaged() -> None:
+            await self.outbox.close()
+            if readable:
+                (self.directory / f"{FILE}.damaged").write_text("a page makes no sense")
+            else:
+                (self.directory / FILE).write_bytes(b"no database at all" * 1000)
+            await self.open(self.scopes)
+            self.stream.clear()  # The Gap says that nothing of it counts any more.
+            await self.look()
+
+        self.run(damaged())
+
+    # ── At any time ──────────────────────────────────────────────────────────
+
+    @invariant()
+    def nothing_is_told_with_an_id_that_was_used(self) -> None:
+        assert self.repeated == []
+
+    @invariant()
+    def who_drops_repetitions_knows_what_the_ledger_knows(self) -> None:
+        if hasattr(self, "outbox"):
+            state: dict[str, str] = {}
+            for delta in self.stream:
+                if delta.op is Op.DELETED:
+                    state.pop(delta.key, None)
+                else:
+                    state[delta.key] = delta.resource_version
+            known = {
+                key: each.resource_version
+                for follower in self.followers.values()
+                for key, each in follower.known.items()
+            }
+            assert state == known
+
+
+TestIdentity = IdentityMachine.TestCase
+TestIdentity.settings = settings(
+    max_examples=40,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
