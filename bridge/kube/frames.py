@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from bridge.kube.status import read_status, shortened, trouble
-from bridge.kube.wire import UNREADABLE, Head, is_utf8, read_object, without_managed_fields
+from bridge.kube.wire import UNREADABLE, Head, is_utf8, read_object, strip
 from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
 from bridge.model.object import ApiObject, object_key
 from bridge.model.resource import Resource
@@ -148,11 +148,11 @@ class Frames:
             return None
         start += len(prefix)
         stop -= 1
-        body = lines[start:stop] if self._managed_fields else without_managed_fields(lines, start, stop, metadata)
+        body, stripped = (lines[start:stop], False) if self._managed_fields else strip(lines, start, stop, metadata)
         if not is_utf8(body):
             return None
         key = object_key(metadata.namespace, metadata.name)
-        return _TYPES[line.type], ApiObject(key, metadata.uid, metadata.resource_version, body)
+        return _TYPES[line.type], ApiObject(key, metadata.uid, metadata.resource_version, body, stripped)
 
     def _unusual(self, line: memoryview) -> _Event | WatchAnswer | None:
         if len(line) > self._longest_line:

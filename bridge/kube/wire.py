@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bridge.model.object import ApiObject, object_key
+from bridge.model.object import LAST_APPLIED, ApiObject, object_key
 from bridge.model.resource import Resource
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -13,6 +13,7 @@ for an object that is nested deeper than the interpreter goes."""
 
 
 _MANAGED_FIELDS = b'"managedFields":'
+_LAST_APPLIED = LAST_APPLIED.encode()
 _METADATA = b'"metadata":{'
 _HEAD = 200
 """Bytes in which kind and apiVersion have been told."""
@@ -25,6 +26,7 @@ class Metadata(msgspec.Struct, gc=False):
     uid: str = ""
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     managed_fields: msgspec.Raw = msgspec.field(name="managedFields", default=msgspec.Raw())
+    annotations: msgspec.Raw = msgspec.Raw()
 
 
 class Head(msgspec.Struct, gc=False):
@@ -42,7 +44,7 @@ def read_object(body: bytes | msgspec.Raw, resource: Resource, *, managed_fields
     """The object with a body of its own that says ``kind`` and ``apiVersion``, or the reason why it is unusable.
 
     Items of a built-in list say neither: the bridge adds them, so that nobody behind it has to guess. Without
-    ``managed_fields``, see ``without_managed_fields``.
+    ``managed_fields``, see ``strip``.
     """
     try:
         head = _decode_head(body)
@@ -60,33 +62,35 @@ def read_object(body: bytes | msgspec.Raw, resource: Resource, *, managed_fields
         return f"{key} has no metadata.uid"
     if not metadata.resource_version:
         return f"{key} has no metadata.resourceVersion"
-    whole = _naming_its_kind(memoryview(body), head, resource)
+    whole, stripped = _naming_its_kind(memoryview(body), head, resource), False
     if not managed_fields:
-        whole = without_managed_fields(whole, 0, len(whole), metadata)
+        whole, stripped = strip(whole, 0, len(whole), metadata)
     if not is_utf8(whole):
         return f"{key} has a string that is not UTF-8"
-    return ApiObject(key, metadata.uid, metadata.resource_version, whole)
+    return ApiObject(key, metadata.uid, metadata.resource_version, whole, stripped)
 
 
-def without_managed_fields(text: bytes, start: int, stop: int, metadata: Metadata) -> bytes:
+def strip(text: bytes, start: int, stop: int, metadata: Metadata) -> tuple[bytes, bool]:
     """The object in ``text[start:stop]``, which has this metadata, without its ``managedFields``: two fifths of a pod,
-    cut out before they are copied. Whole where they do not stand as kube-apiserver writes them."""
+    cut out before they are copied. And whether nothing is left that the pipeline strips: this pass knows it, and
+    another one would cost as much. Whole where they do not stand as kube-apiserver writes them."""
     value = bytes(metadata.managed_fields)
+    done = _LAST_APPLIED not in bytes(metadata.annotations)
     # An array, and so no label or annotation of that name.
     if not value.startswith(b"["):
-        return text[start:stop]
+        return text[start:stop], done and not value
     head = text.find(_METADATA, start, start + _HEAD)
     at = text.find(_MANAGED_FIELDS, head, stop)
     end = at + len(_MANAGED_FIELDS) + len(value)
     # Before the object's own metadata there is nothing that could have a metadata of its own.
     if head < 0 or at < 0 or text.count(b"{", start, head) != 1 or not text.startswith(value, end - len(value)):
-        return text[start:stop]
+        return text[start:stop], False
     if text[at - 1] == _COMMA:
         at -= 1
     elif text[end] == _COMMA:
         end += 1
     view = memoryview(text)
-    return b"".join((view[start:at], view[end:stop]))
+    return b"".join((view[start:at], view[end:stop])), done
 
 
 def is_utf8(body: bytes) -> bool:

@@ -7,6 +7,10 @@ from typing import Any
 import msgspec
 
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation with a copy of the whole object inside itself, Secret data included."""
+
+
 class _LabelsOnly(msgspec.Struct):
     labels: dict[str, str] | None = None
 
@@ -32,6 +36,8 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     uid: str
     resource_version: str
     body: bytes
+    stripped: bool = False
+    """It is known that ``managedFields`` and the annotation ``LAST_APPLIED`` are not in it: nobody has to look."""
 
     @property
     def namespace(self) -> str:

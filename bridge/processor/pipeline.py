@@ -15,9 +15,12 @@ from bridge.processor.strip import stripped
 def transform_for(resource: Resource) -> Callable[[ApiObject], ApiObject]:
     """What every object of this resource goes through before it is stored, logged or sent. An object that has not the
     shape it should have leaves bare: its name, uid and version, and nothing else."""
-    form = _secret_form if is_secret(resource) else stripped
+    secret = is_secret(resource)
+    form = _secret_form if secret else stripped
 
     def transform(thing: ApiObject) -> ApiObject:
+        if thing.stripped and not secret:
+            return thing
         try:
             body = form(thing.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):

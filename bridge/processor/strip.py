@@ -7,11 +7,10 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
+from bridge.model.object import LAST_APPLIED
+
 _members = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
-
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""A copy of the whole object inside itself, Secret data included."""
 
 _LAST_APPLIED = LAST_APPLIED.encode()
 _MANAGED_FIELDS = b'"managedFields":'

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from bridge.kube.frames import Frames
 from bridge.kube.pages import read_page
 from bridge.model.answers import Announced, Page
+from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
+from bridge.processor.pipeline import transform_for
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:annotations": {}}}, "time": "2026-01-12T09:40:51Z"}]
@@ -30,10 +32,14 @@ def compact(value: Any) -> bytes:
 
 
 def watched(thing: Json, *, managed_fields: bool = False) -> bytes:
+    return told_of(thing, managed_fields=managed_fields).body
+
+
+def told_of(thing: Json, *, managed_fields: bool = False) -> ApiObject:
     [answer] = Frames(WIDGETS, managed_fields=managed_fields).feed(b'{"type":"ADDED","object":%b}\n' % compact(thing))
     assert isinstance(answer, Announced), answer
     [(_, told)] = answer.events
-    return told.body
+    return told
 
 
 def listed(thing: Json, *, managed_fields: bool = False) -> bytes:
@@ -99,7 +105,7 @@ def entries() -> st.SearchStrategy[Any]:
 
 
 annotations = st.dictionaries(
-    st.sampled_from(["managedFields", "}", "x{"]), st.just(str(MANAGED)) | st.text(max_size=3)
+    st.sampled_from(["managedFields", LAST_APPLIED, "}", "x{"]), st.just(str(MANAGED)) | st.text(max_size=3)
 )
 metadata = st.fixed_dictionaries({}, optional={"annotations": annotations, "managedFields": entries(), "x": st.text()})
 
@@ -111,3 +117,20 @@ def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data
     thing["metadata"] = {name: members[name] for name in data.draw(st.permutations(list(members)))}
     thing = {name: thing[name] for name in data.draw(st.permutations(list(thing)))}
     assert json.loads(watched(thing)) in (thing, without(thing))
+
+
+@given(metadata=metadata, data=st.data())
+def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, data: st.DataObject) -> None:
+    members = {**widget()["metadata"], **metadata}
+    order = data.draw(st.permutations(list(members)))
+    told = told_of({**widget(), "metadata": {name: members[name] for name in order}})
+    unmarked = ApiObject(told.key, told.uid, told.resource_version, told.body)
+    if told.stripped:
+        assert json.loads(transform_for(WIDGETS)(unmarked).body) == json.loads(told.body)
+
+
+def test_an_object_as_kube_apiserver_writes_it_is_called_stripped_unless_it_was_applied() -> None:
+    assert told_of(widget(managedFields=MANAGED, annotations={"a": "b"})).stripped
+    assert told_of(widget()).stripped
+    assert not told_of(widget(managedFields=MANAGED, annotations={LAST_APPLIED: "{}"})).stripped
+    assert not told_of(widget(managedFields=MANAGED), managed_fields=True).stripped

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.object import ApiObject
+from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
 from bridge.processor.pipeline import transform_for
-from bridge.processor.strip import LAST_APPLIED, stripped
+from bridge.processor.strip import stripped
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
@@ -54,6 +54,14 @@ def test_an_object_with_nothing_to_strip_leaves_as_the_very_same_bytes() -> None
     pod = an_object({"metadata": {"name": "web"}})
 
     assert transform_for(PODS)(pod) is pod
+
+
+def test_an_object_that_was_stripped_as_it_was_read_is_not_searched_again_but_a_secret_is_redacted() -> None:
+    body = json.dumps(a_secret(data={"password": SENSITIVE})).encode()
+    read = ApiObject("shop/web", "uid-1", "7", body, stripped=True)
+
+    assert transform_for(PODS)(read) is read
+    assert SENSITIVE not in transform_for(SECRETS)(read).body.decode()
 
 
 def test_the_values_of_a_secret_are_replaced_and_its_keys_stay() -> None:
