@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation with a copy of the whole object inside itself, Secret data included."""
 
