@@ -269,6 +269,21 @@ async def test_in_the_first_epoch_and_at_a_position_no_body_is_read_to_find_out_
         assert (world.told, world.ledger.position) == ([], "9")
 
 
+async def test_one_that_remembers_nothing_but_its_epoch_begins_like_one_that_remembers_nothing() -> None:
+    world = World(ModelLedger(epoch=4))
+    source = ScriptedSource(page(WEB.at(3), at=5, next_page="more"), page(DB.at(4), at=5), opened())
+    async with world.running(source) as informer:
+        assert not informer.has_synced
+        await source.played.wait()
+        await informer.wait_synced()
+
+    assert world.told == ["added web", "added db"]
+    assert {change.evidence for change in world.changes} == {Evidence.LISTED}
+    assert {batch.epoch for batch in world.batches} == {4}
+    assert (world.ledger.epoch, world.ledger.position) == (4, "5")
+    assert [fact.relist for fact in world.facts if isinstance(fact, ListEnded)] == [False]
+
+
 # ── The end ──────────────────────────────────────────────────────────────────
 
 
