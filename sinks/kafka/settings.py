@@ -35,7 +35,8 @@ def connection_settings(options: KafkaOptions) -> dict[str, Any]:
 def producer_settings(options: KafkaOptions, *, gapless: bool) -> dict[str, Any]:
     """With ``gapless`` a batch that the broker refuses stops the producer, before anything behind it is stored."""
     defaults = {
-        "linger.ms": 5,
+        # A batch is produced in one go and then waited for: nothing more comes to whoever lingers.
+        "linger.ms": 1,
         # Java's partitioner, so that other producers' records of the same key meet ours. librdkafka has another.
         "partitioner": "murmur2_random",
         "queue.buffering.max.messages": 20_000,
