@@ -8,6 +8,7 @@ import os
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,33 @@ async def test_an_answer_that_never_ends_is_cut_off(receiver: WebhookReceiver) -
         await sink.close()
 
 
+async def test_an_answer_that_begins_and_does_not_end_in_time_is_trouble() -> None:
+    hung_up = asyncio.Event()
+
+    async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}}")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        while not reader.at_eof():
+            writer.write(b"x")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(), 0.05)
+        writer.close()
+        hung_up.set()
+
+    server = await asyncio.start_server(dripping, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/", timeout=0.2), cluster="prod")
+        await sink.open()
+        receipt = await sink.deliver([a_delta()])
+        async with asyncio.timeout(10):
+            await hung_up.wait()
+        await sink.close()
+
+    assert list(receipt.pending) == [0]
+    assert "did not answer within 0.2 s" in trouble_of(receipt)
+
+
 async def test_what_is_no_http_is_trouble() -> None:
     async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
@@ -262,6 +290,18 @@ async def test_headers_come_from_the_options_and_from_files(receiver: WebhookRec
 
     headers = receiver.accepted[0].headers
     assert (headers["x-team"], headers["user-agent"], headers["authorization"]) == ("shop", "ours", "Bearer hush")
+
+
+async def test_an_answer_changes_nothing_about_later_requests(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver)
+    receiver.answer = lambda posted: Answer(headers={"Set-Cookie": "session=hush; Path=/"})
+
+    await sink.deliver(changes(2))
+    await sink.close()
+
+    first, second = (set(each.headers) for each in receiver.accepted)
+    assert first == second
+    assert first == {"host", "user-agent", "accept", "accept-encoding", "content-type", "content-length"}
 
 
 async def test_batches_are_sent_when_asked_for(receiver: WebhookReceiver) -> None:
