@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from bridge.app.plan import Wanted
-from bridge.facts import Fact, InformerStopped
+from bridge.facts import InformerStopped
 from bridge.model.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.playground import Playground
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
-from tests.bridge.app.test_restart import a_config_map, life
+from tests.bridge.app.test_restart import Run, a_config_map, life
 
 DEFAULT, PUBLIC = Scope("default"), Scope("kube-public")
 BOTH = (Wanted("configmaps", (DEFAULT, PUBLIC)),)
@@ -44,8 +45,12 @@ class Consumer:
                 self.state[delta.key] = delta.body
 
 
-def stopped(facts: Iterable[Fact]) -> int:
-    return sum(isinstance(fact, InformerStopped) for fact in facts)
+async def until_told(run: Run, deltas: int) -> None:
+    await run.sink.until(lambda sink: len(sink.deltas) == deltas)
+
+
+def has_stopped(run: Run, times: int) -> bool:
+    return sum(isinstance(fact, InformerStopped) for fact in run.facts) == times
 
 
 async def test_parts_and_resources_that_leave_the_configuration_and_come_back(tmp_path: Path) -> None:
@@ -80,10 +85,10 @@ async def test_a_resource_that_was_away_with_all_its_objects_and_is_back(tmp_pat
         async with life(tmp_path, cluster, WIDGETS) as run:
             for times in (1, 2):
                 cluster.delete(DEFINITIONS, "widgets.example.test")
-                await run.sink.until(lambda sink, times=times: len(sink.deltas) == 2 * times)
-                await cluster.until(lambda times=times: stopped(run.facts) == times)
+                await until_told(run, 2 * times)
+                await cluster.until(partial(has_stopped, run, times))
                 cluster.restore(there)
-                await run.sink.until(lambda sink, times=times: len(sink.deltas) == 2 * times + 1)
+                await until_told(run, 2 * times + 1)
     consumer.hear(run.sink.deltas)
 
     assert run.sink.told() == ["added default/a", *["deleted default/a", "added default/a"] * 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,10 @@ async def in_lives(directory: Path, server: Server, *lives: Sequence[Scope]) -> 
             found = await told(outbox)
             assert (await outbox.check()).problems == []
     return found
+
+
+def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
 
 
 # ── Parts that leave and come back ───────────────────────────────────────────
@@ -142,7 +147,7 @@ async def test_one_that_is_given_back_though_some_of_it_had_left(tmp_path: Path)
     server = a_server(*(f"prod/p{number}" for number in range(700)), "shop/web")
     await in_lives(tmp_path, server, (SHOP, PROD))
     async with opened(tmp_path, NOW) as outbox:
-        outbox.committed = lambda _records, _last: killed.cancel()
+        outbox.committed = lambda _records, _last: cancel(killed)
         async with asyncio.TaskGroup() as tasks:
             killed = tasks.create_task(outbox.ledger.adopt(PODS, [SHOP]))
         left = crashed(tmp_path, tmp_path / "left")
@@ -201,6 +206,21 @@ async def test_so_it_does_where_the_bridge_is_killed_while_it_tells_the_deletes(
     assert found[2:] == [*(f"1 deleted {key}" for key in gone), *(f"2 added {key}" for key in gone)]
 
 
+async def test_so_it_does_where_the_server_said_the_deletes_and_was_restored_meanwhile(tmp_path: Path) -> None:
+    server = a_server("shop/web")
+    there = server.backup()
+    async with opened(tmp_path, NOW) as outbox:
+        part = (await look(outbox, server, ALL))[ALL]
+        server.delete("shop/web")
+        await part.look()
+        async with outbox.ledger.retiring(PODS, ALL):
+            await part.retire()
+        server.restore(there)
+        await look(outbox, server, ALL)
+
+        assert await told(outbox) == ["1 added shop/web", "1 deleted shop/web", "2 added shop/web"]
+
+
 async def test_deletes_that_the_server_said_advance_nothing(tmp_path: Path) -> None:
     server = a_server("shop/web")
     async with opened(tmp_path, NOW) as outbox:
@@ -238,7 +258,7 @@ async def test_where_the_damaged_one_does_not_tell_all_of_them_the_time_does(
 ) -> None:
     server = a_server("shop/web")
     await in_lives(tmp_path, server, (ALL,))
-    epochs = []
+    epochs: list[int] = []
     for harm in ("DROP TABLE informers", "DROP TABLE kinds", "UPDATE meta SET epoch = 1 << 40"):
         now = 1_800_000_000 + 1000 * len(epochs)
         monkeypatch.setattr("bridge.outbox.opening.time_ns", lambda now=now: now * 10**9)

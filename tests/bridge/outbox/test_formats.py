@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
+import pytest
 
 from bridge.model.packing import pack
 from bridge.model.record import Delta
@@ -12,7 +13,7 @@ from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.database import FILE
 from bridge.outbox.schema import FORMAT
-from tests.bridge.outbox.opened import everything, opened, rows_of, story
+from tests.bridge.outbox.opened import everything, opened, rows_of, story, tell
 from tests.kit.follower import Server, followers
 from tests.kit.informed import DEPLOYMENTS, PODS
 
@@ -29,7 +30,7 @@ INSERT INTO informers VALUES (1, 1, 1, 'shop', '', '', '70', '70', 1, 0), (2, 1,
 INSERT INTO objects VALUES (1, 'shop/web', 1, 'uid-0', '7', 1), (1, 'prod/web', 2, 'uid-1', '8', 2);
 INSERT INTO log VALUES
     (1, 'added', 'watched', 1, 1, 'shop/web', 'uid-0', '7', '{TIME}', 1, NULL, NULL, :body),
-    (2, 'added', 'watched', 1, 1, 'prod/web', 'uid-1', '8', '{TIME}', 3, NULL, NULL, :body),
+    (2, 'added', 'watched', 1, 1, 'prod/web', 'uid-1', '8', '{TIME}', 2, NULL, NULL, :body),
     (3, 'deleted', 'relisted', 2, 2, 'shop/api', 'uid-2', '5', '{TIME}', 1, NULL, NULL, :body);
 INSERT INTO cursors (sink, settled) VALUES ('audit', 1);
 """
@@ -66,9 +67,13 @@ async def test_a_file_of_format_1_keeps_its_objects_positions_epochs_and_cursors
             assert (outbox.body(1), outbox.last, outbox.sinks["audit"].settled) == (BODY, 3, 1)
 
 
-async def test_what_format_1_told_of_parts_that_it_forgot_does_not_come_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("forgotten", "next_one"), [(1, 4), (5, 6)])
+async def test_what_format_1_told_of_parts_that_it_forgot_does_not_come_again(
+    tmp_path: Path, forgotten: int, next_one: int
+) -> None:
     """Such as the deployment, which was deleted because nobody wanted to know of it any more."""
     written_by_version_1(tmp_path)
+    tell(tmp_path, f"UPDATE log SET epoch = {forgotten} WHERE seq = 3")
     server = Server()
     server.put("shop/api")
     async with opened(tmp_path) as outbox:
@@ -76,7 +81,7 @@ async def test_what_format_1_told_of_parts_that_it_forgot_does_not_come_again(tm
         [*_, told] = await everything(outbox)
 
     assert isinstance(told, Delta)
-    assert (told.op, told.epoch) == ("added", 4), "no informer and no record was in a later epoch than the third"
+    assert (told.op, told.epoch) == ("added", next_one), "behind that of every informer and every record"
 
 
 async def test_a_file_that_was_brought_to_this_format_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
