@@ -20,7 +20,7 @@ from bridge.delivery.sink_worker import SinkWorker, passages
 from bridge.delivery.workqueue import WorkQueue
 from bridge.facts import Report
 from bridge.model.record import Delta, Record
-from sinks.base import Lanes, Receipt, RetryLater, Sink
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, Sink
 
 MAX_RECORDS = 1000
 MAX_BYTES = 16 << 20
@@ -229,17 +229,29 @@ class LaneWorker(SinkWorker):
         return batch, held_up
 
     async def _deliver(self, lane: Lane, batch: Sequence[_Entry]) -> RetryLater | None:
-        """One delivery. What is pending of it goes back to the front of its lane."""
+        """One delivery. Hot where all of it was stored: nothing is sorted out then."""
         what = lane if self._tells_apart else None
         receipt, _ = await self._attempts.deliver([entry.record for entry in batch], what)
+        if receipt is not ALL_STORED:
+            return await self._sort_out(lane, batch, receipt)
+        if self._letters_in_lanes:
+            await self._tell_delivered(batch)
+        self._finish(batch)
+        return None
+
+    async def _sort_out(self, lane: Lane, batch: Sequence[_Entry], receipt: Receipt) -> RetryLater | None:
+        """What is pending goes back to the front of its lane."""
         left = receipt.rejected.keys() | set(receipt.pending)
         stored = [entry for place, entry in enumerate(batch) if place not in left]
-        if numbers := [entry.home.number for entry in stored if isinstance(entry.home, Letter)]:
-            await self._letters.delivered(numbers)
+        await self._tell_delivered(stored)
         await self._bury(batch, receipt)
         self._lanes[lane].extendleft(batch[place] for place in reversed(receipt.pending))
         self._finish([*stored, *(batch[place] for place in receipt.rejected)])
         return receipt.trouble
+
+    async def _tell_delivered(self, stored: Sequence[_Entry]) -> None:
+        if numbers := [entry.home.number for entry in stored if isinstance(entry.home, Letter)]:
+            await self._letters.delivered(numbers)
 
     async def _bury(self, batch: Sequence[_Entry], receipt: Receipt) -> None:
         for place, reason in receipt.rejected.items():
@@ -285,4 +297,7 @@ class LaneWorker(SinkWorker):
             self._pending.settle(stretch.taken)
             self._records -= stretch.records
             self._bytes -= stretch.bytes
-        self._progress.set()
+            self._progress.set()
+        # Not with every delivery: who waits would look each time, and find nothing new.
+        if not self._in_lanes:
+            self._progress.set()
