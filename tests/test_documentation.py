@@ -257,8 +257,8 @@ def test_the_tables_of_the_architecture_are_those_of_the_database(tmp_path: Path
     assert database.pragma("journal_mode") == "wal"
     assert "synchronous=FULL" in section
     assert database.pragma("synchronous") == 2
-    assert "16 KiB" in section
-    assert database.pragma("page_size") == 16 * 1024
+    assert "4 KiB" in section
+    assert database.pragma("page_size") == 4 * 1024
 
 
 def test_the_options_that_the_architecture_names_exist() -> None:

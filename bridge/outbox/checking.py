@@ -7,7 +7,7 @@ import apsw
 from bridge.model.upkeep import StateReport
 from bridge.outbox import ledger_sql, rows, work
 from bridge.outbox.bodies import Bodies
-from bridge.outbox.database import Disk
+from bridge.outbox.database import Disk, page_bytes
 from bridge.outbox.errors import Damaged
 from bridge.outbox.sql import one, row
 
@@ -17,7 +17,7 @@ _MOST = 100
 
 def report(database: apsw.Connection, disk: Disk, bodies: Bodies) -> StateReport:
     """Reads everything: SQLite's own check, every record, and whether the tables agree."""
-    page = int(database.pragma("page_size"))
+    page = page_bytes(database)
     return StateReport(
         path=str(disk.path),
         sqlite=apsw.sqlite_lib_version(),

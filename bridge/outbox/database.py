@@ -22,9 +22,11 @@ _DAMAGED = "outbox.db.damaged"
 """Written by a process that met damage; the next one moves the database aside."""
 _COMPANIONS = ("", "-wal", "-shm")
 
-PAGE_BYTES = 16 * 1024
-CHECKPOINT_PAGES = 1000
-"""Of the write-ahead log, after which the writer takes it into the file: 16 MB."""
+PAGE_BYTES = 4 * 1024
+"""Of a file that is made now. A change of one object writes a page of the ledger and often one of the log: small pages
+are a quarter of that to write."""
+CHECKPOINT_BYTES = 16 << 20
+"""Of the write-ahead log, after which the writer takes it into the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +134,18 @@ def open_writer(file: Path) -> apsw.Connection:
                 connection.pragma("auto_vacuum", "incremental")
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
-            connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-            connection.pragma("journal_size_limit", 4 * CHECKPOINT_PAGES * PAGE_BYTES)
+            connection.pragma("wal_autocheckpoint", CHECKPOINT_BYTES // page_bytes(connection))
+            connection.pragma("journal_size_limit", 4 * CHECKPOINT_BYTES)
             connection.pragma("cache_size", -16 * 1024)
             schema.prepare(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def page_bytes(connection: apsw.Connection) -> int:
+    return int(connection.pragma("page_size"))
 
 
 def open_reader(file: Path) -> apsw.Connection:

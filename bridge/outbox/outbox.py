@@ -36,7 +36,7 @@ TICK = 0.5
 """Seconds between two savings of cursors and positions, with trimming."""
 _TRIM = 5_000
 """Records in one transaction."""
-_VACUUM = 1024
+_VACUUM = 4096
 """Pages."""
 _ABSENCE = 60.0
 """Seconds between two countings of the sinks that are not configured."""

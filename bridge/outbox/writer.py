@@ -15,7 +15,7 @@ import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import FILE, PAGE_BYTES, Holder
+from bridge.outbox.database import FILE, Holder, page_bytes
 from bridge.outbox.errors import Damaged
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ class Writer:
         if free >= self._min_free:
             return
         # What sinks settled leaves pages that are free inside the file, and the disk may never see them.
-        inside = int(self._connection.pragma("freelist_count")) * PAGE_BYTES
+        inside = int(self._connection.pragma("freelist_count")) * page_bytes(self._connection)
         if free + inside < self._min_free:
             raise NoRoom(
                 f"{self._holder.directory} has {free} bytes free, and {inside} inside {FILE}; state.min_free_bytes "

@@ -11,14 +11,14 @@ from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.record import Gap
 from bridge.outbox import Keeping, Outbox, Start, opening
-from bridge.outbox.database import FILE, Holder
+from bridge.outbox.database import FILE, PAGE_BYTES, Holder
 from bridge.outbox.errors import Damaged
 from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
 from tests.bridge.outbox.test_errands import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 TWO = {"audit": Start.SNAPSHOT, "live": Start.NOW}
-MIDDLE = 16 * 1024 * 7
+MIDDLE = 28 * PAGE_BYTES
 
 
 async def filled(directory: Path, objects: int = 200) -> None:
@@ -37,7 +37,7 @@ def overwrite(file: Path, start: int, length: int) -> None:
 
 def overwrite_table(directory: Path, table: str) -> None:
     for (page,) in rows_of(directory, f"SELECT rootpage FROM sqlite_schema WHERE tbl_name = '{table}'"):
-        overwrite(directory / FILE, (int(str(page)) - 1) * 16 * 1024, 16 * 1024)
+        overwrite(directory / FILE, (int(str(page)) - 1) * PAGE_BYTES, PAGE_BYTES)
 
 
 async def rebuilt(directory: Path, sinks: dict[str, Start] = TWO) -> list[Fact]:
@@ -82,11 +82,11 @@ async def test_it_begins_anew_once(tmp_path: Path) -> None:
     assert len(asides(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("page", range(12))
+@pytest.mark.parametrize("page", [*range(12), 20, 40, 60])
 async def test_a_page_of_rubbish_anywhere_ends_in_a_database_that_works(tmp_path: Path, page: int) -> None:
     """Noticed when it is opened, or at the first look at that page; then the next start begins anew."""
     await filled(tmp_path)
-    overwrite(tmp_path / FILE, page * 16 * 1024, 16 * 1024)
+    overwrite(tmp_path / FILE, page * PAGE_BYTES, PAGE_BYTES)
     for _ in range(2):
         try:
             async with opened(tmp_path, TWO) as outbox:
@@ -104,7 +104,7 @@ async def test_a_page_of_rubbish_anywhere_ends_in_a_database_that_works(tmp_path
         pytest.fail("it is still damaged")
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 5000, 16 * 1024, 3 * 16 * 1024, MIDDLE, MIDDLE + 77])
+@pytest.mark.parametrize("size", [0, 1, 100, 5000, PAGE_BYTES, 3 * PAGE_BYTES, MIDDLE, MIDDLE + 77])
 async def test_a_file_that_was_cut_off_ends_in_a_database_that_works(tmp_path: Path, size: int) -> None:
     await filled(tmp_path)
     os.truncate(tmp_path / FILE, size)

@@ -339,7 +339,7 @@ async def test_the_file_is_made_as_it_is_meant_to_be(disk: Disk) -> None:
         disk.release()
 
     assert found == {
-        "page_size": 16384,
+        "page_size": 4096,
         "journal_mode": "wal",
         "synchronous": 2,
         "auto_vacuum": 2,
