@@ -2,7 +2,8 @@
 
     python -m benchmarks [--only kafka,file] [--contenders kubedelta,kube-rs] [--rounds N] [--objects N] [--events N]
 
-After every run the files are written anew, so that an interrupted benchmark leaves what it came to.
+After every run the files are written anew, so that an interrupted benchmark leaves what it came to; with `--join` the
+next one goes on from there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +38,12 @@ def main() -> int:
     except LookupError as error:
         print(error.args[0], file=sys.stderr)
         return 64
-    results = Results(_about(scale, chosen.rounds), {each.name: each.title for each in wanted})
+    titles = {each.name: each.title for each in cases(scale)}
+    try:
+        results = joined(_about(scale), titles, chosen.out / "results.json" if chosen.join else None)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 64
     chosen.out.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix="kubedelta-bench-", dir=chosen.folder) as folder,
@@ -68,6 +74,19 @@ def _all_known(what: str, chosen: Sequence[str], there_are: Sequence[str]) -> No
     for name in chosen:
         if name not in there_are:
             raise LookupError(f"no {what} is called {name!r}; there are: {', '.join(there_are)}")
+
+
+def joined(about: Mapping[str, object], titles: Mapping[str, str], earlier: Path | None) -> Results:
+    """Results to add to: those of an earlier run where there is one. Raises ValueError for one of another scale, or on
+    another machine: such rounds have no common median."""
+    results = Results(dict(about), dict(titles))
+    if earlier is None or not earlier.exists():
+        return results
+    found = Results.read(earlier)
+    if found.about != results.about:
+        raise ValueError(f"{earlier} was measured with {found.about}, and this run is with {results.about}")
+    results.measured = found.measured
+    return results
 
 
 def in_turns(wanted: Sequence[Case], rounds: int) -> Iterator[tuple[int, Case, str, Measure]]:
@@ -101,9 +120,8 @@ def _write(results: Results, out: Path) -> None:
         (out / "cpu.svg").write_text(drawn)
 
 
-def _about(scale: Scale, rounds: int) -> dict[str, object]:
+def _about(scale: Scale) -> dict[str, object]:
     return {
-        "rounds": rounds,
         "objects": scale.objects,
         "events": scale.events,
         "cores": os.cpu_count(),
@@ -125,6 +143,7 @@ def _arguments() -> argparse.ArgumentParser:
         "--objects", type=int, default=Scale().objects, help="10000 by default; large cases have up to 30 times as many"
     )
     add("--events", type=int, default=Scale().events, help="100000 by default; some cases have a part of them")
+    add("--join", action="store_true", help="add the rounds to what the report has")
     add("--out", type=Path, default=HERE / "results", help="where the report goes")
     add("--folder", type=Path, default=None, help="on whose disk brokers and states live")
     return parser

@@ -31,7 +31,7 @@ class Scale:
 
     @property
     def growth(self) -> Mapping[str, int]:
-        return {f"{size:,} objects": size for size in (self.objects // 10, self.objects, self.many, self.objects * 30)}
+        return {f"{size} objects": size for size in (self.objects // 10, self.objects, self.many, self.objects * 30)}
 
     @property
     def quiet_seconds(self) -> float:

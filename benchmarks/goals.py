@@ -82,8 +82,7 @@ def _memory_growth(results: Results) -> float | None:
 
 def _by_size(results: Results, figure: str) -> list[tuple[int, float]]:
     medians = {
-        int(name.split()[0].replace(",", "")): measured.median(figure)
-        for name, measured in results.measured.get("growth", {}).items()
+        int(name.split()[0]): measured.median(figure) for name, measured in results.measured.get("growth", {}).items()
     }
     return sorted((size, value) for size, value in medians.items() if value is not None)
 

@@ -48,8 +48,11 @@ RATIO_OF = ("latency_p50_ms", "cpu_us", "list_seconds", "start_seconds")
 def markdown(results: Results) -> str:
     """The whole report."""
     parts = ["# Measured", "", _about(results), "", "## Goals", "", *_goals(judge(results))]
-    for case, contenders in results.measured.items():
-        parts += ["", f"## {results.titles.get(case, case)}", "", *table(contenders)]
+    for case, title in results.titles.items():
+        contenders = results.measured.get(case, {})
+        if not contenders:
+            continue
+        parts += ["", f"## {title}", "", *table(contenders)]
         parts += [
             f"\n{name}: {failure.splitlines()[0]}" for name, each in contenders.items() for failure in each.failures
         ]
@@ -95,12 +98,14 @@ def table(contenders: Mapping[str, Measured]) -> list[str]:
     compared = next((name for name in RATIO_OF if name in shown and len(contenders) > 1), None)
     base = contenders[BRIDGE].median(compared) if compared and BRIDGE in contenders else None
     of = f"{COLUMNS[compared].heading}, against {BRIDGE}" if compared else ""
-    headings = ["", *([of] if base else []), *(COLUMNS[name].heading for name in shown)]
+    headings = ["", "rounds", *([of] if base else []), *(COLUMNS[name].heading for name in shown)]
     rows = []
     for name, measured in contenders.items():
         ratio = measured.median(compared) if compared and base else None
         against = [f"{ratio / base:.2f}×" if ratio is not None and base else "–"] if base else []
-        rows.append([name, *against, *(_cell(measured.median(figure), figure) for figure in shown)])
+        rows.append(
+            [name, str(len(measured.rounds)), *against, *(_cell(measured.median(figure), figure) for figure in shown)]
+        )
     return _table(headings, rows)
 
 

@@ -16,27 +16,27 @@ def test_a_table_has_medians_and_ratios_to_the_bridge() -> None:
     lines = table({BRIDGE: cpu(40.0, 50.0, 45.0), "kube-rs": cpu(135.0), "python client": Measured()})
 
     assert lines == [
-        "|  | CPU µs per event, against kubedelta | CPU µs per event |",
-        "| --- | ---: | ---: |",
-        "| kubedelta | 1.00× | 45.0 |",
-        "| kube-rs | 3.00× | 135.0 |",
-        "| python client | – | – |",
+        "|  | rounds | CPU µs per event, against kubedelta | CPU µs per event |",
+        "| --- | ---: | ---: | ---: |",
+        "| kubedelta | 3 | 1.00× | 45.0 |",
+        "| kube-rs | 1 | 3.00× | 135.0 |",
+        "| python client | 0 | – | – |",
     ]
 
 
 def test_a_table_without_the_bridge_has_no_ratios() -> None:
-    assert table({"1,000 objects": cpu(40.0)})[2] == "| 1,000 objects | 40.0 |"
+    assert table({"1000 objects": cpu(40.0)})[2] == "| 1000 objects | 1 | 40.0 |"
 
 
 def test_one_contender_alone_is_compared_with_nobody() -> None:
-    assert table({BRIDGE: cpu(40.0)})[2] == "| kubedelta | 40.0 |"
+    assert table({BRIDGE: cpu(40.0)})[2] == "| kubedelta | 1 | 40.0 |"
 
 
 def test_units_are_those_of_the_headings() -> None:
     lines = table({BRIDGE: Measured([{"rest_bytes": 123_400_000.0, "core_share": 0.0075, "whole_cpu_us": 52_000.0}])})
 
-    assert lines[0] == "|  | whole run, CPU s per 1,000 records | RSS at rest MB | % of a core |"
-    assert lines[2] == "| kubedelta | 52.000 | 123 | 0.75 |"
+    assert lines[0] == "|  | rounds | whole run, CPU s per 1,000 records | RSS at rest MB | % of a core |"
+    assert lines[2] == "| kubedelta | 1 | 52.000 | 123 | 0.75 |"
 
 
 def test_goals_say_what_is_missed_and_what_was_not_measured() -> None:

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-from benchmarks.__main__ import attempt, choose, in_turns
+from benchmarks.__main__ import attempt, choose, in_turns, joined
 from benchmarks.cases import Case, Scale, cases
 from benchmarks.processes import ChildFailed
-from benchmarks.results import Measured
+from benchmarks.results import Measured, Results
 from benchmarks.runs import Around, Figures, percentile
 from benchmarks.servers import brokers
 
@@ -74,3 +74,18 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent: 
 
 def test_a_percentile_of_one_value_is_that_value() -> None:
     assert percentile([7.0], 99) == 7.0
+
+
+def test_rounds_are_added_to_those_of_an_earlier_run_of_the_same_scale(tmp_path: Path) -> None:
+    earlier = Results({"objects": 10}, {"kafka": "To Kafka"})
+    earlier.of("kafka", "a").rounds.append({"cpu_us": 1.0})
+    earlier.write(tmp_path / "results.json")
+    titles = {"kafka": "To Kafka", "file": "To a file"}
+
+    found = joined({"objects": 10}, titles, tmp_path / "results.json")
+
+    assert found == Results({"objects": 10}, titles, earlier.measured)
+    assert joined({"objects": 10}, titles, None).measured == {}
+    assert joined({"objects": 10}, titles, tmp_path / "nothing.json").measured == {}
+    with pytest.raises(ValueError, match=r"'objects': 10.*'objects': 20"):
+        joined({"objects": 20}, titles, tmp_path / "results.json")
