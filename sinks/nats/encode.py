@@ -79,4 +79,4 @@ def stream_subjects(options: NatsOptions, cluster: str) -> list[str]:
 
 
 def _size(headers: dict[str, str]) -> int:
-    return _PREAMBLE + sum(len(name) + len(value) + _PER_HEADER for name, value in headers.items())
+    return _PREAMBLE + sum(map(len, headers)) + sum(map(len, headers.values())) + _PER_HEADER * len(headers)
