@@ -21,8 +21,9 @@ LOOK = 0.02
 """Seconds between two looks at whether everything has arrived: the error of every time that is measured."""
 SETTLE = 2.0
 """Seconds of quiet before memory and CPU are read: what is put off until later counts too."""
-STALL = 60.0
-"""Seconds without a further record after which a run has failed."""
+STALL = 240.0
+"""Seconds without a further record after which a run has failed. client-go's dynamic informer decodes 100,000 pods
+before it tells the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
