@@ -59,6 +59,33 @@ def markdown(results: Results) -> str:
     return "\n".join(parts) + "\n"
 
 
+SUMMED_UP = (
+    ("kafka", "cpu_us", "CPU µs per event"),
+    ("first-list", "list_seconds", "first list of 100,000 pods, s"),
+    ("first-list", "rest_bytes", "memory after it, MB"),
+)
+"""Cases and figures that the README tells, and what it calls them."""
+
+
+def summary(results: Results) -> str:
+    """The table of the README: everyone who takes objects to Kafka, the cheapest per event first."""
+    cheapest = sorted(
+        (value, name)
+        for name, each in results.measured.get("kafka", {}).items()
+        if (value := each.median("cpu_us")) is not None and name in results.measured.get("first-list", {})
+    )
+    rows = [[name, *(_beside_ours(results, name, *which) for *which, _ in SUMMED_UP)] for _, name in cheapest]
+    return "\n".join(_table(["", *(heading for *_, heading in SUMMED_UP)], rows))
+
+
+def _beside_ours(results: Results, name: str, case: str, figure: str) -> str:
+    value, ours = results.median(case, name, figure), results.median(case, BRIDGE, figure)
+    if value is None or not ours:
+        return "–"
+    shown = COLUMNS[figure].show(value)
+    return shown if name == BRIDGE else f"{shown} ({value / ours:.1f}×)"
+
+
 def _about(results: Results) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in results.about.items())
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from benchmarks.cases import BRIDGE
 from benchmarks.picture import Bar, cpu_picture, picture
-from benchmarks.report import markdown, table
+from benchmarks.report import markdown, summary, table
 from benchmarks.results import Measured, Results
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -52,6 +52,17 @@ def test_a_share_that_is_none_is_told_as_a_multiple() -> None:
     results.of("kafka", BRIDGE).rounds[:] = [{"cpu_us": 600.0}]
 
     assert "| CPU per event, against client-go's dynamic informer | 1/10 | 1.50 | **missed** |" in markdown(results)
+
+
+def test_the_summary_has_who_was_measured_in_both_cases_the_cheapest_first() -> None:
+    results = a_result()
+    results.of("first-list", BRIDGE).rounds.append({"list_seconds": 8.0, "rest_bytes": 200e6})
+    results.of("first-list", "kube-rs").rounds.append({"list_seconds": 20.0, "rest_bytes": 8000e6})
+
+    assert summary(results).splitlines()[2:] == [
+        "| kubedelta | 50.0 | 8.00 | 200 |",
+        "| kube-rs | 150.0 (3.0×) | 20.00 (2.5×) | 8,000 (40.0×) |",
+    ]
 
 
 def test_a_failure_is_told_beside_the_table_by_its_first_line() -> None:
