@@ -21,6 +21,7 @@ from nats.js.api import DiscardPolicy, StorageType, StoreCompression, StreamConf
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from sinks.base import SinkUnavailable, read_secret
+from sinks.nats.client import HeadersClient
 from sinks.nats.options import NatsOptions
 from sinks.tls import tls_context
 
@@ -49,7 +50,7 @@ class Connection:
     @classmethod
     async def make(cls, options: NatsOptions, name: str, further_servers: Sequence[str]) -> Connection:
         """Raises SinkUnavailable."""
-        client = Client()
+        client = HeadersClient()
         self = cls(client, "")
         tls = await _tls(options)
         settings = _settings(options) | _secrets(options, client, tls)
