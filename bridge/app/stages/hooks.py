@@ -23,7 +23,7 @@ from bridge.delivery.sink_worker import SinkWorker
 from bridge.informer.controller import Controller
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.watcher import Watcher
-from bridge.kube import pages, transport
+from bridge.kube import pages, transport, wire
 from bridge.kube.frames import Frames
 from bridge.model.answers import Announced, Page
 from bridge.outbox import rows, writer
@@ -54,6 +54,7 @@ HOOKS = (
     Hook(Stage.DECODE, Frames, "_event", lambda _, event: event is not None),
     Hook(Stage.DECODE, Frames, "_unusual", lambda _, found: isinstance(found, tuple)),
     Hook(Stage.DECODE, pages, "read_page", lambda _, page: len(page.objects) if isinstance(page, Page) else 0),
+    Hook(Stage.STRIP, wire, "strip"),  # Counted where the pipeline looks at it.
     Hook(Stage.FIFO, DeltaFIFO, "happened", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "replaced", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "end_replace"),
