@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from bridge.model.upkeep import StateReport
-from bridge.outbox import ledger_sql, rows, work
+from bridge.outbox import ledger_sql, rows
 from bridge.outbox.bodies import Bodies
 from bridge.outbox.database import Disk, page_bytes
 from bridge.outbox.errors import Damaged
@@ -13,6 +13,8 @@ from bridge.outbox.sql import one, row
 
 _MOST = 100
 """Problems told."""
+_IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
+_IS_SUPERSEDED = "EXISTS (SELECT 1 FROM superseded s WHERE s.seq = log.seq)"
 
 
 def report(database: apsw.Connection, disk: Disk, bodies: Bodies) -> StateReport:
@@ -56,8 +58,10 @@ def _problems(database: apsw.Connection, bodies: Bodies) -> list[str]:
             "SELECT meta.last - meta.trimmed - (SELECT count(*) FROM log WHERE seq > meta.trimmed) FROM meta"
         ),
         "records kept for nobody": (
-            f"SELECT count(*) FROM log, meta WHERE seq <= trimmed AND NOT ({work.IS_LAST_STATE} OR {work.IS_SELECTED})"
-            " AND NOT EXISTS (SELECT 1 FROM cursors WHERE errand != '')"  # They leave at its end.
+            f"SELECT count(*) FROM log, meta WHERE log.seq <= posted AND NOT ({_IS_LAST_STATE} OR {_IS_SUPERSEDED})"
+        ),
+        "last states that are said to be superseded": (
+            "SELECT count(*) FROM objects WHERE seq IN (SELECT seq FROM superseded)"
         ),
         "cursors that point at what is gone": (
             "SELECT count(*) FROM cursors, meta WHERE settled < trimmed AND (errand = '' OR settled < errand_after)"

@@ -65,10 +65,10 @@ class Intake:
         self._reached: dict[int, work.Reached] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """Records, ledger and position in one transaction, all or nothing. Returns when they are durable, and waits for
-        as long as there is no room. A batch without changes has its position saved a little later. One with changes and
-        without a position clears the saved one, since after a crash only a list can tell; but a resync changes nothing.
-        A new epoch clears what the old one reached."""
+        """Records and position in one transaction, all or nothing; the ledger follows from the records. Returns when
+        they are durable, and waits for as long as there is no room. A batch without changes has its position saved a
+        little later. One with changes and without a position clears the saved one, since after a crash only a list can
+        tell; but a resync changes nothing. A new epoch clears what the old one reached."""
         informer = self.informers[batch.resource.name, batch.scope]
         rebuilding = informer.rebuilding
         moved = informer.advance(batch)
@@ -87,8 +87,7 @@ class Intake:
                 informer.kind,
                 informer.resource_number,
                 deltas,
-                _states(batch.changes, deltas),
-                [each.before.state for each in batch.changes if _supersedes(each)],  # type: ignore[union-attr, misc]
+                [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes],
                 informer.position,
                 informer.newest,
                 informer.epoch,
@@ -97,10 +96,9 @@ class Intake:
         )
         return deltas
 
-    async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta], superseded: Sequence[int]) -> None:
+    async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta]) -> None:
         """Deletes of objects that no informer has any more. Their sequence numbers come from ``number_next``."""
-        states: Mapping[str, Delta | None] = dict.fromkeys((each.key for each in gone), None)
-        await self._write(work.Append(None, kind, number, gone, states, superseded, None, None, 1, True))
+        await self._write(work.Append(None, kind, number, gone, [False] * len(gone), None, None, 1, True))
 
     def number_next(self) -> int:
         """Take the next sequence number. Whoever takes numbers has them written before it waits for anything."""
@@ -153,18 +151,6 @@ class Intake:
 
     def _state(self, known: Known) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
-
-
-def _supersedes(change: Change) -> bool:
-    return change.before is not None and isinstance(change.before.state, int) and change.op is not Op.SYNC
-
-
-def _states(changes: Sequence[Change], deltas: Sequence[Delta]) -> Mapping[str, Delta | None]:
-    return {
-        change.object.key: None if change.op is Op.DELETED else delta
-        for change, delta in zip(changes, deltas, strict=True)
-        if change.op is not Op.SYNC
-    }
 
 
 def _newest(newest: str | None, batch: ChangeBatch) -> str | None:

@@ -10,6 +10,7 @@ import apsw
 from bridge.model.change import Known, Remembered
 from bridge.model.resource import Resource, Scope
 from bridge.model.version import newest_of
+from bridge.outbox import posting
 from bridge.outbox.bodies import Dictionary
 from bridge.outbox.sql import one
 
@@ -109,7 +110,7 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
 
 
 def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[Leaver]:
-    """Objects of this kind that none of the scopes covers, in the order in which they were last told."""
+    """Objects of this kind that none of the scopes covers, as they were last told, where all is posted."""
     found = database.execute(
         "SELECT o.key, o.uid, o.version, o.seq, i.epoch FROM objects o JOIN informers i ON i.id = o.informer"
         " WHERE o.kind = ? ORDER BY o.seq",
@@ -132,7 +133,8 @@ def remembered(database: apsw.Connection, kind: int, row: InformerRow) -> Rememb
 def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence[Scope]) -> list[InformerRow]:
     """Give every object of the kind to the informer of the scope that covers it, in one transaction: rows for scopes
     that are new, none for those that are gone. A scope that is not as it was begins with a list. Objects that no scope
-    covers must have left the ledger before."""
+    covers must have left before."""
+    posting.post_all(database)
     held = informers(database, kind)
     rebuilding = one(database, "SELECT rebuilt FROM meta")
     for scope in (each for each in scopes if each not in {row.scope for row in held}):
@@ -177,5 +179,6 @@ def leave_behind(database: apsw.Connection, kind: int, epochs: Iterable[int]) ->
 
 
 def drop_informer(database: apsw.Connection, number: int) -> None:
+    posting.post_all(database)
     for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):
         leave_behind(database, kind, [epoch])

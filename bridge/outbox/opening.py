@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from time import time_ns
 import apsw
 
 from bridge.model.record import Gap
-from bridge.outbox import cursors, ledger_sql, letters, rows
+from bridge.outbox import cursors, ledger_sql, letters, posting, rows
 from bridge.outbox.bodies import Bodies
 from bridge.outbox.cursors import Cursor, Start
 from bridge.outbox.database import FILE, Holder, open_writer, usable
@@ -39,6 +39,7 @@ class Opened:
     cursors: dict[str, Cursor]
     letters: dict[str, letters.Found]
     last: int
+    posted: int
     trimmed: int
     objects: int
     marks: list[tuple[int, int, float]]
@@ -95,6 +96,9 @@ def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[s
 
 def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
     with usable(holder.file):
+        _check(connection)
+        posting.prepare(connection)
+        _post(connection)
         with connection:
             known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
             for sink, start in sinks.items():
@@ -102,10 +106,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
                     cursors.register(connection, sink, start, now)
                 # Nothing is written that is so already: a disk may be full, and sinks are told all the same.
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
-        last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
-        newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
-        if not 0 <= max(newest, trimmed) <= last < _MOST:
-            raise Damaged(f"the newest record has the number {newest}, counted were {last}, and {trimmed} are gone")
+        last, posted, trimmed = row(connection, "SELECT last, posted, trimmed FROM meta")
         return Opened(
             holder,
             connection,
@@ -113,10 +114,26 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
             cursors.load(connection, sinks),
             letters.load(connection, sinks),
             last,
+            posted,
             trimmed,
             one(connection, "SELECT count(*) FROM objects"),
             list(_marks(connection, trimmed, now)),
         )
+
+
+def _check(connection: apsw.Connection) -> None:
+    last, posted, trimmed = row(connection, "SELECT last, posted, trimmed FROM meta")
+    newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
+    if not 0 <= trimmed <= posted <= last < _MOST or newest > last:
+        raise Damaged(
+            f"the newest record has the number {newest}, counted were {last}, {posted} are posted, {trimmed} are gone"
+        )
+
+
+def _post(connection: apsw.Connection) -> None:
+    """What was told and not posted when the bridge ended. Without room for it, sinks are told all the same."""
+    with suppress(apsw.FullError), connection:
+        posting.post_all(connection)
 
 
 def _bodies(connection: apsw.Connection) -> Bodies:
@@ -144,7 +161,9 @@ def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappi
     """Every sink gets a Gap first, and then everything that the first lists find, in this epoch."""
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
     with usable(Path(connection.filename)), connection:
-        connection.execute("UPDATE meta SET last = ?, trimmed = ?, rebuilt = 1, epoch = ?", (gap.sequence, last, epoch))
+        connection.execute(
+            "UPDATE meta SET last = ?, posted = ?2, trimmed = ?2, rebuilt = 1, epoch = ?3", (gap.sequence, last, epoch)
+        )
         connection.execute(rows.INSERT, rows.gap_row(gap))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 

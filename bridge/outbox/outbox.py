@@ -18,7 +18,7 @@ from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
 from bridge.model.upkeep import DeadLetter, StateReport
-from bridge.outbox import checking, cursors, ledger_sql, letters, work
+from bridge.outbox import checking, cursors, ledger_sql, letters, posting, work
 from bridge.outbox.backlog import Milestones, Size, trim_through
 from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.cursors import Progress, Start
@@ -28,6 +28,7 @@ from bridge.outbox.intake import Intake
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.letters import Letters
 from bridge.outbox.opening import Opened, open_existing, open_state, utc_now
+from bridge.outbox.posting import Post, Rhythm
 from bridge.outbox.sinks import Sinks
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
@@ -60,11 +61,17 @@ class Outbox:
     """``committed`` is called on the event loop with the records of each batch, and the sequence number of the last of
     them, in the order of the log, once they are durable."""
 
-    def __init__(self, opened: Opened, keeping: Keeping, report: Report, clock: Callable[[], str]) -> None:
+    def __init__(
+        self, opened: Opened, keeping: Keeping, rhythm: Rhythm, report: Report, clock: Callable[[], str]
+    ) -> None:
         self._keeping = keeping
+        self._rhythm = rhythm
         self._now = asyncio.get_running_loop().time
         self._store = Store(opened.holder, opened.connection, opened.codec, min_free=keeping.min_free, report=report)
-        self._last, self._trimmed = opened.last, opened.trimmed
+        self._last, self._posted, self._trimmed = opened.last, opened.posted, opened.trimmed
+        self._ticked = opened.last
+        self._cleared = (-1, -1)
+        self._objects = opened.objects
         self._bytes = 0
         self.milestones = Milestones()
         for last, size, age in opened.marks:
@@ -90,12 +97,13 @@ class Outbox:
         keeping: Keeping | None = None,
         clock: Callable[[], str] = utc_now,
         as_it_is: bool = False,
+        rhythm: Rhythm = Rhythm(),  # noqa: B008  # frozen
     ) -> Outbox:
         """``sinks`` are those that are configured, and how one begins that was never there before. A directory that
         holds nothing yet becomes a state; a damaged database is moved aside. With ``as_it_is`` neither is done: no
         sink begins, and Damaged is raised. Raises StateError."""
         opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
-        outbox = cls(opened, keeping or Keeping(), report, clock)
+        outbox = cls(opened, keeping or Keeping(), rhythm, report, clock)
         report(OutboxOpened(str(opened.holder.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
         if opened.aside is not None:
             report(OutboxRebuilt(str(opened.aside), opened.damage))
@@ -106,6 +114,7 @@ class Outbox:
         try:
             with suppress(OutboxClosed, Damaged):
                 self._save()
+                self._store.write(posting.post_all, shrinks=True)
         finally:
             await self._store.close()
 
@@ -218,13 +227,35 @@ class Outbox:
             self._now(),
             self._last,
         )
-        while self._trimmed < through:
+        since_last_tick, self._ticked = self._last - self._ticked, self._last
+        await self._post(self._rhythm.least_to_post(since_last_tick))
+        while self._trimmed < min(through, self._posted):
             # Behind what was just saved: a cursor on disk never points at what is gone.
-            self._trimmed = await self._store.write(partial(work.trim, through=through, limit=_TRIM), shrinks=True)
+            self._trimmed = await self._store.write(partial(posting.trim, through=through, limit=_TRIM), shrinks=True)
             self.milestones.trim(self._trimmed)
-            await self._store.write(partial(work.vacuum, pages=_VACUUM), shrinks=True)
+        await self._clear(since_last_tick)
         if samples := self._store.codec.bodies.take_samples():
             await self._make_dictionary(*samples)
+
+    async def _post(self, least: int) -> None:
+        last = self._last
+        if last - self._posted < least:
+            return
+        while self._posted < last:
+            self._posted = await self._store.write(Post(), shrinks=True)  # What is trimmed next makes the room.
+
+    async def _clear(self, since_last_tick: int) -> None:
+        reached, least = (self._posted, self._trimmed), self._rhythm.least_to_clear(since_last_tick, self._objects)
+        if reached == self._cleared:
+            return
+        some = False
+        while await self._store.write(partial(posting.clear, least=1 if some else least), shrinks=True):
+            some = True
+            await self._store.write(partial(work.vacuum, pages=_VACUUM), shrinks=True)
+        if some and least > 1:
+            self._objects = await self._store.ask(posting.objects)
+        if some or least == 1:
+            self._cleared = reached
 
     async def _make_dictionary(self, kind: int, samples: list[bytes]) -> None:
         number = FIRST_NUMBER + kind

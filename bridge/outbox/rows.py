@@ -19,11 +19,11 @@ GAP = "gap"
 """In place of an op: the row is a Gap, its body is JSON."""
 
 COLUMNS = "seq, op, evidence, kind, resource, key, uid, version, time, epoch, audience, before, body"
-INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
+INSERT = f"INSERT INTO log (informer, {COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 LogRow: TypeAlias = tuple[
-    int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
-]  # As COLUMNS.
+    int | None, int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
+]  # As INSERT.
 
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
@@ -39,9 +39,10 @@ class Codec:
     bodies: Bodies
 
 
-def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies) -> LogRow:
-    """Compresses the body."""
+def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies, informer: int | None) -> LogRow:
+    """Compresses the body. ``informer``: which one has the object in this state; None where the record is no state."""
     return (
+        informer,
         delta.sequence,
         delta.op.value,
         delta.evidence.value,
@@ -59,7 +60,7 @@ def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies) -> LogRow:
 
 
 def gap_row(gap: Gap) -> LogRow:
-    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
+    return (None, gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
 
 
 def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:

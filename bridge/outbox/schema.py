@@ -4,8 +4,10 @@ meta        one row: what this file is, and what it belongs to
 kinds       resources by name, such as deployments.apps, whatever the version; in which epoch their informers begin
 resources   each version of each of them that was ever served to us
 informers   one row for each part of a resource that is watched: its selectors, how far it has come
-objects     the ledger: every object that was told and not told deleted, and which record has its last state
-log         records; those up to meta.trimmed are there only because they hold an object's last state
+objects     the ledger: every object that was told and not told deleted, and which record has its last state; it holds
+            through meta.posted, see posting
+log         records; those up to meta.trimmed are there only because they hold an object's last state, or did
+superseded  which records through meta.posted hold no last state (any more)
 dictionaries  what bodies are compressed with
 cursors     how far each sink has come
 selections  what a sink is told before it goes on with the log: records by their numbers, or a notice
@@ -30,6 +32,7 @@ CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     cluster TEXT NOT NULL DEFAULT '',
     trimmed INTEGER NOT NULL DEFAULT 0,
+    posted INTEGER NOT NULL DEFAULT 0,
     last INTEGER NOT NULL DEFAULT 0,
     rebuilt INTEGER NOT NULL DEFAULT 0,
     epoch INTEGER NOT NULL DEFAULT 1
@@ -87,9 +90,14 @@ CREATE TABLE log (
     version TEXT NOT NULL,
     time TEXT NOT NULL,
     epoch INTEGER NOT NULL,
+    informer INTEGER,
     audience TEXT,
     before BLOB,
     body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE superseded (
+    seq INTEGER PRIMARY KEY
 ) STRICT;
 
 CREATE TABLE dictionaries (
@@ -139,17 +147,24 @@ CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
 
 TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
 
-_EPOCHS_OF_KINDS = """
+_EPOCHS_AND_POSTING = """
 ALTER TABLE meta ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE kinds ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
 UPDATE kinds SET epoch = 1 + max(
     (SELECT coalesce(max(epoch), 1) FROM informers),
     (SELECT coalesce(max(epoch), 1) FROM log)
 );
+ALTER TABLE meta ADD COLUMN posted INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET posted = last;
+ALTER TABLE log ADD COLUMN informer INTEGER;
+CREATE TABLE superseded (seq INTEGER PRIMARY KEY) STRICT;
+INSERT INTO superseded SELECT seq FROM log
+    WHERE (SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS NOT log.seq ORDER BY seq;
 """
-"""What format 1 had told of parts that were not watched any more, it had forgotten."""
+"""What format 1 had told of parts that were not watched any more, it had forgotten. Its ledger held through the last
+record."""
 
-MIGRATIONS = {1: _EPOCHS_OF_KINDS}
+MIGRATIONS = {1: _EPOCHS_AND_POSTING}
 """From the format of that number to the next one."""
 
 

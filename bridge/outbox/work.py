@@ -15,9 +15,6 @@ from bridge.outbox.sql import one
 MOST_BYTES = 16 << 20
 """Of bodies as they are told, read at once; the record that goes beyond is the last."""
 
-IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
-IS_SELECTED = "EXISTS (SELECT 1 FROM selections s WHERE s.seq = log.seq)"
-
 
 class Append(msgspec.Struct, frozen=True):
     """One batch of one informer, ready to be written."""
@@ -27,10 +24,9 @@ class Append(msgspec.Struct, frozen=True):
     kind: int
     resource: int
     deltas: Sequence[Delta]
-    states: Mapping[str, Delta | None]
-    """Key → the record that has the object's state after the batch; None where it was deleted."""
-    superseded: Sequence[int]
-    """Records that held states which the batch replaces."""
+    are_states: Sequence[bool]
+    """Of each of them: whether it has the state of its object, which is then in the ledger; a delete has not, nor has
+    a resync."""
     position: str | None
     newest: str | None
     epoch: int
@@ -39,15 +35,17 @@ class Append(msgspec.Struct, frozen=True):
 
 
 def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
-    """Log, ledger and position. Returns the bytes that the records take."""
-    written = [rows.delta_row(delta, batch.kind, batch.resource, bodies) for delta in batch.deltas]
+    """Log and position; the ledger is posted later. Returns the bytes that the records take."""
+    written = [
+        rows.delta_row(delta, batch.kind, batch.resource, bodies, batch.informer if is_state else None)
+        for delta, is_state in zip(batch.deltas, batch.are_states, strict=True)
+    ]
     if written:
         database.executemany(rows.INSERT, written)
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
         if batch.leaving:
             ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in batch.deltas))
-        _update_ledger(database, batch)
         database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
     if batch.informer is None:
         return sum(len(row[-1]) for row in written)
@@ -66,7 +64,7 @@ def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
     database.executemany(
         "UPDATE informers SET position = NULL"
         " WHERE id = (SELECT informer FROM objects WHERE kind = ? AND key = ?) AND position IS NOT NULL",
-        [(batch.kind, key) for key in batch.states],
+        [(batch.kind, delta.key) for delta in batch.deltas],
     )
 
 
@@ -75,23 +73,6 @@ def _end_rebuilding(database: apsw.Connection) -> None:
     database.execute(
         "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
     )
-
-
-def _update_ledger(database: apsw.Connection, batch: Append) -> None:
-    gone = [(batch.kind, key) for key, delta in batch.states.items() if delta is None]
-    held = [
-        (batch.kind, key, batch.informer, delta.uid, delta.resource_version, delta.sequence)
-        for key, delta in batch.states.items()
-        if delta is not None
-    ]
-    if held:
-        database.executemany("INSERT OR REPLACE INTO objects VALUES (?,?,?,?,?,?)", held)
-    if gone:
-        database.executemany("DELETE FROM objects WHERE kind = ? AND key = ?", gone)
-    if batch.superseded and not has_selections(database):
-        trimmed = one(database, "SELECT trimmed FROM meta")
-        if orphans := [(sequence,) for sequence in batch.superseded if sequence <= trimmed]:
-            database.executemany("DELETE FROM log WHERE seq = ?", orphans)
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -112,28 +93,6 @@ def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
         [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
     )
     _end_rebuilding(database)
-
-
-def trim(database: apsw.Connection, through: int, limit: int) -> int:
-    """Let records up to ``through`` go, at most ``limit`` of them, but those that hold a last state or that a sink is
-    still to be told. Returns through which they went."""
-    trimmed = one(database, "SELECT trimmed FROM meta")
-    upto = min(through, trimmed + limit)
-    if upto <= trimmed:
-        return trimmed
-    kept = IS_LAST_STATE + (f" OR {IS_SELECTED}" if has_selections(database) else "")
-    database.execute(f"DELETE FROM log WHERE seq > ? AND seq <= ? AND NOT ({kept})", (trimmed, upto))
-    database.execute("UPDATE meta SET trimmed = ?", (upto,))
-    return upto
-
-
-def sweep(database: apsw.Connection) -> None:
-    """After an errand ended: let those records go that were kept for it alone. Where another one is under way, its end
-    does that."""
-    if one(database, "SELECT EXISTS (SELECT 1 FROM cursors WHERE errand != '')"):
-        return
-    trimmed = one(database, "SELECT trimmed FROM meta")
-    database.execute(f"DELETE FROM log WHERE seq <= ? AND NOT ({IS_LAST_STATE} OR {IS_SELECTED})", (trimmed,))
 
 
 def vacuum(database: apsw.Connection, pages: int) -> None:
@@ -162,10 +121,6 @@ def read(database: apsw.Connection, codec: rows.Codec, after: int, limit: int) -
 def body(database: apsw.Connection, sequence: int) -> bytes | None:
     found = database.execute("SELECT body FROM log WHERE seq = ?", (sequence,)).fetchone()
     return None if found is None else found[0]
-
-
-def has_selections(database: apsw.Connection) -> bool:
-    return bool(one(database, "SELECT EXISTS (SELECT 1 FROM selections)"))
 
 
 def bounded(records: Iterable[Record]) -> Iterator[Record]:

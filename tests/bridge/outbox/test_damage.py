@@ -163,9 +163,10 @@ async def test_damage_that_a_transaction_meets_ends_the_outbox_and_not_the_next(
     await filled(tmp_path)
     async with opened(tmp_path, TWO) as outbox:
         informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "updated shop/web-0")
         overwrite_table(tmp_path, "selections")
         with pytest.raises(Damaged):
-            await informer.tells(outbox, "updated shop/web-0")
+            await outbox.tidy()
         with pytest.raises(Damaged):
             await informer.tells(outbox, "updated shop/web-1")
     await rebuilt(tmp_path)

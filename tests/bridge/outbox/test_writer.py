@@ -214,7 +214,7 @@ def make_room(database: apsw.Connection) -> None:
 def put_much(database: apsw.Connection, name: str = "much") -> str:
     database.execute(
         "INSERT INTO log VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM log), '', '', 1, 1, '', '', '', '', 1, NULL,"
-        " NULL, zeroblob(100000))"
+        " NULL, NULL, zeroblob(100000))"
     )
     return insert(database, name)
 
