@@ -132,7 +132,7 @@ def _check(connection: apsw.Connection) -> None:
 
 def _post(connection: apsw.Connection) -> None:
     """What was told and not posted when the bridge ended. Without room for it, sinks are told all the same."""
-    with suppress(apsw.FullError), connection:
+    with suppress(apsw.FullError, apsw.IOError), connection:
         posting.post_all(connection)
 
 

@@ -70,7 +70,6 @@ class Outbox:
         self._store = Store(opened.holder, opened.connection, opened.codec, min_free=keeping.min_free, report=report)
         self._last, self._posted, self._trimmed = opened.last, opened.posted, opened.trimmed
         self._ticked = opened.last
-        self._cleared = (-1, -1)
         self._objects = opened.objects
         self._bytes = 0
         self.milestones = Milestones()
@@ -242,20 +241,16 @@ class Outbox:
         if last - self._posted < least:
             return
         while self._posted < last:
-            self._posted = await self._store.write(Post(), shrinks=True)  # What is trimmed next makes the room.
+            self._posted = await self._store.write(Post(self._rhythm.many), shrinks=True)
 
     async def _clear(self, since_last_tick: int) -> None:
-        reached, least = (self._posted, self._trimmed), self._rhythm.least_to_clear(since_last_tick, self._objects)
-        if reached == self._cleared:
-            return
+        least = self._rhythm.least_to_clear(since_last_tick, self._objects)
         some = False
         while await self._store.write(partial(posting.clear, least=1 if some else least), shrinks=True):
             some = True
             await self._store.write(partial(work.vacuum, pages=_VACUUM), shrinks=True)
         if some and least > 1:
             self._objects = await self._store.ask(posting.objects)
-        if some or least == 1:
-            self._cleared = reached
 
     async def _make_dictionary(self, kind: int, samples: list[bytes]) -> None:
         number = FIRST_NUMBER + kind

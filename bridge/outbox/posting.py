@@ -41,7 +41,7 @@ class Rhythm:
     few: int = 1_000
     """Fewer in a tick are posted and cleared away at once."""
     many: int = MOST
-    """As many are posted in any case."""
+    """As many are posted in any case, and as many at once."""
     cleared: int = 20_000
     """As many are cleared away in any case, where there are not so many objects that ``part`` is more."""
     part: float = 1 / 3
@@ -64,7 +64,7 @@ class Post:
     """Post at most so many records; returns through which it is done. Where there is no room for that, the next attempt
     posts half as many."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
 
     def __call__(self, database: apsw.Connection) -> int:
@@ -129,7 +129,8 @@ def trim(database: apsw.Connection, through: int, limit: int) -> int:
 
 def clear(database: apsw.Connection, least: int) -> bool:
     """Let some trimmed records that hold no last state go, if there are ``least`` of them; not while there is
-    something selected, since that would be looked at again and again. Whether some went: there may be more."""
+    something selected, since that would be looked at again and again: what was kept for an errand goes after its end.
+    Whether some went: there may be more."""
     trimmed = one(database, "SELECT trimmed FROM meta")
     enough = "SELECT count(*) FROM (SELECT 1 FROM superseded WHERE seq <= ? LIMIT ?)"
     if has_selections(database) or one(database, enough, (trimmed, least)) < least:
@@ -141,13 +142,6 @@ def clear(database: apsw.Connection, least: int) -> bool:
 def objects(database: apsw.Connection) -> int:
     """As many are in the ledger. Reads all of it."""
     return one(database, "SELECT count(*) FROM objects")
-
-
-def sweep(database: apsw.Connection) -> None:
-    """After an errand ended: let those records go that were kept for it alone. Where another one is under way, its end
-    does that."""
-    if not one(database, "SELECT EXISTS (SELECT 1 FROM cursors WHERE errand != '')"):
-        _remove(database, 0, one(database, "SELECT trimmed FROM meta"), -1)
 
 
 def _remove(database: apsw.Connection, after: int, through: int, limit: int) -> None:

@@ -11,7 +11,7 @@ import apsw
 from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
 from bridge.model.record import Record
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import cursors, errands, posting
+from bridge.outbox import cursors, errands
 from bridge.outbox.cursors import Cursor, Progress
 from bridge.outbox.errands import Errand, ErrandKind
 from bridge.outbox.letters import Letters
@@ -188,9 +188,7 @@ def _set_errand(cursor: Cursor, errand: Errand | None) -> None:
 def _end(database: apsw.Connection, sink: str, settled: int) -> None:
     errands.end(database, sink)
     database.execute("UPDATE cursors SET settled = max(settled, ?) WHERE sink = ?", (settled, sink))
-    posting.sweep(database)
 
 
 def _forget(database: apsw.Connection, sink: str) -> None:
     cursors.forget(database, sink)
-    posting.sweep(database)

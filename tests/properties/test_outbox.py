@@ -22,6 +22,7 @@ from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox.posting import Rhythm
 from bridge.processor.shared_processor import SharedProcessor
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
@@ -172,9 +173,12 @@ class OutboxMachine(RuleBasedStateMachine):
         age=st.sampled_from([0.0, 100.0]),
         size=st.sampled_from([0, 400]),
         when=st.booleans(),
+        few=st.sampled_from([0, 2, 1000]),
+        many=st.integers(1, 5),
     )
-    def begin(self, first: Start, age: float, size: int, when: bool) -> None:
+    def begin(self, first: Start, age: float, size: int, when: bool, few: int, many: int) -> None:
         self.keeping = Keeping(retain_age=age, retain_bytes=size, before=when)
+        self.rhythm = Rhythm(few=few, many=many, cleared=many, part=0.0)
         self.configured = {"left": first, "right": Start.SNAPSHOT}
         self.run(self.open())
 
@@ -185,6 +189,7 @@ class OutboxMachine(RuleBasedStateMachine):
             report=self.facts.append,
             keeping=self.keeping,
             clock=lambda: "2026-11-21T09:00:00.000000Z",
+            rhythm=self.rhythm,
         )
         outbox = self.outbox
         processor = SharedProcessor[Record](outbox, audience=lambda each: getattr(each, "audience", None), window=5)
@@ -491,8 +496,12 @@ class OutboxMachine(RuleBasedStateMachine):
         self.run(self.outbox.tidy())
         for part in self.parts:
             part.is_saved()
+        held = min(cursor.holds for cursor in self.outbox.sinks.all)
+        assert self.outbox.first - 1 <= held
         if not self.keeping.retain_age and not self.keeping.retain_bytes:
-            assert self.outbox.first - 1 == min(cursor.holds for cursor in self.outbox.sinks.all)
+            assert self.outbox.first - 1 > held - self.rhythm.many, "what is not posted yet stays, and nothing else"
+            if self.rhythm.few > self.outbox.last:
+                assert self.outbox.first - 1 == held
 
     # ── At any time ──────────────────────────────────────────────────────────
 

@@ -375,10 +375,11 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
     await filled(tmp_path)
     async with opened(tmp_path, TWO) as outbox:
         informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "updated shop/web-0")
         overwrite_table(tmp_path, "selections")
         monkeypatch.setattr(Path, "write_text", no_room)
         with pytest.raises(Damaged):
-            await informer.tells(outbox, "updated shop/web-0")
+            await outbox.tidy()
 
 
 @pytest.mark.parametrize("after", ["move_aside", "open_writer", "_begin_anew"])
