@@ -14,6 +14,7 @@ from bridge.model.record import Delta, Record
 from bridge.outbox import Keeping, Outbox, Start
 from bridge.outbox.database import FILE
 from bridge.outbox.opening import utc_now
+from bridge.outbox.posting import Rhythm
 
 AUDIT = {"audit": Start.SNAPSHOT}
 
@@ -26,11 +27,14 @@ async def opened(
     keeping: Keeping | None = None,
     facts: list[Fact] | None = None,
     time: str | None = None,
+    rhythm: Rhythm = Rhythm(),  # noqa: B008  # frozen
 ) -> AsyncIterator[Outbox]:
     """``time``: what the clock says all the while."""
     told: list[Fact] = [] if facts is None else facts
     clock = utc_now if time is None else lambda: time
-    async with await Outbox.open(directory, sinks, report=told.append, keeping=keeping, clock=clock) as outbox:
+    async with await Outbox.open(
+        directory, sinks, report=told.append, keeping=keeping, clock=clock, rhythm=rhythm
+    ) as outbox:
         yield outbox
 
 
