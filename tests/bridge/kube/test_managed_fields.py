@@ -104,13 +104,15 @@ def entries() -> st.SearchStrategy[Any]:
     return st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3))
 
 
-annotations = st.dictionaries(
+TEXTS: st.SearchStrategy[Any] = st.dictionaries(
     st.sampled_from(["managedFields", LAST_APPLIED, "}", "x{"]), st.just(str(MANAGED)) | st.text(max_size=3)
 )
-metadata = st.fixed_dictionaries({}, optional={"annotations": annotations, "managedFields": entries(), "x": st.text()})
+MEMBERS: st.SearchStrategy[Json] = st.fixed_dictionaries(
+    {}, optional={"annotations": TEXTS, "managedFields": entries(), "x": st.text()}
+)
 
 
-@given(metadata=metadata, top=st.dictionaries(st.sampled_from(["above", "spec"]), entries()), data=st.data())
+@given(metadata=MEMBERS, top=st.dictionaries(st.sampled_from(["above", "spec"]), entries()), data=st.data())
 def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data: st.DataObject) -> None:
     members = {**widget()["metadata"], **metadata}
     thing = {"apiVersion": "example.com/v1", "kind": "Widget", **top}
@@ -119,7 +121,7 @@ def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data
     assert json.loads(watched(thing)) in (thing, without(thing))
 
 
-@given(metadata=metadata, data=st.data())
+@given(metadata=MEMBERS, data=st.data())
 def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, data: st.DataObject) -> None:
     members = {**widget()["metadata"], **metadata}
     order = data.draw(st.permutations(list(members)))
