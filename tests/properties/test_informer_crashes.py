@@ -358,7 +358,7 @@ async def die_in_doubt(lives: Lives) -> None:
     cluster.put("a")
     cluster.put("b")
     cluster.next_answers.extend([Failed("500")] * 50)
-    await asyncio.sleep(20)
+    await asyncio.sleep(200)  # A slow outbox has saved what came before as well.
     await lives.crash()
     cluster.next_answers.clear()
     assert lives.ledger.position is None
@@ -386,7 +386,8 @@ async def restore(history: History, world: World, in_doubt: bool, undone: int, c
             await lives.crash()
             if lives.ledger.epoch == cluster.epochs:
                 cluster.put("c")
-    assert lives.ledger.epoch == cluster.epochs == 2
+    # One that dies while an epoch begins may begin another one: it cannot know that it had noticed.
+    assert lives.ledger.epoch >= cluster.epochs == 2
     return lives
 
 
