@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.outbox.database import PAGE_BYTES
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import Metrics
 from tests.kit.churn import churning
@@ -107,9 +108,8 @@ async def test_a_damaged_database_is_moved_aside_and_everything_is_told_again_be
 
 
 def _damage(file: Path, part: str) -> None:
-    """Half a page at the beginning; or a third of the file in its middle."""
-    size = file.stat().st_size
-    first, count = {"beginning": (0, 8192), "middle": (size // 3, size // 3)}[part]
+    """The beginning; or everything behind the first page, since a page that is free is never looked at."""
+    first, count = {"beginning": (0, 8192), "middle": (PAGE_BYTES, file.stat().st_size - PAGE_BYTES)}[part]
     with file.open("r+b") as database:
         database.seek(first)
         database.write(b"\xa5" * count)
