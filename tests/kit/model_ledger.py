@@ -50,10 +50,10 @@ class ModelLedger:
         thing = change.object
         if before := self.objects.pop(thing.key, None):
             del self.bodies[before.state]  # type: ignore[arg-type]
-        if change.op is not Op.DELETED:
+        if change.op is not Op.DELETED:  # Which may carry the version of an older epoch.
             self.objects[thing.key] = Known(thing.uid, thing.resource_version, self.last)
             self.bodies[self.last] = thing.body
-        self._told(thing.resource_version)
+            self._told(thing.resource_version)
 
     def _told(self, version: str) -> None:
         if self.newest is None or is_older(self.newest, version):
