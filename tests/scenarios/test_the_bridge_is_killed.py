@@ -43,12 +43,7 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
             for number in range(rounds):
                 await asyncio.to_thread(bridge.kill9)
                 await churn.until_made(chance.randrange(50))
-                bridge.launch()
-                if number % 2:
-                    await asyncio.to_thread(bridge.wait_until_ready)
-                await asyncio.sleep(chance.uniform(0, LIVE if number % 2 else YOUNG))  # Any moment.
-                met[await _met(bridge)] += 1
-                assert bridge.running, f"it ended by itself in round {number}"
+                await _lives_for_a_moment(bridge, chance, met, number)
             await asyncio.to_thread(bridge.kill9)
             await asyncio.to_thread(bridge.start)
         await scene.until_told(bridge)
@@ -84,12 +79,7 @@ async def test_where_its_position_expired_each_time_no_net_change_is_lost(scene:
                 await churn.until_made(chance.randrange(20, 60))
             await scene.forget()
             async with churning(scene.servers.api, scene.namespace, seed=seed - number, pause=0.01):
-                bridge.launch()
-                if number % 2:
-                    await asyncio.to_thread(bridge.wait_until_ready)
-                await asyncio.sleep(chance.uniform(0, LIVE if number % 2 else YOUNG))
-                met[await _met(bridge)] += 1
-                assert bridge.running, f"it ended by itself in round {number}"
+                await _lives_for_a_moment(bridge, chance, met, number)
         await asyncio.to_thread(bridge.kill9)
         await asyncio.to_thread(bridge.start)
         await scene.until_told(bridge)
@@ -97,6 +87,15 @@ async def test_where_its_position_expired_each_time_no_net_change_is_lost(scene:
     verdicts = await scene.judged()
     print(f"{rounds} rounds; killed while {dict(met)}")
     assert all(verdict.relisted for verdict in verdicts.values())
+
+
+async def _lives_for_a_moment(bridge: BridgeProcess, chance: random.Random, met: Counter[str], number: int) -> None:
+    bridge.launch()
+    if number % 2:
+        await asyncio.to_thread(bridge.wait_until_ready)
+    await asyncio.sleep(chance.uniform(0, LIVE if number % 2 else YOUNG))  # Any moment.
+    met[await _met(bridge)] += 1
+    assert bridge.running, f"it ended by itself in round {number}"
 
 
 def _has_told_all_kinds(now: Metrics) -> bool:

@@ -49,6 +49,19 @@ async def the_files(state: Path) -> AsyncIterator[FileUpkeep]:
         yield FileUpkeep(outbox)
 
 
+async def rejected(world: World) -> None:
+    """Its sink refuses the first record of an object."""
+    world.cluster.create("configmaps", a_config_map("a"))
+    await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
+
+
+async def rejected_and_parked(world: World) -> None:
+    """And a second one waits behind it."""
+    await rejected(world)
+    world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+    await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+
+
 async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
@@ -71,10 +84,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_delivers_a_dead_letter_at
     sink = PickySink()
     sink.picky = True
     async with a_bridge(tmp_path, sink) as (world, client):
-        world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
-        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+        await rejected_and_parked(world)
         letters = await client.dead_letters(SINK)
         assert [(each.op, each.key, each.parked) for each in letters] == [
             ("added", "default/a", False),
@@ -93,10 +103,7 @@ async def test_what_is_parked_behind_a_dropped_letter_is_delivered_at_once(tmp_p
     sink = PickySink()
     sink.picky = True
     async with a_bridge(tmp_path, sink) as (world, client):
-        world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
-        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+        await rejected_and_parked(world)
         [rejected, _] = await client.dead_letters(SINK)
         assert await client.drop(SINK, [rejected.number]) == 1
         await sink.until(lambda sink: sink.told() == ["updated default/a"])
@@ -106,8 +113,7 @@ async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Pa
     sink = PickySink()
     sink.picky = True
     async with a_bridge(tmp_path, sink) as (world, _):
-        world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
+        await rejected(world)
     async with the_files(tmp_path) as upkeep:
         [letter] = await upkeep.dead_letters()
         assert (await upkeep.state_check()).problems == []
