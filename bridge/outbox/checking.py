@@ -9,12 +9,12 @@ from bridge.outbox import ledger_sql, rows
 from bridge.outbox.bodies import Bodies
 from bridge.outbox.database import Disk, page_bytes
 from bridge.outbox.errors import Damaged
+from bridge.outbox.ledger_sql import PRESENT
 from bridge.outbox.sql import one, row
 
 _MOST = 100
 """Problems told."""
-_IS_LAST_STATE = "(SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS log.seq"
-_IS_SUPERSEDED = "EXISTS (SELECT 1 FROM superseded s WHERE s.seq = log.seq)"
+_REPLACED_LATER = "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq > meta.cleared"
 
 
 def report(database: apsw.Connection, disk: Disk, bodies: Bodies) -> StateReport:
@@ -27,7 +27,7 @@ def report(database: apsw.Connection, disk: Disk, bodies: Bodies) -> StateReport
         cluster=str(row(database, "SELECT cluster FROM meta")[0]),
         problems=_problems(database, bodies),
         records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq > meta.trimmed"),
-        objects=one(database, "SELECT count(*) FROM objects"),
+        objects=one(database, f"SELECT count(*) FROM {PRESENT}"),
         informers=one(database, "SELECT count(*) FROM informers"),
         sinks=one(database, "SELECT count(*) FROM cursors"),
         dead_letters=one(database, "SELECT count(*) FROM letters"),
@@ -48,20 +48,25 @@ def _problems(database: apsw.Connection, bodies: Bodies) -> list[str]:
         except Damaged as error:
             found.append(str(error))
     questions = {
-        "objects whose last state is not in the log": (
-            "SELECT count(*) FROM objects o WHERE NOT EXISTS (SELECT 1 FROM log WHERE seq = o.seq)"
+        "records without a row in the ledger, or rows without a record": (
+            "SELECT (SELECT count(*) FROM log WHERE (kind, seq) NOT IN (SELECT kind, seq FROM ledger))"
+            " + (SELECT count(*) FROM ledger WHERE seq NOT IN (SELECT seq FROM log))"
         ),
         "objects of an informer that is not there": (
-            "SELECT count(*) FROM objects o WHERE NOT EXISTS (SELECT 1 FROM informers WHERE id = o.informer)"
+            f"SELECT count(*) FROM {PRESENT} AND informer NOT IN (SELECT id FROM informers)"
+        ),
+        "objects with more than one last state": (
+            f"SELECT count(*) FROM (SELECT 1 FROM {PRESENT} GROUP BY kind, key HAVING count(*) > 1)"
+        ),
+        "last states replaced by those of another object": (
+            "SELECT count(*) FROM ledger n JOIN ledger o ON o.kind = n.kind AND o.seq = n.replaces WHERE o.key <> n.key"
         ),
         "records missing in the log": (
             "SELECT meta.last - meta.trimmed - (SELECT count(*) FROM log WHERE seq > meta.trimmed) FROM meta"
         ),
         "records kept for nobody": (
-            f"SELECT count(*) FROM log, meta WHERE log.seq <= posted AND NOT ({_IS_LAST_STATE} OR {_IS_SUPERSEDED})"
-        ),
-        "last states that are said to be superseded": (
-            "SELECT count(*) FROM objects WHERE seq IN (SELECT seq FROM superseded)"
+            f"SELECT count(*) FROM log, meta WHERE seq <= cleared AND seq NOT IN (SELECT seq FROM {PRESENT})"
+            f" AND seq NOT IN (SELECT seq FROM awaited) AND seq NOT IN ({_REPLACED_LATER})"
         ),
         "cursors that point at what is gone": (
             "SELECT count(*) FROM cursors, meta WHERE settled < trimmed AND (errand = '' OR settled < errand_after)"

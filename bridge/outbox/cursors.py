@@ -8,8 +8,9 @@ from enum import StrEnum
 
 import apsw
 
-from bridge.outbox import errands, posting
+from bridge.outbox import errands
 from bridge.outbox.errands import Errand
+from bridge.outbox.ledger_sql import PRESENT
 from bridge.outbox.sql import one, row
 
 
@@ -83,10 +84,8 @@ def register(database: apsw.Connection, sink: str, start: Start, time: str) -> N
     last, trimmed = row(database, "SELECT last, trimmed FROM meta")
     settled = trimmed if start is Start.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
-    if start is Start.SNAPSHOT:
-        posting.post_all(database)
-        if one(database, "SELECT EXISTS (SELECT 1 FROM objects)"):
-            errands.begin_snapshot(database, sink, time)
+    if start is Start.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+        errands.begin_snapshot(database, sink, time)
 
 
 def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:

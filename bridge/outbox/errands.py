@@ -20,6 +20,7 @@ from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
 from bridge.outbox import rows
 from bridge.outbox.compaction import Step, compact
 from bridge.outbox.errors import Damaged
+from bridge.outbox.ledger_sql import PRESENT
 from bridge.outbox.sql import one, row
 from bridge.outbox.work import bounded
 
@@ -123,12 +124,12 @@ def _record(sink: str, selected: Selected, logged: Sequence[Any], codec: rows.Co
 def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Errand:
     """Every object of the ledger as added, in the order in which they were last told, between two notices."""
     cut = one(database, "SELECT last FROM meta")
-    count = one(database, "SELECT count(*) FROM objects")
     database.execute(
         "INSERT INTO selections (sink, place, seq, op)"
-        " SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM objects",
+        f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT}",
         (sink,),
     )
+    count = database.changes()
     _insert(database, sink, [(1, Selected(cut, SnapshotEdge.BEGAN, records=count, time=time))])
     _insert(database, sink, [(count + 2, Selected(cut, SnapshotEdge.ENDED, records=count, time=time))])
     return _set(database, sink, Errand(ErrandKind.SNAPSHOT, cut, cut, 0, count + 2))

@@ -65,10 +65,10 @@ class Intake:
         self._reached: dict[int, work.Reached] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """Records and position in one transaction, all or nothing; the ledger follows from the records. Returns when
-        they are durable, and waits for as long as there is no room. A batch without changes has its position saved a
-        little later. One with changes and without a position clears the saved one, since after a crash only a list can
-        tell; but a resync changes nothing. A new epoch clears what the old one reached."""
+        """Records, ledger and position in one transaction, all or nothing. Returns when they are durable, and waits for
+        as long as there is no room. A batch without changes has its position saved a little later. One with changes and
+        without a position clears the saved one, since after a crash only a list can tell; but a resync changes nothing.
+        A new epoch clears what the old one reached."""
         informer = self.informers[batch.resource.name, batch.scope]
         rebuilding = informer.rebuilding
         moved = informer.advance(batch)
@@ -88,6 +88,7 @@ class Intake:
                 informer.resource_number,
                 deltas,
                 [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes],
+                _replaced(batch.changes, deltas[0].sequence),
                 informer.position,
                 informer.newest,
                 informer.epoch,
@@ -96,9 +97,10 @@ class Intake:
         )
         return deltas
 
-    async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta]) -> None:
-        """Deletes of objects that no informer has any more. Their sequence numbers come from ``number_next``."""
-        await self._write(work.Append(None, kind, number, gone, [False] * len(gone), None, None, 1, True))
+    async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta], replaced: Sequence[int]) -> None:
+        """Deletes of objects that no informer has any more, and the records that had their last states. Their sequence
+        numbers come from ``number_next``."""
+        await self._write(work.Append(None, kind, number, gone, [False] * len(gone), replaced, None, None, 1, True))
 
     def number_next(self) -> int:
         """Take the next sequence number. Whoever takes numbers has them written before it waits for anything."""
@@ -151,6 +153,24 @@ class Intake:
 
     def _state(self, known: Known) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
+
+
+def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
+    """Of each of a batch's changes the record that had the last state until now. That of an object which changes twice
+    in the batch is in the batch itself: what its informer knew of it had no number yet."""
+    replaced: list[int | None] = []
+    here: dict[str, int] = {}
+    for sequence, change in enumerate(changes, first):
+        before, op = change.before, change.op
+        if before is None or op is Op.SYNC:
+            replaced.append(None)
+        elif isinstance(before.state, int):
+            replaced.append(before.state)
+        else:
+            replaced.append(here[change.object.key])
+        if op is not Op.SYNC:
+            here[change.object.key] = sequence
+    return replaced
 
 
 def _newest(newest: str | None, batch: ChangeBatch) -> str | None:

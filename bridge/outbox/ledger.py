@@ -12,7 +12,7 @@ from bridge.model.change import Evidence, Op, Remembered
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import ledger_sql, posting
+from bridge.outbox import ledger_sql
 from bridge.outbox.errors import OtherCluster
 from bridge.outbox.intake import Informer, Intake
 from bridge.outbox.sql import row
@@ -63,7 +63,6 @@ class Ledger:
         """
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
-        await self._store.write(posting.post_all)
         gone = await self._store.ask(partial(ledger_sql.leavers, kind=kind, scopes=scopes))
         for start in range(0, len(gone), _AT_ONCE):
             await self._tell_deleted(resource, kind, number, gone[start : start + _AT_ONCE])
@@ -112,7 +111,7 @@ class Ledger:
             )
             for each in gone
         ]
-        await self._intake.tell_deleted(kind, number, deltas)
+        await self._intake.tell_deleted(kind, number, deltas, [each.sequence for each in gone])
 
 
 def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:

@@ -1,16 +1,21 @@
-"""The SQL of the ledger, and the decision which informer an object belongs to."""
+"""The SQL of the ledger, and the decision which informer an object belongs to.
+
+The ledger is only ever appended to, like the log: a row for each record. An object is there while a row says which
+informer has it, and no other row replaces that one. So a change writes no page of its own, however many objects there
+are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import apsw
 
 from bridge.model.change import Known, Remembered
 from bridge.model.resource import Resource, Scope
 from bridge.model.version import newest_of
-from bridge.outbox import posting
 from bridge.outbox.bodies import Dictionary
 from bridge.outbox.sql import one
 
@@ -51,6 +56,21 @@ def is_unchanged(held: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
 
 
 # ── SQL ──────────────────────────────────────────────────────────────────────
+
+Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None]
+"""A row of the ledger: kind, seq, key, informer, uid, version, replaces."""
+
+PRESENT = "ledger WHERE informer IS NOT NULL AND seq NOT IN (SELECT replaces FROM ledger WHERE replaces IS NOT NULL)"
+"""The last states of all objects. Reads all of the ledger, as the other one reads all of a kind."""
+_PRESENT_OF = (
+    "ledger WHERE kind = ?1 AND informer IS NOT NULL"
+    " AND seq NOT IN (SELECT replaces FROM ledger WHERE kind = ?1 AND replaces IS NOT NULL)"
+)
+
+
+def enter(database: apsw.Connection, entries: Iterable[Entry]) -> None:
+    """For every record that is written to the log, in the same transaction."""
+    database.executemany("INSERT INTO ledger VALUES (?,?,?,?,?,?,?)", entries)
 
 
 def resources(database: apsw.Connection) -> dict[int, Resource]:
@@ -110,10 +130,10 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
 
 
 def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[Leaver]:
-    """Objects of this kind that none of the scopes covers, as they were last told, where all is posted."""
+    """Objects of this kind that none of the scopes covers, as they were last told, in that order."""
     found = database.execute(
-        "SELECT o.key, o.uid, o.version, o.seq, i.epoch FROM objects o JOIN informers i ON i.id = o.informer"
-        " WHERE o.kind = ? ORDER BY o.seq",
+        "SELECT o.key, o.uid, o.version, o.seq, i.epoch"
+        f" FROM (SELECT * FROM {_PRESENT_OF}) o JOIN informers i ON i.id = o.informer ORDER BY o.seq",
         (kind,),
     )
     return [Leaver(*row) for row in found if covering(scopes, row[0]) is None]
@@ -121,9 +141,7 @@ def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> li
 
 def remembered(database: apsw.Connection, kind: int, row: InformerRow) -> Remembered | None:
     """What an informer knows when it starts; None for one that never told or reached anything, in the first epoch."""
-    found = database.execute(
-        "SELECT key, uid, version, seq FROM objects WHERE kind = ? AND informer = ?", (kind, row.id)
-    )
+    found = database.execute(f"SELECT key, uid, version, seq FROM {_PRESENT_OF} AND informer = ?2", (kind, row.id))
     objects = [(key, Known(uid, version, sequence)) for key, uid, version, sequence in found]
     if not objects and row.position is None and row.newest is None and row.epoch == 1:
         return None
@@ -134,7 +152,6 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
     """Give every object of the kind to the informer of the scope that covers it, in one transaction: rows for scopes
     that are new, none for those that are gone. A scope that is not as it was begins with a list. Objects that no scope
     covers must have left before."""
-    posting.post_all(database)
     held = informers(database, kind)
     rebuilding = one(database, "SELECT rebuilt FROM meta")
     for scope in (each for each in scopes if each not in {row.scope for row in held}):
@@ -159,11 +176,11 @@ def _hand_over(database: apsw.Connection, kind: int, held: Sequence[InformerRow]
     now = {row.scope: row.id for row in informers(database, kind)}
     gone = {row.id: row.epoch for row in held if row.scope not in scopes}
     moved = []
-    for key, informer in list(database.execute("SELECT key, informer FROM objects WHERE kind = ?", (kind,))):
+    for key, informer, sequence in list(database.execute(f"SELECT key, informer, seq FROM {_PRESENT_OF}", (kind,))):
         taker = covering(scopes, key) if informer in gone else None
         if taker is not None:
-            moved.append((now[taker], kind, key))
-    database.executemany("UPDATE objects SET informer = ? WHERE kind = ? AND key = ?", moved)
+            moved.append((now[taker], kind, sequence))
+    database.executemany("UPDATE ledger SET informer = ? WHERE kind = ? AND seq = ?", moved)
     # An informer that took objects over does not know what happened to them since, but how new they are.
     newest = newest_of(row.newest for row in held)
     takers = [(newest, informer) for informer in {row[0] for row in moved}]
@@ -179,6 +196,5 @@ def leave_behind(database: apsw.Connection, kind: int, epochs: Iterable[int]) ->
 
 
 def drop_informer(database: apsw.Connection, number: int) -> None:
-    posting.post_all(database)
     for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):
         leave_behind(database, kind, [epoch])

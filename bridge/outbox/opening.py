@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +12,9 @@ from time import time_ns
 import apsw
 
 from bridge.model.record import Gap
-from bridge.outbox import cursors, ledger_sql, letters, posting, rows
+from bridge.outbox import clearing, cursors, ledger_sql, letters, rows
 from bridge.outbox.bodies import Bodies
+from bridge.outbox.clearing import Loose
 from bridge.outbox.cursors import Cursor, Start
 from bridge.outbox.database import FILE, Holder, open_writer, usable
 from bridge.outbox.errors import Damaged, StateUnusable
@@ -39,9 +40,9 @@ class Opened:
     cursors: dict[str, Cursor]
     letters: dict[str, letters.Found]
     last: int
-    posted: int
     trimmed: int
     objects: int
+    loose: Loose
     marks: list[tuple[int, int, float]]
     """Stretches of the log: the last sequence number of each, its bytes, and the age of its first record in seconds."""
     damage: str = ""
@@ -97,8 +98,7 @@ def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[s
 def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
     with usable(holder.file):
         _check(connection)
-        posting.prepare(connection)
-        _post(connection)
+        clearing.prepare(connection)
         with connection:
             known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
             for sink, start in sinks.items():
@@ -106,7 +106,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
                     cursors.register(connection, sink, start, now)
                 # Nothing is written that is so already: a disk may be full, and sinks are told all the same.
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
-        last, posted, trimmed = row(connection, "SELECT last, posted, trimmed FROM meta")
+        last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
         return Opened(
             holder,
             connection,
@@ -114,26 +114,20 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
             cursors.load(connection, sinks),
             letters.load(connection, sinks),
             last,
-            posted,
             trimmed,
-            one(connection, "SELECT count(*) FROM objects"),
+            one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
+            clearing.loose(connection),
             list(_marks(connection, trimmed, now)),
         )
 
 
 def _check(connection: apsw.Connection) -> None:
-    last, posted, trimmed = row(connection, "SELECT last, posted, trimmed FROM meta")
+    last, trimmed, cleared = row(connection, "SELECT last, trimmed, cleared FROM meta")
     newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
-    if not 0 <= trimmed <= posted <= last < _MOST or newest > last:
+    if not 0 <= cleared <= trimmed <= last < _MOST or newest > last:
         raise Damaged(
-            f"the newest record has the number {newest}, counted were {last}, {posted} are posted, {trimmed} are gone"
+            f"the newest record has the number {newest}, counted were {last}, {trimmed} are gone, {cleared} looked at"
         )
-
-
-def _post(connection: apsw.Connection) -> None:
-    """What was told and not posted when the bridge ended. Without room for it, sinks are told all the same."""
-    with suppress(apsw.FullError, apsw.IOError), connection:
-        posting.post_all(connection)
 
 
 def _bodies(connection: apsw.Connection) -> Bodies:
@@ -162,9 +156,10 @@ def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappi
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
     with usable(Path(connection.filename)), connection:
         connection.execute(
-            "UPDATE meta SET last = ?, posted = ?2, trimmed = ?2, rebuilt = 1, epoch = ?3", (gap.sequence, last, epoch)
+            "UPDATE meta SET last = ?, trimmed = ?2, cleared = ?2, rebuilt = 1, epoch = ?3", (gap.sequence, last, epoch)
         )
         connection.execute(rows.INSERT, rows.gap_row(gap))
+        ledger_sql.enter(connection, [(0, gap.sequence, "", None, "", "", None)])
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 
 

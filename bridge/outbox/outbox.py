@@ -18,9 +18,10 @@ from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
 from bridge.model.upkeep import DeadLetter, StateReport
-from bridge.outbox import checking, cursors, ledger_sql, letters, posting, work
+from bridge.outbox import checking, clearing, cursors, ledger_sql, letters, work
 from bridge.outbox.backlog import Milestones, Size, trim_through
 from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
+from bridge.outbox.clearing import Clear, Rhythm
 from bridge.outbox.cursors import Progress, Start
 from bridge.outbox.database import Disk
 from bridge.outbox.errors import Damaged
@@ -28,17 +29,14 @@ from bridge.outbox.intake import Intake
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.letters import Letters
 from bridge.outbox.opening import Opened, open_existing, open_state, utc_now
-from bridge.outbox.posting import Post, Rhythm
 from bridge.outbox.sinks import Sinks
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
 
 TICK = 0.5
 """Seconds between two savings of cursors and positions, with trimming."""
-_TRIM = 5_000
-"""Records in one transaction."""
-_VACUUM = 4096
-"""Pages."""
+_TIGHT = 64 << 20
+"""Bytes: with less than this free beyond what is kept free, nothing is left lying that could be cleared away."""
 _ABSENCE = 60.0
 """Seconds between two countings of the sinks that are not configured."""
 
@@ -68,9 +66,8 @@ class Outbox:
         self._rhythm = rhythm
         self._now = asyncio.get_running_loop().time
         self._store = Store(opened.holder, opened.connection, opened.codec, min_free=keeping.min_free, report=report)
-        self._last, self._posted, self._trimmed = opened.last, opened.posted, opened.trimmed
-        self._ticked = opened.last
-        self._objects = opened.objects
+        self._last, self._trimmed = opened.last, opened.trimmed
+        self._loose = opened.loose
         self._bytes = 0
         self.milestones = Milestones()
         for last, size, age in opened.marks:
@@ -113,7 +110,6 @@ class Outbox:
         try:
             with suppress(OutboxClosed, Damaged):
                 self._save()
-                self._store.write(posting.post_all, shrinks=True)
         finally:
             await self._store.close()
 
@@ -226,31 +222,31 @@ class Outbox:
             self._now(),
             self._last,
         )
-        since_last_tick, self._ticked = self._last - self._ticked, self._last
-        await self._post(self._rhythm.least_to_post(since_last_tick))
-        while self._trimmed < min(through, self._posted):
+        if self._trimmed < through:
             # Behind what was just saved: a cursor on disk never points at what is gone.
-            self._trimmed = await self._store.write(partial(posting.trim, through=through, limit=_TRIM), shrinks=True)
+            size = self.size
+            self._trimmed = await self._store.write(partial(clearing.trim, through=through), shrinks=True)
             self.milestones.trim(self._trimmed)
-        await self._clear(since_last_tick)
+            self._loose.bytes += size - self.size
+        if self._is_clearing_due():
+            await self._clear()
         if samples := self._store.codec.bodies.take_samples():
             await self._make_dictionary(*samples)
 
-    async def _post(self, least: int) -> None:
-        last = self._last
-        if last - self._posted < least:
-            return
-        while self._posted < last:
-            self._posted = await self._store.write(Post(self._rhythm.many), shrinks=True)
+    def _is_clearing_due(self) -> bool:
+        if self._loose.awaiting and not any(cursor.errand for cursor in self.sinks.all):
+            return True
+        if self._store.holder.free_bytes() < self._keeping.min_free + _TIGHT:
+            return self._loose.cleared < self._trimmed
+        return self._loose.is_due(self._rhythm, self._trimmed, self._last)
 
-    async def _clear(self, since_last_tick: int) -> None:
-        least = self._rhythm.least_to_clear(since_last_tick, self._objects)
-        some = False
-        while await self._store.write(partial(posting.clear, least=1 if some else least), shrinks=True):
-            some = True
-            await self._store.write(partial(work.vacuum, pages=_VACUUM), shrinks=True)
-        if some and least > 1:
-            self._objects = await self._store.ask(posting.objects)
+    async def _clear(self) -> None:
+        while await self._store.write(Clear(), shrinks=True):
+            if self.sinks.have_progressed:
+                await self._save()
+        while await self._store.write(clearing.vacuum, shrinks=True):
+            pass
+        self._loose = await self._store.ask(clearing.loose)
 
     async def _make_dictionary(self, kind: int, samples: list[bytes]) -> None:
         number = FIRST_NUMBER + kind

@@ -19,10 +19,10 @@ GAP = "gap"
 """In place of an op: the row is a Gap, its body is JSON."""
 
 COLUMNS = "seq, op, evidence, kind, resource, key, uid, version, time, epoch, audience, before, body"
-INSERT = f"INSERT INTO log (informer, {COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 LogRow: TypeAlias = tuple[
-    int | None, int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
+    int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
 ]  # As INSERT.
 
 _OPS = {op.value: op for op in Op}
@@ -39,10 +39,9 @@ class Codec:
     bodies: Bodies
 
 
-def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies, informer: int | None) -> LogRow:
-    """Compresses the body. ``informer``: which one has the object in this state; None where the record is no state."""
+def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies) -> LogRow:
+    """Compresses the body."""
     return (
-        informer,
         delta.sequence,
         delta.op.value,
         delta.evidence.value,
@@ -60,7 +59,7 @@ def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies, informer: 
 
 
 def gap_row(gap: Gap) -> LogRow:
-    return (None, gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
+    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
 
 
 def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:

@@ -4,10 +4,10 @@ meta        one row: what this file is, and what it belongs to
 kinds       resources by name, such as deployments.apps, whatever the version; in which epoch their informers begin
 resources   each version of each of them that was ever served to us
 informers   one row for each part of a resource that is watched: its selectors, how far it has come
-objects     the ledger: every object that was told and not told deleted, and which record has its last state; it holds
-            through meta.posted, see posting
 log         records; those up to meta.trimmed are there only because they hold an object's last state, or did
-superseded  which records through meta.posted hold no last state (any more)
+ledger      a row for each record: of which object it is, which informer has the object in this state (none: it is no
+            state), and which record it replaces as the one with the last state; see ledger_sql and clearing
+awaited     records that could have been cleared away, were a sink not to be told of them out of turn
 dictionaries  what bodies are compressed with
 cursors     how far each sink has come
 selections  what a sink is told before it goes on with the log: records by their numbers, or a notice
@@ -22,17 +22,35 @@ import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
 
-FORMAT = 2
-"""PRAGMA user_version. A change of the tables takes the next number, and a step in ``MIGRATIONS``."""
+FORMAT = 3
+"""PRAGMA user_version. A change of the tables takes the next number, and ``MIGRATIONS`` lead to it."""
 APPLICATION_ID = 0x6B646C74
 """PRAGMA application_id: "kdlt"."""
 
-_TABLES = """
+_LEDGER = """
+CREATE TABLE ledger (
+    kind INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    informer INTEGER,
+    uid TEXT NOT NULL,
+    version TEXT NOT NULL,
+    replaces INTEGER,
+    PRIMARY KEY (kind, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE awaited (
+    seq INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL
+) STRICT;
+"""
+
+_TABLES = f"""
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     cluster TEXT NOT NULL DEFAULT '',
     trimmed INTEGER NOT NULL DEFAULT 0,
-    posted INTEGER NOT NULL DEFAULT 0,
+    cleared INTEGER NOT NULL DEFAULT 0,
     last INTEGER NOT NULL DEFAULT 0,
     rebuilt INTEGER NOT NULL DEFAULT 0,
     epoch INTEGER NOT NULL DEFAULT 1
@@ -69,16 +87,6 @@ CREATE TABLE informers (
     rebuilding INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
-CREATE TABLE objects (
-    kind INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    informer INTEGER NOT NULL,
-    uid TEXT NOT NULL,
-    version TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    PRIMARY KEY (kind, key)
-) STRICT, WITHOUT ROWID;
-
 CREATE TABLE log (
     seq INTEGER PRIMARY KEY,
     op TEXT NOT NULL,
@@ -90,15 +98,12 @@ CREATE TABLE log (
     version TEXT NOT NULL,
     time TEXT NOT NULL,
     epoch INTEGER NOT NULL,
-    informer INTEGER,
     audience TEXT,
     before BLOB,
     body BLOB NOT NULL
 ) STRICT;
 
-CREATE TABLE superseded (
-    seq INTEGER PRIMARY KEY
-) STRICT;
+{_LEDGER}
 
 CREATE TABLE dictionaries (
     number INTEGER PRIMARY KEY,
@@ -147,25 +152,40 @@ CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
 
 TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
 
-_EPOCHS_AND_POSTING = """
+_EPOCHS = """
 ALTER TABLE meta ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE kinds ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
 UPDATE kinds SET epoch = 1 + max(
     (SELECT coalesce(max(epoch), 1) FROM informers),
     (SELECT coalesce(max(epoch), 1) FROM log)
 );
-ALTER TABLE meta ADD COLUMN posted INTEGER NOT NULL DEFAULT 0;
-UPDATE meta SET posted = last;
-ALTER TABLE log ADD COLUMN informer INTEGER;
-CREATE TABLE superseded (seq INTEGER PRIMARY KEY) STRICT;
-INSERT INTO superseded SELECT seq FROM log
-    WHERE (SELECT o.seq FROM objects o WHERE o.kind = log.kind AND o.key = log.key) IS NOT log.seq ORDER BY seq;
 """
-"""What format 1 had told of parts that were not watched any more, it had forgotten. Its ledger held through the last
-record."""
+"""What format 1 had told of parts that were not watched any more, it had forgotten."""
 
-MIGRATIONS = {1: _EPOCHS_AND_POSTING}
-"""From the format of that number to the next one."""
+_POSTED = """
+DELETE FROM objects WHERE (kind, key) IN (SELECT kind, key FROM log, meta WHERE seq > posted AND op = 'deleted');
+INSERT OR REPLACE INTO objects (kind, key, informer, uid, version, seq)
+    SELECT kind, key, informer, uid, version, max(seq) FROM log, meta
+    WHERE seq > posted AND (informer IS NOT NULL OR op = 'deleted') GROUP BY kind, key HAVING informer IS NOT NULL;
+DROP TABLE superseded;
+ALTER TABLE log DROP COLUMN informer;
+ALTER TABLE meta DROP COLUMN posted;
+"""
+"""Format 2 had a table of all objects that held through ``meta.posted``."""
+
+_ONE_LEDGER = f"""
+{_LEDGER}
+INSERT INTO ledger (kind, seq, key, informer, uid, version)
+    SELECT l.kind, l.seq, l.key, o.informer, l.uid, l.version
+    FROM log l LEFT JOIN objects o ON o.kind = l.kind AND o.key = l.key AND o.seq = l.seq;
+ALTER TABLE meta ADD COLUMN cleared INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET cleared = min(trimmed, coalesce((SELECT min(seq) - 1 FROM log), trimmed));
+DROP TABLE objects;
+"""
+"""Formats 1 and 2 had a table of all objects; every other record goes when it is not needed any more."""
+
+MIGRATIONS = {1: _EPOCHS + _ONE_LEDGER, 2: _POSTED + _ONE_LEDGER}
+"""From the format of that number to this one."""
 
 
 def recognise(database: apsw.Connection, *, new: bool) -> None:
@@ -189,17 +209,16 @@ def recognise(database: apsw.Connection, *, new: bool) -> None:
 
 
 def prepare(database: apsw.Connection) -> None:
-    """Make the tables in a new file, or bring those of an older version to this one's format, in one transaction for
-    each step."""
+    """Make the tables in a new file, or bring those of an older version to this one's format, in one transaction."""
     if not _tables(database):
         with database:
             database.execute(_TABLES)
             database.pragma("user_version", FORMAT)
             database.pragma("application_id", APPLICATION_ID)
-    while (found := _format(database)) < FORMAT:
+    elif (found := _format(database)) < FORMAT:
         with database:
             database.execute(MIGRATIONS[found])
-            database.pragma("user_version", found + 1)
+            database.pragma("user_version", FORMAT)
 
 
 def _format(database: apsw.Connection) -> int:

@@ -25,8 +25,10 @@ class Append(msgspec.Struct, frozen=True):
     resource: int
     deltas: Sequence[Delta]
     are_states: Sequence[bool]
-    """Of each of them: whether it has the state of its object, which is then in the ledger; a delete has not, nor has
-    a resync."""
+    """Of each of them: whether it has the state of its object from now on; a delete has not, nor has a resync."""
+    replaced: Sequence[int | None]
+    """Of each of them: the record that had the last state of its object until now; None where it changes nothing, or
+    none had it."""
     position: str | None
     newest: str | None
     epoch: int
@@ -35,13 +37,11 @@ class Append(msgspec.Struct, frozen=True):
 
 
 def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
-    """Log and position; the ledger is posted later. Returns the bytes that the records take."""
-    written = [
-        rows.delta_row(delta, batch.kind, batch.resource, bodies, batch.informer if is_state else None)
-        for delta, is_state in zip(batch.deltas, batch.are_states, strict=True)
-    ]
+    """Log, ledger and position. Returns the bytes that the records take."""
+    written = [rows.delta_row(delta, batch.kind, batch.resource, bodies) for delta in batch.deltas]
     if written:
         database.executemany(rows.INSERT, written)
+        ledger_sql.enter(database, _entries(batch))
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
         if batch.leaving:
@@ -58,13 +58,21 @@ def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
     return sum(len(row[-1]) for row in written)
 
 
+def _entries(batch: Append) -> list[ledger_sql.Entry]:
+    kind, informer = batch.kind, batch.informer
+    return [
+        (kind, delta.sequence, delta.key, informer if is_state else None, delta.uid, delta.resource_version, replaced)
+        for delta, is_state, replaced in zip(batch.deltas, batch.are_states, batch.replaced, strict=True)
+    ]
+
+
 def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
     """These objects left, and may still be there: an informer that had them and gets its scope back, before its row is
     gone, must not go on with a watch."""
     database.executemany(
         "UPDATE informers SET position = NULL"
-        " WHERE id = (SELECT informer FROM objects WHERE kind = ? AND key = ?) AND position IS NOT NULL",
-        [(batch.kind, delta.key) for delta in batch.deltas],
+        " WHERE id = (SELECT informer FROM ledger WHERE kind = ? AND seq = ?) AND position IS NOT NULL",
+        [(batch.kind, replaced) for replaced in batch.replaced],
     )
 
 
@@ -93,14 +101,6 @@ def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
         [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
     )
     _end_rebuilding(database)
-
-
-def vacuum(database: apsw.Connection, pages: int) -> None:
-    """Give some of the free pages back to the disk where a quarter of the file is free."""
-    free, total = int(database.pragma("freelist_count")), int(database.pragma("page_count"))
-    if free > pages and free * 4 > total:
-        for _ in database.execute(f"PRAGMA incremental_vacuum({pages})"):  # Each row that is read is a page.
-            pass
 
 
 # ── Readers ──────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import Keeping, Outbox, Start
-from bridge.outbox.posting import Rhythm
+from bridge.outbox.clearing import Rhythm
 from bridge.processor.shared_processor import SharedProcessor
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
@@ -173,12 +173,11 @@ class OutboxMachine(RuleBasedStateMachine):
         age=st.sampled_from([0.0, 100.0]),
         size=st.sampled_from([0, 400]),
         when=st.booleans(),
-        few=st.sampled_from([0, 2, 1000]),
-        many=st.integers(1, 5),
+        part=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
     )
-    def begin(self, first: Start, age: float, size: int, when: bool, few: int, many: int) -> None:
+    def begin(self, first: Start, age: float, size: int, when: bool, part: float) -> None:
         self.keeping = Keeping(retain_age=age, retain_bytes=size, before=when)
-        self.rhythm = Rhythm(few=few, many=many, cleared=many, part=0.0)
+        self.rhythm = Rhythm(least=0, part=part)
         self.configured = {"left": first, "right": Start.SNAPSHOT}
         self.run(self.open())
 
@@ -499,9 +498,7 @@ class OutboxMachine(RuleBasedStateMachine):
         held = min(cursor.holds for cursor in self.outbox.sinks.all)
         assert self.outbox.first - 1 <= held
         if not self.keeping.retain_age and not self.keeping.retain_bytes:
-            assert self.outbox.first - 1 > held - self.rhythm.many, "what is not posted yet stays, and nothing else"
-            if self.rhythm.few > self.outbox.last:
-                assert self.outbox.first - 1 == held
+            assert self.outbox.first - 1 == held
 
     # ── At any time ──────────────────────────────────────────────────────────
 

@@ -46,13 +46,12 @@ class Bench:
             op, name = each.split()
             key, version = f"shop/{name}", str(next(self.versions))
             thing = ApiObject(key, f"uid-{name}", version, body())
-            changes.append(Change(Op(op), Evidence.WATCHED, thing, self._known.get(key)))
-        first = await self.outbox.append(ChangeBatch(PODS, SHOP, changes, changes[-1].object.resource_version))
-        for sequence, change in enumerate(first, first[0].sequence):
-            if change.op is Op.DELETED:
-                self._known.pop(change.key)
-            else:
-                self._known[change.key] = Known(change.uid, change.resource_version, sequence)
+            changes.append(Change(Op(op), Evidence.WATCHED, thing, self._known.pop(key, None)))
+            if op != Op.DELETED:
+                self._known[key] = Known(thing.uid, version, thing.body)
+        for delta in await self.outbox.append(ChangeBatch(PODS, SHOP, changes, changes[-1].object.resource_version)):
+            if delta.key in self._known:
+                self._known[delta.key] = Known(delta.uid, delta.resource_version, delta.sequence)
 
     def know(self, *names: str) -> None:
         """What an informer would know after a restart."""

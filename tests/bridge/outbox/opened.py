@@ -12,11 +12,13 @@ import apsw
 from bridge.facts import Fact
 from bridge.model.record import Delta, Record
 from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox.clearing import Rhythm
 from bridge.outbox.database import FILE
 from bridge.outbox.opening import utc_now
-from bridge.outbox.posting import Rhythm
 
 AUDIT = {"audit": Start.SNAPSHOT}
+EAGER = Rhythm(least=0, part=0.0)
+"""What can be cleared away is, with each tick."""
 
 
 @asynccontextmanager
@@ -27,7 +29,7 @@ async def opened(
     keeping: Keeping | None = None,
     facts: list[Fact] | None = None,
     time: str | None = None,
-    rhythm: Rhythm = Rhythm(),  # noqa: B008  # frozen
+    rhythm: Rhythm = EAGER,
 ) -> AsyncIterator[Outbox]:
     """``time``: what the clock says all the while."""
     told: list[Fact] = [] if facts is None else facts

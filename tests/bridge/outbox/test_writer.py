@@ -15,6 +15,7 @@ from bridge.facts import Fact, OutboxFull, OutboxHasRoom, unheard
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox.database import FILE, Holder, open_writer
 from bridge.outbox.errors import Damaged
+from bridge.outbox.schema import FORMAT
 from bridge.outbox.writer import OutboxClosed, Pace, Writer
 
 QUICK = Pace(retry=0.01)
@@ -214,7 +215,7 @@ def make_room(database: apsw.Connection) -> None:
 def put_much(database: apsw.Connection, name: str = "much") -> str:
     database.execute(
         "INSERT INTO log VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM log), '', '', 1, 1, '', '', '', '', 1, NULL,"
-        " NULL, NULL, zeroblob(100000))"
+        " NULL, zeroblob(100000))"
     )
     return insert(database, name)
 
@@ -343,7 +344,7 @@ async def test_the_file_is_made_as_it_is_meant_to_be(disk: Disk) -> None:
         "journal_mode": "wal",
         "synchronous": 2,
         "auto_vacuum": 2,
-        "user_version": 2,
+        "user_version": FORMAT,
         "application_id": 0x6B646C74,
     }
     assert disk.file.name == FILE

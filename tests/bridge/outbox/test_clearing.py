@@ -1,0 +1,276 @@
+"""What nobody needs any more leaves: much at once, and nothing that is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from bridge.model.record import Delta, Snapshot
+from bridge.model.resource import Scope
+from bridge.outbox import Outbox, Start, clearing
+from bridge.outbox.clearing import Clear, Rhythm
+from bridge.outbox.database import FILE, open_writer
+from tests.bridge.outbox.opened import AUDIT, EAGER, crashed, everything, opened, rows_of, story
+from tests.kit.informed import PODS, Informed
+
+LOG = "SELECT seq FROM log ORDER BY seq"
+LEDGER = "SELECT seq FROM ledger ORDER BY seq"
+AWAITED = "SELECT seq FROM awaited ORDER BY seq"
+NEVER = Rhythm(least=1 << 60)
+
+
+async def a_day(outbox: Outbox) -> Informed:
+    """Eight records: 2 and 4 are the last states of ``b`` and ``a``; ``c`` and ``d`` came and went."""
+    informer = await Informed().begin(outbox)
+    await informer.tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+    await informer.tells(outbox, "updated shop/a", "sync shop/b", "deleted shop/c")
+    await informer.tells(outbox, "added shop/d", "deleted shop/d")
+    return informer
+
+
+def seqs(directory: Path, query: str) -> list[object]:
+    return [row[0] for row in rows_of(directory, query)]
+
+
+# ── What stays ───────────────────────────────────────────────────────────────
+
+
+async def test_what_a_sink_has_not_settled_stays_whatever_was_replaced(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await a_day(outbox)
+        outbox.sinks.settle("audit", 4)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 3, 4, 5, 6, 7, 8], "that 6 replaces 3 is not settled"
+        outbox.sinks.settle("audit", 5)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 3, 4, 6, 7, 8]
+        assert (await outbox.check()).problems == []
+
+
+async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await a_day(outbox)
+        outbox.sinks.settle("audit", 8)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [2, 4]
+        await informer.tells(outbox, "updated shop/b")
+        outbox.sinks.settle("audit", 9)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [4, 9]
+        await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
+        outbox.sinks.settle("audit", 11)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
+        assert (await outbox.check()).problems == []
+
+
+async def test_an_object_that_changes_again_and_again_in_one_batch_leaves_one_record(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(
+            outbox, "added shop/a", "updated shop/a", "deleted shop/a", "added shop/a", "updated shop/a"
+        )
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [5]
+        assert (await outbox.check()).problems == []
+
+
+# ── When ─────────────────────────────────────────────────────────────────────
+
+
+async def test_it_waits_until_there_is_as_much_as_all_else(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}, rhythm=Rhythm(least=0, part=1.0)) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *(f"added shop/{number}" for number in range(10)))
+        await outbox.tidy()
+        for changes in range(1, 5):
+            await informer.tells(outbox, "updated shop/0")
+            await outbox.tidy()
+            assert len(seqs(tmp_path, LOG)) == 10 + changes, "ten were told, and are looked at once"
+
+
+async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}, rhythm=Rhythm(least=3 * 10_000, part=0.0)) as outbox:
+        informer = await Informed(padding=10_000).begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        sizes = []
+        for _ in range(8):
+            await informer.tells(outbox, "updated shop/a")
+            await outbox.tidy()
+            sizes.append(len(seqs(tmp_path, LOG)))
+        assert sizes == sorted(sizes), "packed, a body is no hundredth of that"
+    async with opened(tmp_path, {}) as outbox:
+        await outbox.tidy()
+        assert len(seqs(tmp_path, LOG)) == 1
+
+
+async def test_what_could_have_gone_before_a_start_counts_after_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}, rhythm=NEVER) as outbox:
+        await a_day(outbox)
+        await outbox.tidy()
+    async with opened(tmp_path, {}, rhythm=Rhythm(least=4096, part=1.0)) as outbox:
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 4], "with not one change since"
+
+
+# ── Errands ──────────────────────────────────────────────────────────────────
+
+
+async def test_what_a_sink_is_still_to_be_told_out_of_turn_goes_after_that(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        informer = await a_day(outbox)
+        await outbox.tidy()
+    async with opened(tmp_path, {"late": Start.SNAPSHOT}) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
+        outbox.sinks.settle("late", 12)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
+        assert seqs(tmp_path, AWAITED) == [2, 4]
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, {"late": Start.SNAPSHOT}) as outbox:
+        told, place = await outbox.sinks.read_errand("late", 100)
+        assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
+        assert isinstance(told[0], Snapshot)
+        assert told[0].count == 2
+        outbox.sinks.settle_errand("late", place)
+        outbox.sinks.end_errand("late")
+        await outbox.tidy()
+        assert seqs(left, LOG) == seqs(left, LEDGER) == [9, 12]
+        assert seqs(left, AWAITED) == []
+        assert (await outbox.check()).problems == []
+
+
+# ── A crash ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+async def test_a_clearing_that_a_crash_cuts_short_is_done_again(
+    tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clearing, "_STRETCH", 4)
+    monkeypatch.setattr(clearing, "_LOOKED", 2)
+    monkeypatch.setattr(clearing, "_PART", 1)
+    async with opened(tmp_path, {}, rhythm=NEVER) as outbox:
+        await a_day(outbox)
+        await outbox.tidy()
+        for _ in range(steps):
+            assert await outbox._store.write(Clear())
+        left = crashed(tmp_path, tmp_path / "left")
+        assert (await outbox.check()).problems == []
+    async with opened(left, {}, rhythm=EAGER) as outbox:
+        assert (await outbox.check()).problems == []
+        again = await Informed().begin(outbox)
+        assert sorted(again.known) == ["shop/a", "shop/b"]
+        await outbox.tidy()
+        assert seqs(left, LOG) == seqs(left, LEDGER) == [2, 4]
+        assert rows_of(left, "SELECT cleared, trimmed FROM meta") == [(8, 8)]
+
+
+@pytest.fixture
+async def uncleared(tmp_path: Path) -> Path:
+    """What a crash left of eight records, all of them settled and none of them cleared away."""
+    async with opened(tmp_path, {}, rhythm=NEVER) as outbox:
+        await a_day(outbox)
+        await outbox.tidy()
+        return crashed(tmp_path, tmp_path / "left")
+
+
+def test_a_step_that_is_rolled_back_has_not_happened(uncleared: Path) -> None:
+    database = open_writer(uncleared / FILE)
+    clearing.prepare(database)
+    more = True
+    while more:
+        database.execute("BEGIN IMMEDIATE")
+        Clear()(database)
+        database.execute("ROLLBACK")
+        with database:
+            more = Clear()(database)
+    assert [row[0] for row in database.execute(LOG)] == [2, 4]
+    database.close()
+
+
+def test_where_there_is_no_room_for_so_many_half_as_many_are_taken_away(
+    uncleared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clearing, "_PART", 4)
+    database = open_writer(uncleared / FILE)
+    clearing.prepare(database)
+    with database:
+        Clear()(database)
+    clear, left = Clear(), []
+    for _ in range(4):
+        database.execute("BEGIN IMMEDIATE")
+        clear(database)
+        left.append(8 - _count(database))
+        database.execute("ROLLBACK")
+    database.close()
+    assert left == [4, 2, 1, 1]
+
+
+def _count(database: apsw.Connection) -> int:
+    [(count,)] = database.execute("SELECT count(*) FROM log")
+    assert isinstance(count, int)
+    return count
+
+
+# ── Who needs the ledger ─────────────────────────────────────────────────────
+
+
+async def test_a_snapshot_that_is_planned_while_much_is_not_cleared_away_has_every_object_once(tmp_path: Path) -> None:
+    async with opened(tmp_path, rhythm=NEVER) as outbox:
+        await a_day(outbox)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, {**AUDIT, "late": Start.SNAPSHOT}) as outbox:
+        told, _ = await outbox.sinks.read_errand("late", 100)
+    assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
+
+
+async def test_objects_that_leave_are_told_once_with_their_last_state(tmp_path: Path) -> None:
+    shop, prod = Scope("shop"), Scope("prod")
+    async with opened(tmp_path, rhythm=NEVER) as outbox:
+        await outbox.ledger.adopt(PODS, [shop])
+        informer = Informed(scope=shop)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        [newest] = await informer.tells(outbox, "updated shop/a")
+        _, left = await outbox.ledger.adopt(PODS, [prod])
+        *_, first, second = await everything(outbox)
+        assert left == 2
+        assert story([first, second]) == ["deleted shop/b", "deleted shop/a"]
+        assert isinstance(second, Delta)
+        assert (second.resource_version, second.body) == (newest.resource_version, newest.body)
+        found, left = await outbox.ledger.adopt(PODS, [prod])
+        remembered = found[prod]
+        assert remembered is not None
+        assert (remembered.objects, left) == ([], 0)
+        outbox.sinks.settle("audit", outbox.last)
+        assert (await outbox.check()).problems == []
+
+
+async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: Path) -> None:
+    everywhere, shop = Scope(), Scope("shop")
+    async with opened(tmp_path, rhythm=NEVER) as outbox:
+        await a_day(outbox)
+        found, left = await outbox.ledger.adopt(PODS, [shop])
+        assert left == 0
+        remembered = found[shop]
+        assert remembered is not None
+        assert sorted(key for key, _ in remembered.objects) == ["shop/a", "shop/b"]
+        await Informed(scope=shop, known=dict(remembered.objects)).tells(outbox, "updated shop/b")
+        found, _ = await outbox.ledger.adopt(PODS, [everywhere])
+        remembered = found[everywhere]
+        assert remembered is not None
+        assert sorted((key, known.state) for key, known in remembered.objects) == [("shop/a", 4), ("shop/b", 9)]
+        assert (await outbox.check()).problems == []
+
+
+async def test_what_a_resource_told_before_it_went_leaves_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        informer = await a_day(outbox)
+        async with outbox.ledger.retiring(PODS, Scope()):
+            await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
+        assert (await outbox.check()).problems == []
