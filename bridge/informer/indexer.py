@@ -7,9 +7,10 @@ uid, a version and where its body is; of each index its values.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping
 from typing import TypeAlias, cast
 
+from bridge.informer.known import KnownTable
 from bridge.model.change import Known
 from bridge.model.object import ApiObject
 from bridge.model.packing import pack, unpack
@@ -57,7 +58,7 @@ class Indexer:
 
     def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
         self._stored = stored
-        self._known: dict[str, Known] = {}
+        self._known: MutableMapping[str, Known] = {} if stored is None else KnownTable()
         self._functions: dict[str, IndexFunc] = {}
         self._buckets: dict[str, defaultdict[str, set[str]]] = {}
         self._values: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -122,9 +123,8 @@ class Indexer:
     def rest(self, key: str, sequence: int) -> None:
         """The record with this sequence number has the body of what is known; there is no need to hold on to it. No
         error where the object is not known any more; nothing to do for a store that keeps the bodies itself."""
-        known = self._known.get(key)
-        if known is not None and self._stored is not None:
-            self._known[key] = Known(known.uid, known.resource_version, sequence)
+        if isinstance(self._known, KnownTable):
+            self._known.rest(key, sequence)
 
     def load(self, objects: Iterable[tuple[str, Known]]) -> None:
         """Begin with what was known before this start. A body is read only where an index wants it. Raises

@@ -1,0 +1,80 @@
+"""What an Indexer knows of very many objects whose bodies rest elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, KeysView, MutableMapping
+from struct import Struct
+
+from bridge.model.change import Known
+
+_ROW = Struct("=q19p37p")
+"""A sequence number, a version and a uid: 64 bytes. A text has its length with it, and comes back as it was."""
+
+_VERSION_BYTES, _UID_BYTES = 18, 36
+
+
+class KnownTable(MutableMapping[str, Known]):
+    """Keys → what is known, as in a dict, but in rows that are written in place: where an object changes and rests
+    again, nothing that stays is made in the heap, and nothing that stayed comes to its end. Small things that come and
+    go among hundreds of thousands leave holes all over; whatever the process makes next falls into them, far from all
+    that it works with.
+
+    A row has what rests. What has its body with it, or is too long for a row, is kept beside the rows as it came. A key
+    has its place in the rows for as long as it is known; then another may have it.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._rows = bytearray()
+        self._free: list[int] = []
+        self._beside: dict[int, Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def keys(self) -> KeysView[str]:
+        return self._places.keys()
+
+    def __getitem__(self, key: str) -> Known:
+        """Of what rests, made anew at every call."""
+        place = self._places[key]
+        if place in self._beside:
+            return self._beside[place]
+        sequence, version, uid = _ROW.unpack_from(self._rows, place)
+        return Known(uid.decode(), version.decode(), sequence)
+
+    def __setitem__(self, key: str, known: Known) -> None:
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._new_place()
+        self._beside[place] = known
+        if isinstance(known.state, int):
+            self._rest(place, known, known.state)
+
+    def __delitem__(self, key: str) -> None:
+        place = self._places.pop(key)
+        self._beside.pop(place, None)
+        self._free.append(place)
+
+    def rest(self, key: str, sequence: int) -> None:
+        """What is known is the same, its state this number. No error where nothing is known."""
+        place = self._places.get(key)
+        if place is not None:
+            self._rest(place, self._beside.get(place) or self[key], sequence)
+
+    def _rest(self, place: int, known: Known, sequence: int) -> None:
+        version, uid = known.resource_version.encode(), known.uid.encode()
+        if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES:
+            _ROW.pack_into(self._rows, place, sequence, version, uid)
+            self._beside.pop(place, None)
+        else:
+            self._beside[place] = Known(known.uid, known.resource_version, sequence)
+
+    def _new_place(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._rows.extend(bytes(_ROW.size))
+        return len(self._rows) - _ROW.size
