@@ -14,7 +14,7 @@ from bridge.informer.lister import NAMESPACE
 from bridge.informer.shared_informer import DeliverBatch, ResyncPeriods, SharedInformer
 from bridge.informer.watcher import Timing
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Remembered
+from bridge.model.known import Remembered
 from bridge.model.resource import Resource, Scope
 
 Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]

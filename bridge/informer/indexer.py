@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping
 from typing import TypeAlias, cast
 
-from bridge.informer.known import KnownTable
 from bridge.model.change import Known
+from bridge.model.known import KnownTable
 from bridge.model.object import ApiObject
 from bridge.model.packing import pack, unpack
 
@@ -126,12 +126,15 @@ class Indexer:
         if isinstance(self._known, KnownTable):
             self._known.rest(key, sequence)
 
-    def load(self, objects: Iterable[tuple[str, Known]]) -> None:
-        """Begin with what was known before this start. A body is read only where an index wants it. Raises
-        RuntimeError where something is known already."""
+    def load(self, objects: KnownTable) -> None:
+        """Begin with what was known before this start; where bodies rest elsewhere, the table is the store from now on.
+        A body is read only where an index wants it. Raises RuntimeError where something is known already."""
         if self._known:
             raise RuntimeError(f"load() comes before anything else: {len(self._known)} objects are known already")
-        self._known.update(objects)
+        if self._stored is None:
+            self._known.update(objects)
+        else:
+            self._known = objects
         for index in self._functions:
             self._fill(index)
 

@@ -58,7 +58,7 @@ from bridge.model.answers import (
     Unsupported,
     WatchRequest,
 )
-from bridge.model.change import Remembered
+from bridge.model.known import Remembered
 from bridge.model.version import is_older
 
 

@@ -15,7 +15,8 @@ from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
 from bridge.informer.watcher import Timing, Watcher
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Change, ChangeBatch, Remembered
+from bridge.model.change import Change, ChangeBatch
+from bridge.model.known import Remembered
 from bridge.model.resource import Resource, Scope
 
 DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[int | None]]

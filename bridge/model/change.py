@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,26 +50,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """The version that was known until now; None for an object that was not."""
     audience: tuple[str, ...] | None = None
     """Names of the listeners this is for; None for all. Only a resync or a late listener narrows it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """What the ledger has of one informer from before this start."""
-
-    objects: Sequence[tuple[str, Known]]
-    """Every object that was told and not told deleted, by key; each state is the sequence number of its record."""
-    position: str | None
-    """The resourceVersion from which a watch may go on; None where only a list can tell what happened."""
-    newest: str | None
-    """The newest resourceVersion that was ever told or reached: a list that is older than this would go back in time.
-    None where nothing orders them any more (another cluster), or nothing was told."""
-    epoch: int = 1
-    """Goes on from here."""
-
-    @property
-    def is_blank(self) -> bool:
-        """Nothing was told or reached in this epoch, and nothing is known from earlier ones: its informer begins."""
-        return not self.objects and self.position is None and self.newest is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from functools import partial
 
 import apsw
 
-from bridge.model.change import Evidence, Op, Remembered
+from bridge.model.change import Evidence, Op
+from bridge.model.known import Remembered
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.upkeep import UnknownTarget

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import apsw
 
-from bridge.model.change import Known, Remembered
+from bridge.model.change import Known
+from bridge.model.known import KnownTable, Remembered
 from bridge.model.resource import Resource, Scope
 from bridge.model.version import newest_of
 from bridge.outbox.bodies import Dictionary
@@ -142,7 +143,7 @@ def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> li
 def remembered(database: apsw.Connection, kind: int, row: InformerRow) -> Remembered | None:
     """What an informer knows when it starts; None for one that never told or reached anything, in the first epoch."""
     found = database.execute(f"SELECT key, uid, version, seq FROM {_PRESENT_OF} AND informer = ?2", (kind, row.id))
-    objects = [(key, Known(uid, version, sequence)) for key, uid, version, sequence in found]
+    objects = KnownTable((key, Known(uid, version, sequence)) for key, uid, version, sequence in found)
     if not objects and row.position is None and row.newest is None and row.epoch == 1:
         return None
     return Remembered(objects, row.position, row.newest, row.epoch)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op, Remembered
+from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
+from bridge.model.known import Remembered
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Outbox

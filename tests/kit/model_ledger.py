@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bridge.model.change import Change, ChangeBatch, Known, Op, Remembered
+from bridge.model.change import Change, ChangeBatch, Known, Op
+from bridge.model.known import KnownTable, Remembered
 from bridge.model.version import is_older
 
 
@@ -41,7 +42,7 @@ class ModelLedger:
     def remembered(self) -> Remembered | None:
         if self.newest is None and self.epoch == 1:
             return None
-        return Remembered(list(self.objects.items()), self.position, self.newest, self.epoch)
+        return Remembered(KnownTable(self.objects), self.position, self.newest, self.epoch)
 
     def _store(self, change: Change) -> None:
         self.last += 1

@@ -236,7 +236,7 @@ class OutboxMachine(RuleBasedStateMachine):
             part.reached, part.saved = Reached(), {Reached()}
             informer.known, informer.epoch = {}, 1
             return
-        assert {key: (each.uid, each.resource_version, each.state) for key, each in found.objects} == {
+        assert {key: (each.uid, each.resource_version, each.state) for key, each in found.objects.items()} == {
             key: (each.uid, each.resource_version, each.sequence) for key, each in expected.items()
         }
         part.reached = Reached(found.position, None if found.newest is None else int(found.newest), found.epoch)

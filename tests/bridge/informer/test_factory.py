@@ -12,7 +12,8 @@ from bridge.facts import Fact, InformerStopped
 from bridge.informer import NotSyncedInTime, SharedInformerFactory, by_label
 from bridge.informer.controller import Transform
 from bridge.model.answers import ListerWatcher, Refused, WatchRequest
-from bridge.model.change import Change, ChangeBatch, Remembered
+from bridge.model.change import Change, ChangeBatch
+from bridge.model.known import KnownTable, Remembered
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from tests.kit.model_ledger import ModelLedger
@@ -145,7 +146,7 @@ async def test_an_informer_goes_on_from_what_is_remembered_and_one_that_runs_kno
             pods = factory.informer(PODS, Scope(), ledger.remembered())
             await factory.start().wait_synced(timeout=30)
             await asyncio.sleep(1)
-            assert factory.informer(PODS, Scope(), Remembered([], None, None)) is pods
+            assert factory.informer(PODS, Scope(), Remembered(KnownTable(), None, None)) is pods
             assert [pod.name for pod in pods.lister.list("shop")] == ["db", "web"]
 
     assert ledger.last == 2

@@ -12,6 +12,7 @@ import pytest
 
 from bridge.informer.indexer import Indexer, IndexerConflict, UnknownIndex, by_label, by_name, by_namespace
 from bridge.model.change import Known
+from bridge.model.known import KnownTable
 from bridge.model.object import ApiObject
 from tests.kit.objects import Blueprint, a_node, a_pod
 
@@ -243,7 +244,7 @@ def test_a_store_that_keeps_the_bodies_itself_has_no_use_for_a_sequence_number()
 
 def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
     store = Indexer({"namespace": by_namespace}, stored=Records(DB.body))
-    store.load([(DB.key, Known(DB.uid, DB.resource_version, 1))])
+    store.load(KnownTable({DB.key: Known(DB.uid, DB.resource_version, 1)}))
     store.put(WEB)
 
     assert store.by_index("namespace", "shop") == [DB, WEB]
@@ -252,7 +253,7 @@ def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
 
 def test_a_record_that_is_missing_is_an_error() -> None:
     store = Indexer(stored=Records())
-    store.load([(WEB.key, Known(WEB.uid, WEB.resource_version, 7))])
+    store.load(KnownTable({WEB.key: Known(WEB.uid, WEB.resource_version, 7)}))
 
     with pytest.raises(KeyError, match="7"):
         store.get(WEB.key)
@@ -260,18 +261,18 @@ def test_a_record_that_is_missing_is_an_error() -> None:
 
 def test_loading_reads_bodies_only_where_an_index_wants_them() -> None:
     records = Records(WEB.body, BARE.body)
-    known = [(WEB.key, Known(WEB.uid, "1", 1)), (BARE.key, Known(BARE.uid, "4", 2))]
-    Indexer(stored=records).load(known)
+    known = {WEB.key: Known(WEB.uid, "1", 1), BARE.key: Known(BARE.uid, "4", 2)}
+    Indexer(stored=records).load(KnownTable(known))
     assert records.read == []
 
     store = Indexer({"tier": by_label("tier")}, stored=records)
-    store.load(iter(known))
+    store.load(KnownTable(known))
     assert (store.index_keys("tier", "front"), len(store)) == ([WEB.key], 2)
 
 
 def test_an_index_that_is_added_later_covers_what_was_loaded() -> None:
     store = Indexer(stored=Records(WEB.body))
-    store.load([(WEB.key, Known(WEB.uid, "1", 1))])
+    store.load(KnownTable({WEB.key: Known(WEB.uid, "1", 1)}))
     store.add_indexers({"tier": by_label("tier")})
 
     assert store.index_keys("tier", "front") == [WEB.key]
@@ -281,18 +282,18 @@ def test_loading_comes_before_anything_else() -> None:
     store = a_store(WEB)
 
     with pytest.raises(RuntimeError, match="1 objects are known already"):
-        store.load([])
+        store.load(KnownTable())
 
 
 def test_what_is_known_of_an_object_costs_little_beside_its_names() -> None:
     """100,000 objects of a cluster are remembered in memory; their bodies are not."""
     names = [(f"shop/web-{number}", f"uid-{number}", f"{number}") for number in range(10_000)]
-    store = Indexer(stored=Records())
     tracemalloc.start()
     try:
-        store.load((key, Known(uid, version, 10**9 + place)) for place, (key, uid, version) in enumerate(names))
+        table = KnownTable((key, Known(uid, version, 10**9 + place)) for place, (key, uid, version) in enumerate(names))
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
+    assert len(table) == len(names)
     assert size / len(names) < 150

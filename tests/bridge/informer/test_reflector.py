@@ -46,7 +46,7 @@ from bridge.model.answers import (
     Unsupported,
     WatchRequest,
 )
-from bridge.model.change import Remembered
+from bridge.model.known import KnownTable, Remembered
 from tests.kit.objects import a_pod
 from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page
 
@@ -485,14 +485,14 @@ def test_what_never_ran_begins_with_whatever_the_cache_has(watch_list: bool) -> 
 
 
 def test_what_left_a_position_goes_on_from_there_with_a_watch() -> None:
-    start = begin(Remembered([], position="90", newest="90"), watch_list=True)
+    start = begin(Remembered(KnownTable(), position="90", newest="90"), watch_list=True)
 
     assert asked(start) == WatchRequest(version="90", timeout=400)
 
 
 def test_what_left_no_position_begins_with_the_newest_state_and_sees_when_that_is_older() -> None:
     """A cache that is behind could show again what the last list found deleted."""
-    start = begin(Remembered([], position=None, newest="90"), watch_list=True)
+    start = begin(Remembered(KnownTable(), position=None, newest="90"), watch_list=True)
 
     assert asked(start) == ListRequest(version="", limit=500)
     assert RanBackwards("90", "50") in step(start, page(at=50)).heard

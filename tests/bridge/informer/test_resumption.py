@@ -12,7 +12,8 @@ import pytest
 from bridge.facts import Fact, InformerSynced, ListEnded, VersionsRanBackwards
 from bridge.informer import SharedInformer, Timing
 from bridge.model.answers import Expired, Failed, ListRequest, Opened, Silent, TooLarge, Unreadable, WatchRequest
-from bridge.model.change import Change, ChangeBatch, Evidence, Known, Remembered
+from bridge.model.change import Change, ChangeBatch, Evidence, Known
+from bridge.model.known import KnownTable, Remembered
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from tests.kit.model_ledger import ModelLedger
@@ -338,7 +339,7 @@ async def test_a_library_may_remember_without_an_outbox() -> None:
             await informer.wait_synced()
             await asyncio.sleep(1)
             informer.stop()
-        remembered = Remembered(informer.indexer.items(), "2", "2")
+        remembered = Remembered(KnownTable(informer.indexer.items()), "2", "2")
         cluster.delete("web")
 
     assert [f"{change.op} {change.object.name}" for change in told] == ["added web", "deleted web"]

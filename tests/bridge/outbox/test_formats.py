@@ -72,7 +72,7 @@ async def informed(outbox: Outbox) -> dict[str, object]:
     known, left = await outbox.ledger.adopt(PODS, [SHOP, PROD])
     assert left == 0
     return {
-        f"{scope}": found and ([key for key, _ in found.objects], found.position, found.newest, found.epoch)
+        f"{scope}": found and (list(found.objects), found.position, found.newest, found.epoch)
         for scope, found in known.items()
     }
 

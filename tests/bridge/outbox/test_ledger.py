@@ -10,7 +10,8 @@ import apsw
 import pytest
 
 from bridge.facts import Fact
-from bridge.model.change import Change, Evidence, Op, Remembered
+from bridge.model.change import Change, Evidence, Op
+from bridge.model.known import Remembered
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
@@ -34,7 +35,7 @@ async def remembered(outbox: Outbox, scope: Scope = ALL, resource: Resource = PO
 
 
 def keys(remembered: Remembered | None) -> list[str]:
-    return [] if remembered is None else sorted(key for key, _ in remembered.objects)
+    return [] if remembered is None else sorted(remembered.objects)
 
 
 # ── The cluster ──────────────────────────────────────────────────────────────
@@ -88,7 +89,7 @@ async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
     for left, position, version in ((one, "100", "101"), (two, "200", "102")):
         async with opened(left) as outbox:
             found = await remembered(outbox)
-            [(_, known)] = found.objects
+            [known] = found.objects.values()
             assert (found.position, known.resource_version) == (position, version)
 
 

@@ -1,8 +1,9 @@
-"""What an Indexer knows of very many objects whose bodies rest elsewhere."""
+"""What is known of very many objects whose bodies rest elsewhere, and what is remembered of them after a restart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView, MutableMapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping, MutableMapping
+from dataclasses import dataclass
 from struct import Struct
 
 from bridge.model.change import Known
@@ -23,11 +24,12 @@ class KnownTable(MutableMapping[str, Known]):
     has its place in the rows for as long as it is known; then another may have it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Mapping[str, Known] | Iterable[tuple[str, Known]] = ()) -> None:
         self._places: dict[str, int] = {}
         self._rows = bytearray()
         self._free: list[int] = []
         self._beside: dict[int, Known] = {}
+        self.update(objects)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -78,3 +80,23 @@ class KnownTable(MutableMapping[str, Known]):
             return self._free.pop()
         self._rows.extend(bytes(_ROW.size))
         return len(self._rows) - _ROW.size
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the ledger has of one informer from before this start; which takes the table over."""
+
+    objects: KnownTable
+    """Every object that was told and not told deleted, by key; each state is the sequence number of its record."""
+    position: str | None
+    """The resourceVersion from which a watch may go on; None where only a list can tell what happened."""
+    newest: str | None
+    """The newest resourceVersion that was ever told or reached: a list that is older than this would go back in time.
+    None where nothing orders them any more (another cluster), or nothing was told."""
+    epoch: int = 1
+    """Goes on from here."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing was told or reached in this epoch, and nothing is known from earlier ones: its informer begins."""
+        return not self.objects and self.position is None and self.newest is None

@@ -1,0 +1,106 @@
+"""What is known of many objects, in rows."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from bridge.model.change import Known
+from bridge.model.known import KnownTable
+
+UID = "0b6fb3a5-6d9f-4c1e-9d0a-3f1f0c5a7e11"
+ODD_VERSIONS = (
+    "",
+    "0",
+    "007",
+    "-1",
+    "+1",
+    "1_000",
+    " 7",
+    "v12",
+    "\x00",
+    "7\x00",
+    "１２",
+    "é" * 9,
+    "é" * 10,
+    "9" * 18,
+    "9223372036854775807",
+    "9223372036854775808",
+    "9" * 300,
+)
+ODD_UIDS = ("", "\x00", UID, UID + "-", UID[:-1] + "é", UID[:-2] + "é", "u" * 300)
+
+
+@pytest.mark.parametrize("version", ODD_VERSIONS)
+@pytest.mark.parametrize("uid", ODD_UIDS)
+def test_any_version_and_any_uid_come_back_as_the_same_text(uid: str, version: str) -> None:
+    others = {"shop/before": Known(UID, "1", 1), "shop/after": Known(UID, "2", 2)}
+    table = KnownTable({"shop/before": others["shop/before"], "shop/web": Known(UID, "3", 3), **others})
+
+    table["shop/web"] = Known(uid, version, b"{}")
+    assert table["shop/web"] == Known(uid, version, b"{}")
+    table.rest("shop/web", 2**63 - 1)
+    assert table["shop/web"] == Known(uid, version, 2**63 - 1)
+    table["shop/web"] = Known(UID, "4", 4)
+    assert dict(table) == others | {"shop/web": Known(UID, "4", 4)}
+
+
+@pytest.mark.parametrize("version", ["1", "1" * 300])
+def test_what_rests_already_may_rest_elsewhere(version: str) -> None:
+    table = KnownTable({"shop/web": Known(UID, version, 1)})
+    table.rest("shop/web", 2)
+
+    assert table["shop/web"] == Known(UID, version, 2)
+
+
+def test_what_is_not_known_is_missing_and_cannot_rest() -> None:
+    table = KnownTable({"shop/web": Known(UID, "1", 1)})
+    table.rest("shop/db", 2)
+
+    assert (table.get("shop/db"), "shop/db" in table, len(table)) == (None, False, 1)
+    with pytest.raises(KeyError, match="shop/db"):
+        table["shop/db"]
+    with pytest.raises(KeyError, match="shop/db"):
+        del table["shop/db"]
+
+
+@pytest.mark.parametrize("left", [Known(UID, "1", b"{}"), Known(UID, "1", 1), Known("u" * 300, "v" * 300, 1)])
+def test_an_object_that_takes_the_place_of_another_has_nothing_of_it(left: Known) -> None:
+    table = KnownTable({"shop/web": left, "shop/db": Known("db", "2", 2)})
+    del table["shop/web"]
+    table["blog/web"] = Known("web", "3", 3)
+
+    assert list(table.items()) == [("shop/db", Known("db", "2", 2)), ("blog/web", Known("web", "3", 3))]
+
+
+def test_objects_that_come_and_go_leave_nothing_in_memory() -> None:
+    table = KnownTable({"shop/web": Known(UID, "1", 1)})
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            table[f"shop/job-{number}"] = Known(f"uid-{number}", f"{number}", b"{}")
+            table.rest(f"shop/job-{number}", number)
+            del table[f"shop/job-{number}"]
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size < 10_000
+
+
+def test_a_change_of_what_is_known_leaves_nothing_new_in_the_heap() -> None:
+    """Not even in place of something: what is made in a hole among many is slow to reach, and so are its neighbours."""
+    numbers = range(10_000)
+    table = KnownTable({f"shop/web-{number}": Known(f"{number:036}", f"{number}", number) for number in numbers})
+    tracemalloc.start()
+    try:
+        for number in numbers:
+            table[f"shop/web-{number}"] = Known(f"{number + 1:036}", f"{number + 10**9}", b"{}")
+            table.rest(f"shop/web-{number}", number + 10**9)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert table["shop/web-7"] == Known(f"{8:036}", f"{7 + 10**9}", 7 + 10**9)
+    assert size < 10_000
