@@ -25,6 +25,8 @@ _LOOKED = 20_000
 _PART = 2_000
 """Records removed in one transaction: an append waits for it."""
 
+_ROW_BYTES = 300
+"""Of a record besides its body: in the log, in the ledger, and left free in their pages."""
 _PAGES = 1024
 """Given back in one transaction."""
 
@@ -45,8 +47,8 @@ _RECORDS = (
 class Rhythm:
     """When clearing pays."""
 
-    least: int = 16 << 20
-    """Bytes of bodies that can go, at least."""
+    least: int = 4 << 20
+    """Bytes that can go, at least."""
     part: float = 1.0
     """And records, as a part of all others: at least."""
 
@@ -56,7 +58,6 @@ class Loose:
     """What can go, as far as one can tell without looking."""
 
     bytes: int
-    """Of bodies."""
     cleared: int
     """Nothing that can go is left up to this record, but what is awaited."""
     records: int
@@ -64,6 +65,10 @@ class Loose:
     last: int
     awaiting: bool
     """Some records were kept for an errand alone."""
+
+    def trimmed(self, records: int, size: int) -> None:
+        """So many more, with bodies of so many bytes."""
+        self.bytes += size + records * _ROW_BYTES
 
     def is_due(self, rhythm: Rhythm, trimmed: int, last: int) -> bool:
         loose = trimmed - self.cleared

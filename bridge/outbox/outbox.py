@@ -224,10 +224,10 @@ class Outbox:
         )
         if self._trimmed < through:
             # Behind what was just saved: a cursor on disk never points at what is gone.
-            size = self.size
+            trimmed, gone = self._trimmed, self._bytes - self.size
             self._trimmed = await self._store.write(partial(clearing.trim, through=through), shrinks=True)
             self.milestones.trim(self._trimmed)
-            self._loose.bytes += size - self.size
+            self._loose.trimmed(self._trimmed - trimmed, self._bytes - self.size - gone)
         if self._is_clearing_due():
             await self._clear()
         if samples := self._store.codec.bodies.take_samples():
