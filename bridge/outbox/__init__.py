@@ -6,6 +6,7 @@ Ledger       which objects were told, which informer has them, which cluster the
 Sinks        every sink's cursor, and what it is told out of turn: snapshot, compacted backlog, Gap, replay
 Letters      dead letters
 Store        one writer thread with group commit, readers with short transactions
+clearing     what nobody needs any more leaves, much at once
 compaction, backlog   decisions alone: what is told of a long backlog, when it is too long, what may leave
 """
 

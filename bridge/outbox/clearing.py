@@ -18,13 +18,6 @@ import apsw
 
 from bridge.outbox.sql import one, row
 
-_STRETCH = 500_000
-"""Records that are looked at before some are removed; of each that goes a few bytes are in memory."""
-_LOOKED = 20_000
-"""Records looked at in one transaction."""
-_PART = 2_000
-"""Records removed in one transaction: an append waits for it."""
-
 _ROW_BYTES = 300
 """Of a record besides its body: in the log, in the ledger, and left free in their pages."""
 _PAGES = 1024
@@ -45,12 +38,18 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """When clearing pays."""
+    """When clearing pays, and in which steps."""
 
     least: int = 4 << 20
     """Bytes that can go, at least."""
     part: float = 1.0
-    """And records, as a part of all others: at least."""
+    """And records, as a part of those that were kept when it was last done: at least."""
+    stretch: int = 500_000
+    """Records that are looked at before some are removed; of each that goes a few bytes are in memory."""
+    looked: int = 20_000
+    """Records looked at in one transaction."""
+    removed: int = 2_000
+    """Records removed in one transaction: an append waits for it."""
 
 
 @dataclass(slots=True)
@@ -60,20 +59,17 @@ class Loose:
     bytes: int
     cleared: int
     """Nothing that can go is left up to this record, but what is awaited."""
-    records: int
-    """All there were when ``last`` was the newest."""
-    last: int
+    others: int
+    """Records up to that one."""
     awaiting: bool
-    """Some records were kept for an errand alone."""
+    """Some of them were kept for an errand alone."""
 
     def trimmed(self, records: int, size: int) -> None:
         """So many more, with bodies of so many bytes."""
         self.bytes += size + records * _ROW_BYTES
 
-    def is_due(self, rhythm: Rhythm, trimmed: int, last: int) -> bool:
-        loose = trimmed - self.cleared
-        records = self.records + last - self.last
-        return self.bytes >= rhythm.least and loose >= rhythm.part * (records - loose)
+    def is_due(self, rhythm: Rhythm, trimmed: int) -> bool:
+        return self.bytes >= rhythm.least and trimmed - self.cleared >= max(1, rhythm.part * self.others)
 
 
 def prepare(database: apsw.Connection) -> None:
@@ -89,28 +85,33 @@ def trim(database: apsw.Connection, through: int) -> int:
 
 
 class Clear:
-    """Work for the writer: looks at some records, or takes some away, and says whether there is more to do. Where there
-    is no room to take so many away, the next attempt takes half as many."""
+    """Work for the writer, to be done until there is no more of it: looks at some records, or takes some away, and says
+    whether there is more to do. Where there is no room to take so many away, the next attempt takes half as many."""
 
-    def __init__(self) -> None:
-        self._most = _PART
+    def __init__(self, rhythm: Rhythm) -> None:
+        self._rhythm = rhythm
+        self._most = self._tried = rhythm.removed
 
     def __call__(self, database: apsw.Connection) -> bool:
-        most, self._most = self._most, max(1, self._most // 2)
-        looked, through = _stretch(database)
+        self._tried, self._most = self._most, max(1, self._most // 2)
+        looked, through = _stretch(database, self._rhythm.stretch)
         if looked < through:
-            _look(database, looked, min(through, looked + _LOOKED))
-        elif not _remove(database, most):
+            _look(database, looked, min(through, looked + self._rhythm.looked))
+        elif not _remove(database, self._tried):
             database.execute("UPDATE meta SET cleared = ?", (through,))
             database.execute("DELETE FROM stretch")
         return bool(one(database, "SELECT EXISTS (SELECT 1 FROM stretch) OR cleared < trimmed FROM meta"))
 
+    def was_done(self, _more: bool) -> None:
+        """There was room for that."""
+        self._most = min(self._rhythm.removed, 2 * self._tried)
 
-def _stretch(database: apsw.Connection) -> tuple[int, int]:
+
+def _stretch(database: apsw.Connection, most: int) -> tuple[int, int]:
     """How far the present one was looked at, and where it ends. One that begins has what was kept for errands before,
     once there are none: before, it would be looked at again and again."""
     if not one(database, "SELECT EXISTS (SELECT 1 FROM stretch)"):
-        database.execute("INSERT INTO stretch SELECT cleared, min(trimmed, cleared + ?) FROM meta", (_STRETCH,))
+        database.execute("INSERT INTO stretch SELECT cleared, min(trimmed, cleared + ?) FROM meta", (most,))
         if not _are_some_selected(database):
             database.execute("INSERT INTO leaving SELECT seq, kind FROM awaited")
     looked, through = row(database, "SELECT looked, through FROM stretch")
@@ -118,7 +119,8 @@ def _stretch(database: apsw.Connection) -> tuple[int, int]:
 
 
 def _look(database: apsw.Connection, after: int, through: int) -> None:
-    """Put the numbers of what goes into ``leaving``."""
+    """Put the numbers of what goes into ``leaving``. What is awaited stays, though what replaced it may go: see
+    ``ledger_sql.PRESENT``."""
     bounds = (after, through)
     database.execute(
         f"INSERT OR IGNORE INTO leaving SELECT l.replaces, l.kind FROM {_RECORDS} WHERE l.replaces IS NOT NULL", bounds
@@ -151,6 +153,10 @@ def _are_some_selected(database: apsw.Connection) -> bool:
     return bool(one(database, "SELECT EXISTS (SELECT 1 FROM selections)"))
 
 
+_PAGES = 1024
+"""Given back in one transaction."""
+
+
 def vacuum(database: apsw.Connection) -> bool:
     """Give some free pages back to the disk where two thirds of the file are free, and say whether there are more to
     give. Less than that is soon needed again: half of the file is free after each clearing."""
@@ -174,11 +180,9 @@ def loose(database: apsw.Connection) -> Loose:
     last, trimmed, cleared = row(database, "SELECT last, trimmed, cleared FROM meta")
     records = one(database, "SELECT count(*) FROM ledger")
     pages = int(database.pragma("page_count")) - int(database.pragma("freelist_count"))
-    share = min(trimmed - cleared, records) / max(records, 1)
     return Loose(
-        int(pages * int(database.pragma("page_size")) * share),
+        pages * int(database.pragma("page_size")) * (trimmed - cleared) // max(records, last - cleared, 1),
         cleared,
-        records,
-        last,
+        max(0, records - (last - cleared)),
         bool(one(database, "SELECT EXISTS (SELECT 1 FROM awaited)")),
     )

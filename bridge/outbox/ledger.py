@@ -68,9 +68,7 @@ class Ledger:
         for start in range(0, len(gone), _AT_ONCE):
             await self._tell_deleted(resource, kind, number, gone[start : start + _AT_ONCE])
         held = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
-        known: dict[Scope, Remembered | None] = {}
         for informer in held:
-            known[informer.scope] = await self._store.ask(partial(ledger_sql.remembered, kind=kind, row=informer))
             self._intake.informers[resource.name, informer.scope] = Informer(
                 informer.id,
                 kind,
@@ -81,7 +79,7 @@ class Ledger:
                 informer.epoch,
                 informer.rebuilding,
             )
-        return known, len(gone)
+        return await self._store.ask(partial(ledger_sql.remembered, kind=kind, held=held)), len(gone)
 
     @asynccontextmanager
     async def retiring(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:

@@ -1,7 +1,7 @@
 """The SQL of the ledger, and the decision which informer an object belongs to.
 
 The ledger is only ever appended to, like the log: a row for each record. An object is there while a row says which
-informer has it, and no other row replaces that one. So a change writes no page of its own, however many objects there
+informer has it, and no other row replaced that one. So a change writes no page of its own, however many objects there
 are.
 """
 
@@ -61,10 +61,14 @@ def is_unchanged(held: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
 Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None]
 """A row of the ledger: kind, seq, key, informer, uid, version, replaces."""
 
-PRESENT = "ledger WHERE informer IS NOT NULL AND seq NOT IN (SELECT replaces FROM ledger WHERE replaces IS NOT NULL)"
-"""The last states of all objects. Reads all of the ledger, as the other one reads all of a kind."""
+PRESENT = (
+    "ledger WHERE informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
+    " AND seq NOT IN (SELECT replaces FROM ledger WHERE replaces IS NOT NULL)"
+)
+"""The last states of all objects. Reads all of the ledger, as the other one reads all of a kind. A record that is
+awaited was replaced too, by one that may be gone."""
 _PRESENT_OF = (
-    "ledger WHERE kind = ?1 AND informer IS NOT NULL"
+    "ledger WHERE kind = ?1 AND informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
     " AND seq NOT IN (SELECT replaces FROM ledger WHERE kind = ?1 AND replaces IS NOT NULL)"
 )
 
@@ -140,13 +144,17 @@ def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> li
     return [Leaver(*row) for row in found if covering(scopes, row[0]) is None]
 
 
-def remembered(database: apsw.Connection, kind: int, row: InformerRow) -> Remembered | None:
-    """What an informer knows when it starts; None for one that never told or reached anything, in the first epoch."""
-    found = database.execute(f"SELECT key, uid, version, seq FROM {_PRESENT_OF} AND informer = ?2", (kind, row.id))
-    objects = KnownTable((key, Known(uid, version, sequence)) for key, uid, version, sequence in found)
-    if not objects and row.position is None and row.newest is None and row.epoch == 1:
-        return None
-    return Remembered(objects, row.position, row.newest, row.epoch)
+def remembered(database: apsw.Connection, kind: int, held: Sequence[InformerRow]) -> dict[Scope, Remembered | None]:
+    """What the informers of a kind know when they start; None for one that never told or reached anything, in the first
+    epoch."""
+    tables = {row.id: KnownTable() for row in held}
+    for informer, key, uid, version, sequence in database.execute(
+        f"SELECT informer, key, uid, version, seq FROM {_PRESENT_OF}", (kind,)
+    ):
+        if (table := tables.get(informer)) is not None:
+            table[key] = Known(uid, version, sequence)
+    known = {row.scope: Remembered(tables[row.id], row.position, row.newest, row.epoch) for row in held}
+    return {scope: None if each.is_blank and each.epoch == 1 else each for scope, each in known.items()}
 
 
 def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence[Scope]) -> list[InformerRow]:

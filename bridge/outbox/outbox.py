@@ -212,8 +212,7 @@ class Outbox:
     async def tidy(self) -> None:
         """Save what was settled and reached, and let go what nobody needs any more."""
         held = [cursor.holds for cursor in self.sinks.all]  # As they are saved now; sinks go on meanwhile.
-        if self._intake.has_reached or self.sinks.have_progressed:
-            await self._save()
+        await self._save_progress()
         through = trim_through(
             held,
             self._keeping.retain_age,
@@ -238,14 +237,14 @@ class Outbox:
             return True
         if self._store.holder.free_bytes() < self._keeping.min_free + _TIGHT:
             return self._loose.cleared < self._trimmed
-        return self._loose.is_due(self._rhythm, self._trimmed, self._last)
+        return self._loose.is_due(self._rhythm, self._trimmed)
 
     async def _clear(self) -> None:
-        while await self._store.write(Clear(), shrinks=True):
-            if self.sinks.have_progressed:
-                await self._save()
+        clear = Clear(self._rhythm)
+        while await self._store.write(clear, committed=clear.was_done, shrinks=True):
+            await self._save_progress()
         while await self._store.write(clearing.vacuum, shrinks=True):
-            pass
+            await self._save_progress()
         self._loose = await self._store.ask(clearing.loose)
 
     async def _make_dictionary(self, kind: int, samples: list[bytes]) -> None:
@@ -258,6 +257,10 @@ class Outbox:
                 partial(ledger_sql.add_dictionary, dictionary=dictionary),
                 committed=lambda _: self._store.codec.bodies.learn(dictionary),
             )
+
+    async def _save_progress(self) -> None:
+        if self._intake.has_reached or self.sinks.have_progressed:
+            await self._save()
 
     def _save(self) -> asyncio.Future[None]:
         reached, progress = self._intake.take_reached(), self.sinks.take_progress()

@@ -177,7 +177,7 @@ class OutboxMachine(RuleBasedStateMachine):
     )
     def begin(self, first: Start, age: float, size: int, when: bool, part: float) -> None:
         self.keeping = Keeping(retain_age=age, retain_bytes=size, before=when)
-        self.rhythm = Rhythm(least=0, part=part)
+        self.rhythm = Rhythm(least=0, part=part, stretch=5, looked=3, removed=2)
         self.configured = {"left": first, "right": Start.SNAPSHOT}
         self.run(self.open())
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.model.record import Delta, Snapshot
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start, clearing
+from bridge.outbox import Keeping, Outbox, Start, clearing
 from bridge.outbox.clearing import Clear, Rhythm
 from bridge.outbox.database import FILE, open_writer
 from tests.bridge.outbox.opened import AUDIT, EAGER, crashed, everything, opened, rows_of, story
@@ -19,6 +19,7 @@ LOG = "SELECT seq FROM log ORDER BY seq"
 LEDGER = "SELECT seq FROM ledger ORDER BY seq"
 AWAITED = "SELECT seq FROM awaited ORDER BY seq"
 NEVER = Rhythm(least=1 << 60)
+SMALL_STEPS = Rhythm(stretch=4, looked=2, removed=1)
 
 
 async def a_day(outbox: Outbox) -> Informed:
@@ -80,15 +81,18 @@ async def test_an_object_that_changes_again_and_again_in_one_batch_leaves_one_re
 # ── When ─────────────────────────────────────────────────────────────────────
 
 
-async def test_it_waits_until_there_is_as_much_as_all_else(tmp_path: Path) -> None:
+async def test_it_waits_until_as_much_can_go_as_there_are_objects(tmp_path: Path) -> None:
     async with opened(tmp_path, {}, rhythm=Rhythm(least=0, part=1.0)) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, *(f"added shop/{number}" for number in range(10)))
         await outbox.tidy()
-        for changes in range(1, 5):
+        for changes in range(1, 10):
             await informer.tells(outbox, "updated shop/0")
             await outbox.tidy()
-            assert len(seqs(tmp_path, LOG)) == 10 + changes, "ten were told, and are looked at once"
+            assert len(seqs(tmp_path, LOG)) == 10 + changes
+        await informer.tells(outbox, "updated shop/0")
+        await outbox.tidy()
+        assert len(seqs(tmp_path, LOG)) == 10
 
 
 async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
@@ -111,6 +115,18 @@ async def test_what_could_have_gone_before_a_start_counts_after_it(tmp_path: Pat
         assert seqs(tmp_path, LOG) == [2, 4], "with not one change since"
 
 
+async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
+    keeping = Keeping(retain_bytes=5_000)
+    async with opened(tmp_path, {}, keeping=keeping, rhythm=Rhythm(least=0, part=1.0)) as outbox:
+        informer = await Informed(padding=50).begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        for _ in range(200):
+            await informer.tells(outbox, "updated shop/a")
+            await outbox.tidy()
+            assert len(seqs(tmp_path, LOG)) <= outbox.records + 2 + 3, "twice what is kept for the ledger, and no more"
+        assert 20 < outbox.records < 150
+
+
 # ── Errands ──────────────────────────────────────────────────────────────────
 
 
@@ -125,6 +141,7 @@ async def test_what_a_sink_is_still_to_be_told_out_of_turn_goes_after_that(tmp_p
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
         assert seqs(tmp_path, AWAITED) == [2, 4]
+        assert (await outbox.check()).problems == []
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, {"late": Start.SNAPSHOT}) as outbox:
         told, place = await outbox.sinks.read_errand("late", 100)
@@ -139,21 +156,59 @@ async def test_what_a_sink_is_still_to_be_told_out_of_turn_goes_after_that(tmp_p
         assert (await outbox.check()).problems == []
 
 
+async def all_told(outbox: Outbox, sink: str) -> list[str]:
+    told, place = await outbox.sinks.read_errand(sink, 100)
+    outbox.sinks.settle_errand(sink, place)
+    outbox.sinks.end_errand(sink)
+    return story(told)
+
+
+@pytest.mark.parametrize("slow", [Start.SNAPSHOT, Start.NOW])
+async def test_a_state_that_a_compaction_kept_is_not_the_last_one_when_what_replaced_it_is_gone(
+    tmp_path: Path, slow: Start
+) -> None:
+    """A sink may have been told before the restart that ``b`` was added; so compaction tells it again."""
+    live = {"live": Start.NOW}
+    sinks = live | {"slow": slow}
+
+    async def live_goes_on(outbox: Outbox) -> None:
+        outbox.sinks.settle("live", outbox.last)
+        await outbox.tidy()
+
+    async with opened(tmp_path, live if slow is Start.SNAPSHOT else sinks) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await live_goes_on(outbox)
+    async with opened(tmp_path, sinks) as outbox:
+        informer = await Informed().begin(outbox)
+        for steps in (["updated shop/a", "updated shop/b"], ["updated shop/a", "updated shop/b"], ["deleted shop/b"]):
+            await informer.tells(outbox, *steps)
+            await live_goes_on(outbox)
+            await outbox.sinks.compact("slow", outbox.sinks["slow"].settled, outbox.boot_last)
+            await live_goes_on(outbox)
+            assert (await outbox.check()).problems == []
+            assert (await outbox.check()).objects == len(informer.known)
+        assert seqs(tmp_path, AWAITED) == [1, 2, 7]
+        newest = informer.known["shop/a"]
+    async with opened(tmp_path, {**sinks, "third": Start.SNAPSHOT}) as outbox:
+        assert dict((await Informed().begin(outbox)).known) == {"shop/a": newest}
+        assert await all_told(outbox, "third") == ["snapshot", "added shop/a", "snapshot"]
+        assert "deleted shop/b" in await all_told(outbox, "slow")
+        await live_goes_on(outbox)
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [newest.state]
+        assert seqs(tmp_path, AWAITED) == []
+        assert (await outbox.check()).problems == []
+
+
 # ── A crash ──────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("steps", range(1, 9))
-async def test_a_clearing_that_a_crash_cuts_short_is_done_again(
-    tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clearing, "_STRETCH", 4)
-    monkeypatch.setattr(clearing, "_LOOKED", 2)
-    monkeypatch.setattr(clearing, "_PART", 1)
+async def test_a_clearing_that_a_crash_cuts_short_is_done_again(tmp_path: Path, steps: int) -> None:
     async with opened(tmp_path, {}, rhythm=NEVER) as outbox:
         await a_day(outbox)
         await outbox.tidy()
         for _ in range(steps):
-            assert await outbox._store.write(Clear())
+            assert await outbox._store.write(Clear(SMALL_STEPS))
         left = crashed(tmp_path, tmp_path / "left")
         assert (await outbox.check()).problems == []
     async with opened(left, {}, rhythm=EAGER) as outbox:
@@ -180,30 +235,31 @@ def test_a_step_that_is_rolled_back_has_not_happened(uncleared: Path) -> None:
     more = True
     while more:
         database.execute("BEGIN IMMEDIATE")
-        Clear()(database)
+        Clear(SMALL_STEPS)(database)
         database.execute("ROLLBACK")
         with database:
-            more = Clear()(database)
+            more = Clear(SMALL_STEPS)(database)
     assert [row[0] for row in database.execute(LOG)] == [2, 4]
     database.close()
 
 
-def test_where_there_is_no_room_for_so_many_half_as_many_are_taken_away(
-    uncleared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clearing, "_PART", 4)
+def test_where_there_is_no_room_for_so_many_half_as_many_are_taken_away(uncleared: Path) -> None:
     database = open_writer(uncleared / FILE)
     clearing.prepare(database)
+    clear, left = Clear(Rhythm(removed=4)), []
     with database:
-        Clear()(database)
-    clear, left = Clear(), []
-    for _ in range(4):
+        clear.was_done(clear(database))
+    for _ in range(3):
         database.execute("BEGIN IMMEDIATE")
         clear(database)
         left.append(8 - _count(database))
         database.execute("ROLLBACK")
+    for _ in range(3):
+        with database:
+            clear.was_done(clear(database))
+        left.append(8 - _count(database))
     database.close()
-    assert left == [4, 2, 1, 1]
+    assert left == [4, 2, 1, 1, 3, 6], "where there was room, twice as many are tried"
 
 
 def _count(database: apsw.Connection) -> int:

@@ -164,6 +164,8 @@ async def test_damage_that_a_transaction_meets_ends_the_outbox_and_not_the_next(
     async with opened(tmp_path, TWO) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "updated shop/web-0")
+        for sink in TWO:
+            outbox.sinks.settle(sink, outbox.last)
         overwrite_table(tmp_path, "selections")
         with pytest.raises(Damaged):
             await outbox.tidy()
@@ -376,6 +378,8 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
     async with opened(tmp_path, TWO) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "updated shop/web-0")
+        for sink in TWO:
+            outbox.sinks.settle(sink, outbox.last)
         overwrite_table(tmp_path, "selections")
         monkeypatch.setattr(Path, "write_text", no_room)
         with pytest.raises(Damaged):
