@@ -153,10 +153,6 @@ def _are_some_selected(database: apsw.Connection) -> bool:
     return bool(one(database, "SELECT EXISTS (SELECT 1 FROM selections)"))
 
 
-_PAGES = 1024
-"""Given back in one transaction."""
-
-
 def vacuum(database: apsw.Connection) -> bool:
     """Give some free pages back to the disk where two thirds of the file are free, and say whether there are more to
     give. Less than that is soon needed again: half of the file is free after each clearing."""
