@@ -16,6 +16,9 @@ Measure = Callable[[Around], Figures]
 BRIDGE = "kubedelta"
 FLOOR = "floor"
 
+_QUIET = 60.0
+"""Seconds: bookmarks come once a minute."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -32,11 +35,6 @@ class Scale:
     @property
     def growth(self) -> Mapping[str, int]:
         return {f"{size} objects": size for size in (self.objects // 10, self.objects, self.many, self.objects * 30)}
-
-    @property
-    def quiet_seconds(self) -> float:
-        """Bookmarks come once a minute."""
-        return 60 if self.events >= 100_000 else 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,8 @@ def cases(scale: Scale) -> tuple[Case, ...]:
             "To a webhook, one event a request",
             {
                 BRIDGE: following(Bridge("webhook"), events=scale.events // 2),
-                "bare POST": lambda around: post(around, scale.events // 2, concurrency=8),
+                "bare POST": lambda around: post(around, scale.events // 2, 8, "httpx"),
+                "bare transport": lambda around: post(around, scale.events // 2, 8, "transport"),
             },
         ),
         Case(
@@ -133,7 +132,7 @@ def cases(scale: Scale) -> tuple[Case, ...]:
         Case(
             "quiet",
             "200 resources on which nothing happens",
-            {BRIDGE: lambda around: quiet(around, quietly, scale.quiet_seconds)},
+            {BRIDGE: lambda around: quiet(around, quietly, _QUIET)},
         ),
         Case(
             "start",

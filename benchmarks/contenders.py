@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import yaml
 
 from benchmarks.build import CLIENT_GO, KUBE_RS, PYTHON_CLIENT, Program, provide
 from benchmarks.destinations import Destination, File, Hook, KafkaTopics, NatsStream, SinkDestination, Tally
 from benchmarks.processes import Child
 from benchmarks.servers import Brokers, LoadServer
+from tests.cluster.servers.process import free_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,11 @@ class Contender(ABC):
     ends_itself = True
     """It does after all records; else it is told to."""
 
+    def waited(self, place: Place) -> tuple[float, float] | None:
+        """For how many seconds it waited until now, from handing records over to their acknowledgement, in how many
+        times; None for one that does not say."""
+        return None
+
     def start(self, place: Place, destinations: Sequence[Destination], records: int) -> Child:
         environ = self.environ(place, destinations, records)
         return Child(self.command(place, destinations), environ, place.folder / "contender.log")
@@ -51,9 +59,10 @@ class Bridge(Contender):
 
     ends_itself = False
 
-    def __init__(self, *sinks: str, tls: bool = False) -> None:
+    def __init__(self, *sinks: str, tls: bool = False, flags: Sequence[str] = ()) -> None:
         self._sinks = sinks
         self._tls = tls
+        self._flags = flags
 
     def destinations(self, place: Place) -> Sequence[Destination]:
         return [self._destination(name, place) for name in self._sinks]
@@ -90,11 +99,20 @@ class Bridge(Contender):
                     "resources": [*pods, *widgets],
                     "state": {"directory": "./state"},
                     "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
-                    "telemetry": {"listen": "127.0.0.1:0"},
+                    "telemetry": {"listen": f"127.0.0.1:{free_port()}"},
                 }
             )
         )
-        return [Path(sys.executable).with_name("kubedelta"), "run", "-c", config]
+        return [Path(sys.executable).with_name("kubedelta"), "run", "-c", config, *self._flags]
+
+    def waited(self, place: Place) -> tuple[float, float] | None:
+        listen = yaml.safe_load((place.folder / "kubedelta.yaml").read_text())["telemetry"]["listen"]
+        metrics = httpx.get(f"http://{listen}/metrics", trust_env=False).raise_for_status().text
+        seconds, times = (
+            sum(map(float, re.findall(rf"^kubedelta_sink_delivery_seconds_{each}{{.*}} (.*)$", metrics, re.MULTILINE)))
+            for each in ("sum", "count")
+        )
+        return seconds, times
 
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
         return {}

@@ -51,6 +51,17 @@ def _itself(case: str, figure: str, scale: float = 1) -> Value:
     return value
 
 
+def _latency(percentile: str) -> Value:
+    """To the broker's append, and from there, at most, all the time between handing over and acknowledgement."""
+
+    def value(results: Results) -> float | None:
+        appended = results.median("latency", BRIDGE, f"latency_{percentile}_ms")
+        acknowledged = results.median("latency", BRIDGE, "acknowledged_ms")
+        return None if appended is None or acknowledged is None else appended + acknowledged
+
+    return value
+
+
 def _first_list(figure: str, contender: str) -> Value:
     return _against(("first-list", BRIDGE, figure), ("first-list", contender, figure))
 
@@ -138,8 +149,8 @@ GOALS = (
     ),
     Goal("CPU per event, spread over all numbers of objects", "", 0.15, _cpu_growth),
     Goal("Memory per object, last step against all", "", 1.15, _memory_growth),
-    Goal("Latency at 500 events a second, median", "ms", 10, _itself("latency", "latency_p50_ms")),
-    Goal("Latency at 500 events a second, 99th percentile", "ms", 50, _itself("latency", "latency_p99_ms")),
+    Goal("Latency at 500 events a second to the acknowledgement, median at most", "ms", 10, _latency("p50")),
+    Goal("Latency at 500 events a second to the acknowledgement, 99th percentile at most", "ms", 50, _latency("p99")),
     Goal(
         "Restart to the watch, against the first list",
         "",

@@ -1,4 +1,4 @@
-"""The bare client that the webhook sink is measured against."""
+"""The bare clients that the webhook sink is measured against."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from benchmarks.runs import Around, Figures
 from benchmarks.servers import Load, LoadServer
 
 
-def post(around: Around, events: int, concurrency: int) -> Figures:
-    """Post what the bridge would post of one pod, so many times, and do nothing else."""
+def post(around: Around, events: int, concurrency: int, client: str) -> Figures:
+    """Post what the bridge would post of one pod, so many times, and do nothing else. ``client``: see
+    `floor/post.py`."""
     place = around.place(Load(pods=1))
     with place.server as server:
         body = place.folder / "body"
@@ -24,6 +25,7 @@ def post(around: Around, events: int, concurrency: int) -> Figures:
             "RECORDS": str(events),
             "BODY": str(body),
             "CONCURRENCY": str(concurrency),
+            "CLIENT": client,
         }
         script = Path(__file__).parent / "floor" / "post.py"
         child = Child([sys.executable, script], environ, place.folder / "log")

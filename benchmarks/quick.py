@@ -27,12 +27,13 @@ BASELINE = Path(__file__).parent / "baseline.json"
 TOLERATED = 1.6
 """Times the committed ratio. Machines differ by less, blunders make more."""
 
-LOAD = Load(pods=10_000)
+LOAD = Load(pods=30_000)
+"""So many that a bridge which kept bodies in memory would be noticed."""
 EVENTS = 10_000
 SETTLE = 1.0
 
 CPU = "CPU per event to Kafka"
-MEMORY = "memory with 10,000 objects"
+MEMORY = "memory with 30,000 objects"
 """The floor of memory only receives: what a producer holds differs from run to run."""
 
 CONTENDERS: Mapping[str, Contender] = {

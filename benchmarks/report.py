@@ -34,6 +34,7 @@ COLUMNS: Mapping[str, Column] = {
     "server_left": Column("load server, % of a core left", _number(0, 100)),
     "latency_p50_ms": Column("p50 ms", _number(1)),
     "latency_p99_ms": Column("p99 ms", _number(1)),
+    "acknowledged_ms": Column("from handing over to the acknowledgement, mean ms", _number(1)),
     "watching_seconds": Column("start to watch s", _number(2)),
     "lists_after_restart": Column("lists after restart", _number(0)),
     "core_share": Column("% of a core", _number(2, 100)),

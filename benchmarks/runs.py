@@ -87,7 +87,10 @@ def stream(
         run.arrive(load.objects)
         figures = {"list_seconds": run.child.age_seconds(), "list_cpu_seconds": run.child.cpu_seconds()}
         figures |= _at_rest(run.child, load, settle)
+        before = contender.waited(place) if rate else None
         figures |= _follow(run, server, load, events, rate, settle)
+        if before is not None and (after := contender.waited(place)) is not None:
+            figures["acknowledged_ms"] = (after[0] - before[0]) / (after[1] - before[1]) * 1e3
         whole = run.child.wait(STALL) if contender.ends_itself else run.child.stop()
         return figures | {"peak_bytes": run.child.peak_bytes(), "whole_cpu_us": whole.cpu_seconds / records * 1e6}
 

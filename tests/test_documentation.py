@@ -234,6 +234,26 @@ def test_every_command_of_the_makefile_that_a_document_names_is_there() -> None:
         assert named <= targets, document
 
 
+# ── The hot path ─────────────────────────────────────────────────────────────
+
+
+def test_the_files_of_the_hot_path_are_there_and_say_that_they_are_hot() -> None:
+    section = (
+        (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The hot path")[1].split("## Decisions")[0]
+    )
+    places = [place for row in section.splitlines() if row.startswith("| ") for place in re.findall(r"`(.+?)`", row)]
+    files = [
+        file
+        for place in places
+        if place != "sinks/*"
+        for file in ROOT.glob(f"{place}.py" if place.startswith("sinks/") else f"bridge/{place}.py")
+    ]
+    assert len(files) >= len(places) > 10
+    assert [
+        str(file) for file in files if " Hot." not in file.read_text(encoding="utf-8").replace("\nHot.", " Hot.")
+    ] == []
+
+
 # ── What ARCHITECTURE says of the file ───────────────────────────────────────
 
 

@@ -1,4 +1,4 @@
-"""The process loop: takes what is queued, compares it with the Indexer, hands on what changed."""
+"""The process loop: takes what is queued, compares it with the Indexer, hands on what changed. Hot."""
 
 from __future__ import annotations
 

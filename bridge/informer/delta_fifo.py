@@ -1,4 +1,4 @@
-"""What the Reflector heard, in a queue until the Controller takes it (client-go's tools/cache/delta_fifo.go).
+"""What the Reflector heard, in a queue until the Controller takes it (client-go's tools/cache/delta_fifo.go). Hot.
 
 Kept from client-go: ``items`` by key and ``queue`` of keys, one to one and in the same order; two Deleted in a row
 become one; Replace finds the missing deletes; Resync leaves alone what has something pending. Different: ``drain``

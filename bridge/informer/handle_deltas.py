@@ -1,4 +1,4 @@
-"""What a queued delta means against what is known (client-go's HandleDeltas). Pure; the Controller applies it.
+"""What a queued delta means against what is known (client-go's HandleDeltas). Pure; the Controller applies it. Hot.
 
 Differs from client-go on purpose: an unchanged version is no change; a new uid under an old name is a delete and an
 add; a watched version older than the known one (told again after a crash inside a list) is no change, whichever object

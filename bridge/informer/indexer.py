@@ -127,8 +127,9 @@ class Indexer:
             self._known.rest(key, sequence)
 
     def load(self, objects: KnownTable) -> None:
-        """Begin with what was known before this start; where bodies rest elsewhere, the table is the store from now on.
-        A body is read only where an index wants it. Raises RuntimeError where something is known already."""
+        """Begin with what was known before this start, in the form in which this store keeps it; where bodies rest
+        elsewhere, the table is the store from now on. A body is read only where an index wants it. Raises RuntimeError
+        where something is known already."""
         if self._known:
             raise RuntimeError(f"load() comes before anything else: {len(self._known)} objects are known already")
         if self._stored is None:

@@ -1,4 +1,4 @@
-"""The bytes of a watch, turned into answers. Pure, and the hottest file of the room: it sees every byte.
+"""The bytes of a watch, turned into answers. Pure, and the hottest file of the room: it sees every byte. Hot.
 
 A line is ``{"type":"MODIFIED","object":{…}}``: Go writes it compact, with these members in this order. Type and
 metadata are decoded in one pass, and the object is sliced out of the line. Lines of servers that write otherwise take

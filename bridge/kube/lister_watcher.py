@@ -1,4 +1,7 @@
-"""Lists and watches one resource in one scope over HTTP. Every answer, of the server or of the network, is a value."""
+"""Lists and watches one resource in one scope over HTTP. Every answer, of the server or of the network, is a value.
+
+Hot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as they stand on the wire: what is read of them, and what makes one usable."""
+"""Objects as they stand on the wire: what is read of them, and what makes one usable. Hot."""
 
 from __future__ import annotations
 

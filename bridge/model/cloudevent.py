@@ -1,4 +1,4 @@
-"""Records as CloudEvents 1.0: attributes for the binary form, one JSON object for the structured form.
+"""Records as CloudEvents 1.0: attributes for the binary form, one JSON object for the structured form. Hot.
 
 An object's bytes are spliced in as they are and never decoded on the way.
 """

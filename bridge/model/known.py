@@ -1,4 +1,7 @@
-"""What is known of very many objects whose bodies rest elsewhere, and what is remembered of them after a restart."""
+"""What is known of very many objects whose bodies rest elsewhere, and what is remembered of them after a restart.
+
+Hot.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,10 @@ class KnownTable(MutableMapping[str, Known]):
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = self._new_place()
-        self._beside[place] = known
         if isinstance(known.state, int):
             self._rest(place, known, known.state)
+        else:
+            self._beside[place] = known
 
     def __delitem__(self, key: str) -> None:
         place = self._places.pop(key)

@@ -59,17 +59,17 @@ class Loose:
     bytes: int
     cleared: int
     """Nothing that can go is left up to this record, but what is awaited."""
-    others: int
-    """Records up to that one."""
+    kept: int
+    """Records up to ``cleared`` that stayed."""
     awaiting: bool
-    """Some of them were kept for an errand alone."""
+    """Some of those stayed for an errand alone."""
 
     def trimmed(self, records: int, size: int) -> None:
         """So many more, with bodies of so many bytes."""
         self.bytes += size + records * _ROW_BYTES
 
     def is_due(self, rhythm: Rhythm, trimmed: int) -> bool:
-        return self.bytes >= rhythm.least and trimmed - self.cleared >= max(1, rhythm.part * self.others)
+        return self.bytes >= rhythm.least and trimmed - self.cleared >= max(1, rhythm.part * self.kept)
 
 
 def prepare(database: apsw.Connection) -> None:

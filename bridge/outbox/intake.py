@@ -156,9 +156,9 @@ class Intake:
 
 
 def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
-    """Of each of a batch's changes the record that had the last state until now. That of an object which changes twice
-    in the batch is in the batch itself: what its informer knew of it had no number yet. KeyError is a bug: an informer
-    whose batch was not appended does not go on."""
+    """Of each of a batch's changes the record that had the last state until now. Where an object changes again within
+    the batch, that is a record of the batch: what its informer knew of it then had no number yet. KeyError is a bug,
+    since an informer whose batch was not appended does not go on."""
     replaced: list[int | None] = []
     here: dict[str, int] = {}
     for sequence, change in enumerate(changes, first):

@@ -65,12 +65,13 @@ PRESENT = (
     "ledger WHERE informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
     " AND seq NOT IN (SELECT replaces FROM ledger WHERE replaces IS NOT NULL)"
 )
-"""The last states of all objects. Reads all of the ledger, as the other one reads all of a kind. A record that is
-awaited was replaced too, by one that may be gone."""
+"""The last states of all objects; reads the whole ledger. A record that is awaited was replaced too, by one that may be
+gone."""
 _PRESENT_OF = (
     "ledger WHERE kind = ?1 AND informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
     " AND seq NOT IN (SELECT replaces FROM ledger WHERE kind = ?1 AND replaces IS NOT NULL)"
 )
+"""The same of one kind; reads that part of the ledger."""
 
 
 def enter(database: apsw.Connection, entries: Iterable[Entry]) -> None:

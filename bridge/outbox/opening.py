@@ -140,7 +140,8 @@ def _bodies(connection: apsw.Connection) -> Bodies:
 def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tuple[int, int, float]]:
     present = datetime.fromisoformat(now)
     found = connection.execute(
-        "SELECT max(seq), sum(length(body)), min(time) FROM log WHERE seq > ? GROUP BY seq / 1000 ORDER BY 1",
+        "SELECT max(seq), sum(length(body) + coalesce(length(before), 0)), min(time)"
+        " FROM log WHERE seq > ? GROUP BY seq / 1000 ORDER BY 1",
         (trimmed,),
     )
     for last, size, time in found:

@@ -1,4 +1,4 @@
-"""What the writer does inside a transaction, and what readers ask for: the SQL of the log and the ledger."""
+"""What the writer does inside a transaction, and what readers ask for: the SQL of the log and the ledger. Hot."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ class Append(msgspec.Struct, frozen=True):
     position: str | None
     newest: str | None
     epoch: int
-    leaving: bool
+    retiring: bool
     """What is told as deleted may be there all the same."""
 
 
 def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
-    """Log, ledger and position. Returns the bytes that the records take."""
+    """Log, ledger and position. Returns the bytes of the bodies that are kept."""
     written = [rows.delta_row(delta, batch.kind, batch.resource, bodies) for delta in batch.deltas]
     if written:
         database.executemany(rows.INSERT, written)
         ledger_sql.enter(database, _entries(batch))
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
-        if batch.leaving:
+        if batch.retiring:
             ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in batch.deltas))
         database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
+    size = sum(len(row[-1]) + len(row[-2] or b"") for row in written)
     if batch.informer is None:
-        return sum(len(row[-1]) for row in written)
+        return size
     database.execute(
         "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
         " rebuilding = rebuilding AND ? WHERE id = ?",
         (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, batch.informer),
     )
     _end_rebuilding(database)
-    return sum(len(row[-1]) for row in written)
+    return size
 
 
 def _entries(batch: Append) -> list[ledger_sql.Entry]:

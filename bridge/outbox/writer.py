@@ -1,4 +1,4 @@
-"""The one thread that writes. What many ask for at about the same time becomes one transaction (group commit)."""
+"""The one thread that writes. What many ask for at about the same time becomes one transaction (group commit). Hot."""
 
 from __future__ import annotations
 

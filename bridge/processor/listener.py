@@ -1,4 +1,4 @@
-"""One listener's pending queue: a bounded window in memory over the log, the rest in the log itself.
+"""One listener's pending queue: a bounded window in memory over the log, the rest in the log itself. Hot.
 
 client-go's processorListener keeps what is pending in a ring that grows until the process is killed. Here a listener
 that falls behind notes only that there is more, and reads it from the log when it comes to it.

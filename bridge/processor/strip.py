@@ -1,4 +1,7 @@
-"""Takes members out of an object by splicing its bytes; what stays is copied, not decoded and encoded again. Pure."""
+"""Takes members out of an object by splicing its bytes; what stays is copied, not decoded and encoded again. Pure.
+
+Hot.
+"""
 
 from __future__ import annotations
 

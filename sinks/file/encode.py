@@ -1,4 +1,4 @@
-"""One record, one line."""
+"""One record, one line. Hot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as Kafka has them: topic, key, value, headers."""
+"""Records as Kafka has them: topic, key, value, headers. Hot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as messages: subject, headers, payload."""
+"""Records as messages: subject, headers, payload. Hot."""
 
 from __future__ import annotations
 

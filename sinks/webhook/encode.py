@@ -1,4 +1,4 @@
-"""Records as the headers and the body of a request."""
+"""Records as the headers and the body of a request. Hot."""
 
 from __future__ import annotations
 

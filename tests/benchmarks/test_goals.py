@@ -48,6 +48,13 @@ def test_growth_is_judged_in_the_order_of_sizes() -> None:
     assert the(results, "Memory per object").value == pytest.approx(1, abs=0.01)
 
 
+def test_the_latency_that_is_judged_ends_with_the_acknowledgement() -> None:
+    results = Results({}, {})
+    results.of("latency", BRIDGE).rounds.append({"latency_p50_ms": 7, "latency_p99_ms": 13, "acknowledged_ms": 2})
+
+    assert [each.value for each in judge(results) if "Latency" in each.goal.what] == [9, 15]
+
+
 def test_every_goal_is_about_cases_and_contenders_that_there_are() -> None:
     """With figures for all contenders of all cases, every goal has a value."""
     figures = dict.fromkeys(FIGURES, 1.0)
@@ -61,6 +68,7 @@ def test_every_goal_is_about_cases_and_contenders_that_there_are() -> None:
 
 
 FIGURES = (
+    "acknowledged_ms",
     "cpu_us",
     "core_share",
     "list_seconds",

@@ -81,7 +81,7 @@ async def test_a_sink_that_never_answers_costs_the_others_nothing(
                 assert metrics.value("outbox_records") == len(versions), "kept on disk for those who wait"
 
             let_loose.set()
-            await bridge.until_delivered("silent")
+            await bridge.until_delivered("silent", timeout=60 + len(versions) / 1000)
         state = {
             f"/api/v1/namespaces/default/pods/{each['metadata']['name']}": _as_sent(each)
             for each in cluster.list("pods")
