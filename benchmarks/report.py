@@ -27,6 +27,7 @@ COLUMNS: Mapping[str, Column] = {
     "wall_seconds": Column("wall s", _number(1)),
     "list_seconds": Column("first list s", _number(2)),
     "list_cpu_seconds": Column("first list CPU s", _number(2)),
+    "list_server_left": Column("load server meanwhile, % of a core left", _number(0, 100)),
     "rest_bytes": Column("RSS at rest MB", _number(0, 1e-6)),
     "rest_bytes_per_object": Column("RSS bytes per object", _number(0)),
     "peak_bytes": Column("peak RSS MB", _number(0, 1e-6)),

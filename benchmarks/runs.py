@@ -86,6 +86,7 @@ def stream(
     with place.server as server, running(contender, place, records) as run:
         run.arrive(load.objects)
         figures = {"list_seconds": run.child.age_seconds(), "list_cpu_seconds": run.child.cpu_seconds()}
+        figures["list_server_left"] = 1 - server.stats()["cpu_seconds"] / figures["list_seconds"]
         figures |= _at_rest(run.child, load, settle)
         before = contender.waited(place) if rate else None
         figures |= _follow(run, server, load, events, rate, settle)
