@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import apsw
 
+from bridge.outbox.database import page_bytes
 from bridge.outbox.sql import one, row
 
 _ROW_BYTES = 300
@@ -177,7 +178,7 @@ def loose(database: apsw.Connection) -> Loose:
     records = one(database, "SELECT count(*) FROM ledger")
     pages = int(database.pragma("page_count")) - int(database.pragma("freelist_count"))
     return Loose(
-        pages * int(database.pragma("page_size")) * (trimmed - cleared) // max(records, last - cleared, 1),
+        pages * page_bytes(database) * (trimmed - cleared) // max(records, last - cleared, 1),
         cleared,
         max(0, records - (last - cleared)),
         bool(one(database, "SELECT EXISTS (SELECT 1 FROM awaited)")),

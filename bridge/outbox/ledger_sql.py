@@ -61,16 +61,14 @@ def is_unchanged(held: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
 Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None]
 """A row of the ledger: kind, seq, key, informer, uid, version, replaces."""
 
-PRESENT = (
-    "ledger WHERE informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
-    " AND seq NOT IN (SELECT replaces FROM ledger WHERE replaces IS NOT NULL)"
+_LAST_STATES = (
+    "ledger WHERE {of}informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
+    " AND seq NOT IN (SELECT replaces FROM ledger WHERE {of}replaces IS NOT NULL)"
 )
+PRESENT = _LAST_STATES.format(of="")
 """The last states of all objects; reads the whole ledger. A record that is awaited was replaced too, by one that may be
 gone."""
-_PRESENT_OF = (
-    "ledger WHERE kind = ?1 AND informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
-    " AND seq NOT IN (SELECT replaces FROM ledger WHERE kind = ?1 AND replaces IS NOT NULL)"
-)
+_PRESENT_OF = _LAST_STATES.format(of="kind = ?1 AND ")
 """The same of one kind; reads that part of the ledger."""
 
 
