@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from bridge.kube.status import read_status, shortened, trouble
-from bridge.kube.wire import UNREADABLE, Head, is_utf8, read_object, strip
+from bridge.kube.wire import UNREADABLE, Head, is_utf8, names_a_secret, read_object, strip
 from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
 from bridge.model.object import ApiObject, object_key
 from bridge.model.resource import Resource
@@ -152,7 +152,8 @@ class Frames:
         if not is_utf8(body):
             return None
         key = object_key(metadata.namespace, metadata.name)
-        return _TYPES[line.type], ApiObject(key, metadata.uid, metadata.resource_version, body, stripped)
+        thing = ApiObject(key, metadata.uid, metadata.resource_version, body, stripped, names_a_secret(head))
+        return _TYPES[line.type], thing
 
     def _unusual(self, line: memoryview) -> _Event | WatchAnswer | None:
         if len(line) > self._longest_line:

@@ -67,7 +67,13 @@ def read_object(body: bytes | msgspec.Raw, resource: Resource, *, managed_fields
         whole, stripped = strip(whole, 0, len(whole), metadata)
     if not is_utf8(whole):
         return f"{key} has a string that is not UTF-8"
-    return ApiObject(key, metadata.uid, metadata.resource_version, whole, stripped)
+    return ApiObject(key, metadata.uid, metadata.resource_version, whole, stripped, names_a_secret(head))
+
+
+def names_a_secret(head: Head) -> bool:
+    """By kind and apiVersion alone: an aggregated API server calls its resources what it likes. Where the object says
+    no apiVersion, it counts as the core group's."""
+    return head.kind == "Secret" and "/" not in head.api_version
 
 
 def strip(text: bytes, start: int, stop: int, metadata: Metadata) -> tuple[bytes, bool]:

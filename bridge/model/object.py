@@ -37,6 +37,8 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     stripped: bool = False
     """It is known that ``managedFields`` and the annotation ``LAST_APPLIED`` are not in it: nobody has to look."""
+    secret: bool = False
+    """The body calls itself a Secret of the core group, whatever the resource is called that it came as."""
 
     @property
     def namespace(self) -> str:

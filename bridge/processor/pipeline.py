@@ -14,15 +14,16 @@ from bridge.processor.strip import stripped
 
 def transform_for(resource: Resource) -> Callable[[ApiObject], ApiObject]:
     """What every object of this resource goes through before it is stored, logged or sent. An object that has not the
-    shape it should have leaves bare: its name, uid and version, and nothing else."""
-    secret = is_secret(resource)
-    form = _secret_form if secret else stripped
+    shape it should have leaves bare: its name, uid and version, and nothing else. A Secret is what the resource says
+    is one, and what says so itself."""
+    secrets = is_secret(resource)
 
     def transform(thing: ApiObject) -> ApiObject:
+        secret = secrets or thing.secret
         if thing.stripped and not secret:
             return thing
         try:
-            body = form(thing.body)
+            body = _secret_form(thing.body) if secret else stripped(thing.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
             body = bare(thing, resource)
         if body is thing.body:

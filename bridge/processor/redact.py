@@ -21,7 +21,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def is_secret(resource: Resource) -> bool:
-    return resource.plural == "secrets" and resource.group == ""
+    """Every object of it is a Secret. So is what calls itself one in another resource (``ApiObject.secret``)."""
+    return resource.group == "" and (resource.plural == "secrets" or resource.kind == "Secret")
 
 
 def redacted(body: bytes) -> bytes:

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.kube.frames import Frames
+from bridge.kube.wire import read_object
+from bridge.model.answers import Announced
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
 from bridge.processor.pipeline import transform_for
@@ -17,6 +20,7 @@ from bridge.processor.strip import stripped
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+NODE_METRICS = Resource("metrics.example", "v1", "nodes", "NodeMetrics", namespaced=True)
 SENSITIVE = "hunter2-hunter2"
 
 
@@ -62,6 +66,46 @@ def test_an_object_that_was_stripped_as_it_was_read_is_not_searched_again_but_a_
 
     assert transform_for(PODS)(read) is read
     assert SENSITIVE not in transform_for(SECRETS)(read).body.decode()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"kind": "Secret", "apiVersion": "v1"},
+        {"kind": "Secret", "apiVersion": "v2"},
+        {"kind": "Secret"},
+        {"kind": "\\u0053ecret", "apiVersion": "v1"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("way", ["listed", "watched"])
+def test_what_calls_itself_a_secret_is_redacted_whatever_its_resource_is_called(way: str, said: dict[str, str]) -> None:
+    metadata = {"name": "web", "namespace": "shop", "uid": "uid-1", "resourceVersion": "7"}
+    body = json.dumps(said | {"metadata": metadata, "data": {"password": SENSITIVE}}, separators=(",", ":"))
+    body = body.replace("\\\\u", "\\u")
+    if way == "listed":
+        read = read_object(body.encode(), NODE_METRICS, managed_fields=False)
+    else:
+        line = b'{"type":"ADDED","object":%b}\n' % body.encode()
+        (announced,) = Frames(NODE_METRICS, managed_fields=False).feed(line)
+        assert isinstance(announced, Announced)
+        ((_, read),) = announced.events
+    assert isinstance(read, ApiObject)
+
+    left = transform_for(NODE_METRICS)(read).body.decode()
+
+    assert SENSITIVE not in left
+    assert json.loads(left)["metadata"]["name"] == "web"
+
+
+def test_a_secret_of_another_group_is_none_of_the_core_groups() -> None:
+    body = json.dumps({"kind": "Secret", "apiVersion": "vault.example/v1", "metadata": {}, "data": {"a": "b"}})
+    body = body.replace('"metadata": {}', '"metadata":{"name":"web","uid":"uid-1","resourceVersion":"7"}')
+
+    read = read_object(body.encode(), NODE_METRICS)
+
+    assert isinstance(read, ApiObject)
+    assert transform_for(NODE_METRICS)(read) is read
 
 
 def test_the_values_of_a_secret_are_replaced_and_its_keys_stay() -> None:
