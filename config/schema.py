@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from config.delivery import DeliverySettings, MaxBacklogSettings, OnRejected, StartPolicy, WhenFull
+from config.redaction import RedactionSettings
 from config.resources import ResourceEntry, ResourceSettings
 from config.state import OnClusterChange, RetainSettings, StateSettings
 from config.values import Count, Duration, Seconds, Section
@@ -37,6 +38,7 @@ __all__ = [
     "MaxBacklogSettings",
     "OnClusterChange",
     "OnRejected",
+    "RedactionSettings",
     "ResourceSettings",
     "RetainSettings",
     "Settings",
@@ -235,6 +237,9 @@ class Settings(BaseSettings):
     )
     state: StateSettings = Field(
         default=StateSettings(), description="What the bridge remembers, where, and for how long."
+    )
+    redaction: RedactionSettings = Field(
+        default=RedactionSettings(), description="How the values of Secrets are replaced."
     )
     watch: WatchSettings = Field(
         default=WatchSettings(),

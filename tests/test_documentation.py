@@ -171,7 +171,8 @@ def test_an_option_that_the_readme_names_is_in_the_reference_with_that_value(nam
     option, _, value = named.partition(": ")
     *section, name = option.split(".")
     assert not section or type_at(Settings, (*section, name), {}) is not None
-    [line] = re.findall(rf"^[ #-]*{name}:.*$", REFERENCE, re.MULTILINE)
+    part = re.search(rf"^{section[0]}:\n(?: .*\n|\n)*", REFERENCE, re.MULTILINE) if section else None
+    [line] = re.findall(rf"^[ #-]*{name}:.*$", part[0] if part else REFERENCE, re.MULTILINE)
     boolean = ": true" in line or ": false" in line
     assert value in line or (boolean and value in ("true", "false"))
 

@@ -10,6 +10,7 @@ from bridge.app.backlogs import Backlogs
 from bridge.app.exporter import Exporter
 from bridge.app.identity import identify
 from bridge.app.plan import Plan
+from bridge.app.redaction import load_key
 from bridge.app.sink_ends import SinkEnd, make_ends
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.subscriptions import Subscriptions
@@ -21,6 +22,7 @@ from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox, StateError
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.processor.pipeline import transform_for
+from bridge.processor.redaction_key import RedactionKey
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.status import Snapshot
 from bridge.web.admin import AdminServer
@@ -45,7 +47,8 @@ class Bridge:
                 plan.state, {sink.name: sink.start for sink in plan.sinks}, keeping=plan.keeping, report=self._report
             ) as outbox,
         ):
-            self._running = _Running(plan, outbox, self._report)
+            key = load_key(plan.redaction_key_file, plan.state)
+            self._running = _Running(plan, outbox, key, self._report)
             try:
                 await self._running.run(client, self._stopping)
             except BaseExceptionGroup as group:
@@ -73,9 +76,10 @@ class Bridge:
 class _Running:
     """A bridge whose outbox is open."""
 
-    def __init__(self, plan: Plan, outbox: Outbox, report: Report) -> None:
+    def __init__(self, plan: Plan, outbox: Outbox, key: RedactionKey, report: Report) -> None:
         self._plan = plan
         self._outbox = outbox
+        self._key = key
         self._report = report
         self._processor = SharedProcessor[Record](outbox, audience=_audience, size=_size)
         self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, report)
@@ -161,7 +165,7 @@ class _Running:
             deliver=Exporter(self._outbox, self._backlogs.admit, self._report).export,
             stored=self._outbox.body,
             resync=self._processor,
-            transform=transform_for,
+            transform=partial(transform_for, key=self._key),
             indexers={},
             report=self._report,
             timing=self._plan.timing,

@@ -69,6 +69,8 @@ class Plan:
     """Between two looks at what the API server serves."""
     state: Path
     """The directory of what survives."""
+    redaction_key_file: Path | None = None
+    """None for a key in ``state``."""
     keeping: Keeping = field(default_factory=Keeping)
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0

@@ -37,6 +37,7 @@ def plan_of(settings: Settings) -> Plan:
         silence_seconds=settings.watch.silence_seconds,
         discovery_seconds=settings.watch.discovery_seconds,
         state=settings.state.directory,
+        redaction_key_file=settings.redaction.key_file,
         keeping=_keeping(settings),
         restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
         grace_seconds=settings.shutdown_grace_seconds,

@@ -15,8 +15,8 @@ from bridge.model.change import Change, Op
 from bridge.model.object import ApiObject
 
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
-"""What an object loses before anybody sees it. Pure; it does not raise, it keeps key, uid and version, and it leaves
-alone what it made itself."""
+"""What an object loses before anybody sees it. Pure; it does not raise, it keeps key, uid and version. It is applied to
+an object once: a digest of a digest would be another one."""
 
 Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[int | None]]
 """Takes one batch and the position that holds with it; returns the sequence number of the first change's record, None
@@ -56,7 +56,7 @@ class Controller:
             known = indexer.known(delta.key)
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
-                if self._transform is not None and change.object is delta.object:
+                if self._transform is not None and change.object is queued.object:
                     change = _transformed(change, self._transform)
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
@@ -74,8 +74,7 @@ class Controller:
                 rest(change.object.key, sequence)
 
     def _comparable(self, delta: QueuedDelta) -> QueuedDelta:
-        """What is kept was transformed; a body that will be compared with it must be, too. Transforms twice at most,
-        and a transform of what was transformed changes nothing."""
+        """What is kept was transformed; a body that will be compared with it must be, too."""
         if delta.type is not DeltaType.RESTORED or delta.object is None or self._transform is None:
             return delta
         return msgspec.structs.replace(delta, object=self._transform(delta.object))

@@ -9,13 +9,14 @@ import msgspec
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.processor.redact import bare, is_secret, redacted
+from bridge.processor.redaction_key import RedactionKey
 from bridge.processor.strip import stripped
 
 
-def transform_for(resource: Resource) -> Callable[[ApiObject], ApiObject]:
-    """What every object of this resource goes through before it is stored, logged or sent. An object that has not the
-    shape it should have leaves bare: its name, uid and version, and nothing else. A Secret is what the resource says
-    is one, and what says so itself."""
+def transform_for(resource: Resource, key: RedactionKey) -> Callable[[ApiObject], ApiObject]:
+    """What every object of this resource goes through, once, before it is stored, logged or sent. An object that has
+    not the shape it should have leaves bare: its name, uid and version, and nothing else. A Secret is what the resource
+    says is one, and what says so itself."""
     secrets = is_secret(resource)
 
     def transform(thing: ApiObject) -> ApiObject:
@@ -23,7 +24,7 @@ def transform_for(resource: Resource) -> Callable[[ApiObject], ApiObject]:
         if thing.stripped and not secret:
             return thing
         try:
-            body = _secret_form(thing.body) if secret else stripped(thing.body)
+            body = redacted(thing, resource, key) if secret else stripped(thing.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
             body = bare(thing, resource)
         if body is thing.body:
@@ -31,7 +32,3 @@ def transform_for(resource: Resource) -> Callable[[ApiObject], ApiObject]:
         return ApiObject(thing.key, thing.uid, thing.resource_version, body)
 
     return transform
-
-
-def _secret_form(body: bytes) -> bytes:
-    return redacted(stripped(body))

@@ -1,23 +1,62 @@
-"""Takes what is secret out of a Secret, and fails closed. Pure.
+"""Replaces the values of a Secret by keyed digests. Pure.
 
-Names stay, so that a consumer sees which keys there are; values go. Annotations of a Secret lose their values too:
-tools keep tokens there.
+An allow-list decides what leaves: the members that ``_Secret`` and ``_Metadata`` declare, with the types that they
+declare. Kubernetes has no other members in a Secret (core/v1 types.go); one that a later version adds stays inside
+until it is added here. Names of keys leave. Values of labels and annotations are redacted too: tools keep tokens there.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from typing import Literal
+
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
-from bridge.model.object import ApiObject
+from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
-from bridge.processor.strip import joined, members, with_metadata
+from bridge.processor.redaction_key import RedactionKey
 
-REDACTED_DATA = Raw(b'"cmVkYWN0ZWQ="')
-"""In ``data``: base64 of "redacted", so that what reads a Secret can still read this one."""
-REDACTED_TEXT = Raw(b'"redacted"')
 
+class _OwnerReference(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | UnsetType | None = UNSET
+    block_owner_deletion: bool | UnsetType | None = UNSET
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    generate_name: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    uid: str | UnsetType = UNSET
+    resource_version: str | UnsetType = UNSET
+    generation: int | UnsetType = UNSET
+    creation_timestamp: str | UnsetType | None = UNSET
+    deletion_timestamp: str | UnsetType | None = UNSET
+    deletion_grace_period_seconds: int | UnsetType | None = UNSET
+    labels: dict[str, Raw] | UnsetType | None = UNSET
+    annotations: dict[str, Raw] | UnsetType | None = UNSET
+    owner_references: list[_OwnerReference] | UnsetType | None = UNSET
+    finalizers: list[str] | UnsetType | None = UNSET
+
+
+class _Secret(msgspec.Struct, rename="camel"):
+    kind: Literal["Secret"]
+    api_version: Literal["v1"]
+    metadata: _Metadata
+    immutable: bool | UnsetType | None = UNSET
+    data: dict[str, Raw] | UnsetType | None = UNSET
+    string_data: dict[str, Raw] | UnsetType | None = UNSET
+    type: str | UnsetType = UNSET
+
+
+_read_secret = msgspec.json.Decoder(_Secret).decode
 _encode = msgspec.json.Encoder().encode
+
+_Values = dict[str, Raw] | None | UnsetType
 
 
 def is_secret(resource: Resource) -> bool:
@@ -25,30 +64,53 @@ def is_secret(resource: Resource) -> bool:
     return resource.group == "" and (resource.plural == "secrets" or resource.kind == "Secret")
 
 
-def redacted(body: bytes) -> bytes:
-    """A Secret without its values. Raises msgspec.DecodeError or KeyError where it has not the shape of one; then
-    nothing of it may leave (see ``bare``)."""
-    top = members(body)
-    for member, replacement in (("data", REDACTED_DATA), ("stringData", REDACTED_TEXT)):
-        if member in top:
-            top[member] = _values_replaced(top[member], replacement)
-    return with_metadata(_encode(top), _redact_annotations)
+def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
+    """The body of a Secret with a digest in place of each value.
+
+    A digest covers the resource, namespace and name of the object, the path of the value and the value: equal values
+    in two places have different digests, and an unchanged value keeps its digest. Raises msgspec.DecodeError,
+    UnicodeDecodeError or RecursionError for a body that is no Secret as Kubernetes writes one; then nothing of the body
+    may leave (see ``bare``).
+    """
+    secret = _read_secret(thing.body)
+    place = (resource.name.encode(), thing.namespace.encode(), thing.name.encode())
+
+    def digests(path: str, values: _Values, *, base64: bool = False) -> _Values:
+        if not values:
+            return values
+        return {
+            name: _text(key.digest(*place, path.encode(), name.encode(), _value(raw)), base64=base64)
+            for name, raw in values.items()
+        }
+
+    secret.data = digests("data", secret.data, base64=True)  # What reads a Secret can still read this one.
+    secret.string_data = digests("stringData", secret.string_data)
+    secret.metadata.labels = digests("metadata.labels", secret.metadata.labels)
+    secret.metadata.annotations = digests("metadata.annotations", _without_last_applied(secret.metadata.annotations))
+    return _encode(secret)
 
 
 def bare(thing: ApiObject, resource: Resource) -> bytes:
-    """An object of which nothing is told but which one it is."""
+    """A minimal object: kind, apiVersion, name, namespace, uid, resourceVersion."""
     metadata = {"name": thing.name, "uid": thing.uid, "resourceVersion": thing.resource_version}
     if thing.namespace:
         metadata["namespace"] = thing.namespace
     return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
 
-def _redact_annotations(metadata: dict[str, Raw]) -> None:
-    if "annotations" in metadata:
-        metadata["annotations"] = _values_replaced(metadata["annotations"], REDACTED_TEXT)
+def _without_last_applied(annotations: _Values) -> _Values:
+    if not annotations or LAST_APPLIED not in annotations:
+        return annotations
+    return {name: value for name, value in annotations.items() if name != LAST_APPLIED} or UNSET
 
 
-def _values_replaced(raw: Raw, replacement: Raw) -> Raw:
-    if bytes(raw) == b"null":
-        return raw
-    return joined(dict.fromkeys(members(raw), replacement))
+def _text(digest: str, *, base64: bool) -> Raw:
+    return Raw(_encode(b64encode(digest.encode()).decode() if base64 else digest))
+
+
+def _value(raw: Raw) -> bytes:
+    """The text of a string, however it was escaped; of anything else, its JSON."""
+    try:
+        return b"s" + msgspec.json.decode(raw, type=str).encode()
+    except (msgspec.DecodeError, UnicodeError):
+        return b"j" + bytes(raw)

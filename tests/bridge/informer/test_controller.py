@@ -209,6 +209,19 @@ async def test_after_a_restore_what_was_transformed_is_compared_with_what_was_tr
     assert b"secret" not in world.batches[-1][0][0].object.body
 
 
+async def test_after_a_restore_an_object_is_transformed_once_as_ever() -> None:
+    """A keyed digest of a digest would be another digest."""
+    world = World(Marks())
+    async with world.running():
+        await world.fifo.replace([WEB.at(3)], "5")
+        await world.fifo.wait_processed()
+        world.fifo.restored()
+        await world.fifo.replace([WEB.at(3), DB.at(4)], "4")
+
+    assert world.told == [("added", WEB.uid, "3"), ("added", DB.uid, "4")]
+    assert world.batches[-1][0][0].object.body == DB.at(4).body + b" "
+
+
 # ── Delivery ─────────────────────────────────────────────────────────────────
 
 

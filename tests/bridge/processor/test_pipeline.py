@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from bridge.model.answers import Announced
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
 from bridge.processor.pipeline import transform_for
+from bridge.processor.redaction_key import RedactionKey
 from bridge.processor.strip import stripped
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
 NODE_METRICS = Resource("metrics.example", "v1", "nodes", "NodeMetrics", namespaced=True)
 SENSITIVE = "hunter2-hunter2"
+KEY = RedactionKey(b"k" * 32)
+DIGEST = re.compile(rf"hmac-sha256:{KEY.id}:[0-9a-f]{{64}}")
 
 
 def an_object(manifest: Any) -> ApiObject:
@@ -29,8 +33,8 @@ def an_object(manifest: Any) -> ApiObject:
     return ApiObject("shop/web", "uid-1", "7", body)
 
 
-def leaves(resource: Resource, manifest: Any) -> Any:
-    return json.loads(transform_for(resource)(an_object(manifest)).body)
+def leaves(resource: Resource, manifest: Any, key: RedactionKey = KEY) -> Any:
+    return json.loads(transform_for(resource, key)(an_object(manifest)).body)
 
 
 def a_secret(**members: Any) -> dict[str, Any]:
@@ -57,15 +61,15 @@ def test_an_annotation_map_that_held_only_last_applied_is_left_out_whole() -> No
 def test_an_object_with_nothing_to_strip_leaves_as_the_very_same_bytes() -> None:
     pod = an_object({"metadata": {"name": "web"}})
 
-    assert transform_for(PODS)(pod) is pod
+    assert transform_for(PODS, KEY)(pod) is pod
 
 
 def test_an_object_that_was_stripped_as_it_was_read_is_not_searched_again_but_a_secret_is_redacted() -> None:
     body = json.dumps(a_secret(data={"password": SENSITIVE})).encode()
     read = ApiObject("shop/web", "uid-1", "7", body, stripped=True)
 
-    assert transform_for(PODS)(read) is read
-    assert SENSITIVE not in transform_for(SECRETS)(read).body.decode()
+    assert transform_for(PODS, KEY)(read) is read
+    assert SENSITIVE not in transform_for(SECRETS, KEY)(read).body.decode()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_what_calls_itself_a_secret_is_redacted_whatever_its_resource_is_called(
         ((_, read),) = announced.events
     assert isinstance(read, ApiObject)
 
-    left = transform_for(NODE_METRICS)(read).body.decode()
+    left = transform_for(NODE_METRICS, KEY)(read).body.decode()
 
     assert SENSITIVE not in left
     assert json.loads(left)["metadata"]["name"] == "web"
@@ -105,24 +109,82 @@ def test_a_secret_of_another_group_is_none_of_the_core_groups() -> None:
     read = read_object(body.encode(), NODE_METRICS)
 
     assert isinstance(read, ApiObject)
-    assert transform_for(NODE_METRICS)(read) is read
+    assert transform_for(NODE_METRICS, KEY)(read) is read
 
 
-def test_the_values_of_a_secret_are_replaced_and_its_keys_stay() -> None:
+def test_the_values_of_a_secret_are_replaced_by_digests_and_its_keys_stay() -> None:
     left = leaves(SECRETS, a_secret(data={"password": SENSITIVE}, stringData={"user": SENSITIVE}, type="Opaque"))
 
-    assert base64.b64decode(left["data"]["password"]) == b"redacted"
-    assert left["stringData"] == {"user": "redacted"}
+    assert DIGEST.fullmatch(base64.b64decode(left["data"]["password"]).decode())
+    assert DIGEST.fullmatch(left["stringData"]["user"])
     assert left["type"] == "Opaque"
 
 
-def test_annotations_of_a_secret_lose_their_values_and_last_applied_is_gone() -> None:
+def test_labels_and_annotations_of_a_secret_lose_their_values_and_last_applied_is_gone() -> None:
     secret = a_secret()
     secret["metadata"]["annotations"] = {"token-secret.value": SENSITIVE, LAST_APPLIED: SENSITIVE}
+    secret["metadata"]["labels"] = {"token": SENSITIVE}
 
-    left = leaves(SECRETS, secret)
+    metadata = leaves(SECRETS, secret)["metadata"]
 
-    assert left["metadata"]["annotations"] == {"token-secret.value": "redacted"}
+    assert list(metadata["annotations"]) == ["token-secret.value"]
+    assert DIGEST.fullmatch(metadata["annotations"]["token-secret.value"])
+    assert DIGEST.fullmatch(metadata["labels"]["token"])
+
+
+def test_of_a_secret_leave_the_members_that_kubernetes_gives_it_and_no_others() -> None:
+    owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "web", "uid": "u", "controller": True}
+    metadata = {
+        "name": "web",
+        "namespace": "shop",
+        "uid": "uid-1",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-11-22T08:00:00Z",
+        "deletionTimestamp": None,
+        "finalizers": ["kubernetes"],
+    }
+    secret = a_secret(immutable=True, type="Opaque", data=None)
+    secret["metadata"] = metadata | {"ownerReferences": [owner], "managedFields": [{"manager": "kubectl"}]}
+    unknown = dict.fromkeys(("binaryData", "Data", "spec", "status", "stringdata"), SENSITIVE)
+    inside = secret | {"metadata": secret["metadata"] | {"value": SENSITIVE, "ownerReferences": [owner | unknown]}}
+
+    expected = secret | {"metadata": metadata | {"ownerReferences": [owner]}}
+    assert leaves(SECRETS, secret | unknown) == leaves(SECRETS, inside) == expected
+
+
+def test_a_rotation_shows_and_what_was_not_rotated_looks_unchanged() -> None:
+    before = leaves(SECRETS, a_secret(data={"password": "b2xk", "user": "YWRtaW4="}))["data"]
+    after = leaves(SECRETS, a_secret(data={"password": "bmV3", "user": "YWRtaW4="}))["data"]
+
+    assert before["user"] == after["user"]
+    assert before["password"] != after["password"]
+
+
+def test_equal_values_in_two_places_do_not_look_alike() -> None:
+    def digests(name: str, namespace: str) -> list[str]:
+        secret = a_secret(data={"a": SENSITIVE, "b": SENSITIVE}, stringData={"a": SENSITIVE})
+        secret["metadata"] |= {"annotations": {"a": SENSITIVE}, "labels": {"a": SENSITIVE}}
+        thing = ApiObject(f"{namespace}/{name}", "uid-1", "7", json.dumps(secret).encode())
+        left = json.loads(transform_for(SECRETS, KEY)(thing).body)
+        plain = [left["stringData"]["a"], left["metadata"]["annotations"]["a"], left["metadata"]["labels"]["a"]]
+        return [*plain, *(base64.b64decode(left["data"][key]).decode() for key in "ab")]
+
+    everywhere = [*digests("web", "shop"), *digests("db", "shop"), *digests("web", "pay"), *digests("p/web", "sho")]
+    assert len(set(everywhere)) == len(everywhere) == 20
+
+
+def test_a_digest_cannot_be_had_without_the_key() -> None:
+    secret = a_secret(data={"password": SENSITIVE})
+
+    ours, others = leaves(SECRETS, secret), leaves(SECRETS, secret, RedactionKey(b"j" * 32))
+
+    assert ours["data"]["password"] != others["data"]["password"]
+
+
+def test_a_string_looks_unchanged_however_it_is_escaped() -> None:
+    plain = json.dumps(a_secret(stringData={"a": "</>"})).encode()
+
+    assert leaves(SECRETS, plain) == leaves(SECRETS, plain.replace(b"</>", b"\\u003c\\u002f\\u003e"))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +193,11 @@ def test_annotations_of_a_secret_lose_their_values_and_last_applied_is_gone() ->
         json.dumps(a_secret(data=[SENSITIVE])).encode(),
         json.dumps(a_secret(data=SENSITIVE)).encode(),
         json.dumps({"data": {"password": SENSITIVE}}).encode(),
+        json.dumps({**a_secret(data={}), "kind": SENSITIVE}).encode(),
+        json.dumps({**a_secret(data={}), "apiVersion": SENSITIVE}).encode(),
+        json.dumps({**a_secret(data={}), "type": {"x": SENSITIVE}}).encode(),
+        json.dumps({**a_secret(data={}), "immutable": SENSITIVE}).encode(),
+        json.dumps({**a_secret(data={}), "metadata": {"name": "web", "generation": SENSITIVE}}).encode(),
         json.dumps({**a_secret(data={}), "metadata": SENSITIVE}).encode(),
         SENSITIVE.encode(),
         json.dumps(a_secret(data={SENSITIVE: "x"})).encode().replace(b"hunter2", b"\xff"),
@@ -138,7 +205,7 @@ def test_annotations_of_a_secret_lose_their_values_and_last_applied_is_gone() ->
     ],
 )
 def test_a_secret_of_an_unexpected_shape_leaves_bare(body: bytes) -> None:
-    left = transform_for(SECRETS)(an_object(body))
+    left = transform_for(SECRETS, KEY)(an_object(body))
 
     assert json.loads(left.body) == {
         "kind": "Secret",
@@ -154,16 +221,22 @@ _values = st.recursive(
 )
 
 
-@given(data=_values, string_data=_values, annotations=_values)
-def test_no_shape_of_a_secret_lets_a_value_out(data: Any, string_data: Any, annotations: Any) -> None:
-    secret = a_secret(data=data, stringData=string_data)
-    secret["metadata"]["annotations"] = annotations
+@given(
+    data=_values, string_data=_values, annotations=_values, labels=_values, extra=st.dictionaries(st.text(), _values)
+)
+def test_no_shape_of_a_secret_lets_a_value_out(
+    data: Any, string_data: Any, annotations: Any, labels: Any, extra: dict[str, Any]
+) -> None:
+    secret = {**extra, **a_secret(data=data, stringData=string_data)}
+    secret["metadata"] = {**extra, "name": "web", "annotations": annotations, "labels": labels}
 
     left = leaves(SECRETS, secret)
 
-    told = [left.get("data"), left.get("stringData"), left["metadata"].get("annotations")]
-    values = [value for part in told if part for value in part.values()]
-    assert set(values) <= {"cmVkYWN0ZWQ=", "redacted"}
+    metadata = left["metadata"]
+    redacted = [left.get("data"), left.get("stringData"), metadata.get("annotations"), metadata.get("labels")]
+    values = [value for part in redacted if part for value in part.values()]
+    assert all(DIGEST.fullmatch(value) or DIGEST.fullmatch(base64.b64decode(value).decode()) for value in values)
+    assert SENSITIVE not in [value for part in (left, metadata) for value in part.values()]
 
 
 @given(st.dictionaries(st.text(), _values))
