@@ -32,6 +32,15 @@ class GroupStale:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class DiscoveryRejected:
+    """Something in a discovery document is not accepted, and is not served as far as the bridge is concerned. Reported
+    once for as long as the document says it."""
+
+    name: str
+    """Where it stands, what it is called (escaped), and what is expected."""
+
+
 # ── Informers ────────────────────────────────────────────────────────────────
 
 
@@ -352,6 +361,7 @@ class CircuitClosed:
 Fact: TypeAlias = (
     ConnectionInsecure
     | GroupStale
+    | DiscoveryRejected
     | ListEnded
     | WatchOpened
     | WatchEnded

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bridge.app.plan import Wanted
-from bridge.kube import Catalogue, UnknownResource, resolve_name
+from bridge.kube import Catalogue, UnknownResource, is_accepted, resolve_name
 from bridge.kube.catalogue import Document, GroupVersion, Served
 from bridge.model.resource import Resource, Scope
 
@@ -16,7 +16,10 @@ Desired: TypeAlias = dict[tuple[str, Scope], Resource]
 
 
 def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Scope, ...]:
-    """What would be watched of this resource, were it served; nothing where no entry means it."""
+    """What would be watched of this resource, were it served; nothing where no entry means it, or its name is
+    none that the API could have."""
+    if not is_accepted(resource):
+        return ()
     version = GroupVersion(resource.group, resource.version, (Served(resource, resource.kind.lower()),))
     alone = Catalogue((Document("", None, (version,)),))
     return tuple(scope for _, scope in resolve_wanted(configured, alone).desired)

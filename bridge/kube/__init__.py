@@ -3,11 +3,12 @@
 access, kubeconfig, in_cluster, exec_plugin, auth, tls, proxy   where it is, whom we trust, who we are
 transport, answering, status                                    HTTP, and what its answers mean
 frames, pages, wire                                             bytes → answers; pure, and the hot path
-lister_watcher                                                  list and watch of one resource in one scope
-catalogue, discovery, names                                     what the server serves, and kubectl's names for it
+lister_watcher, paths                                           list and watch of one resource in one scope
+catalogue, discovery, documents, accepted, names                what the server serves, and kubectl's names for it
 api, client                                                     everything else, and the door for the others
 """
 
+from bridge.kube.accepted import is_accepted
 from bridge.kube.access import ClusterAccess, Connection, resolve
 from bridge.kube.catalogue import Catalogue, CatalogueChange, Served, difference
 from bridge.kube.client import KubeClient, connect
@@ -29,6 +30,7 @@ __all__ = [
     "UnknownResource",
     "connect",
     "difference",
+    "is_accepted",
     "resolve",
     "resolve_name",
 ]

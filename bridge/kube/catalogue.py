@@ -26,6 +26,8 @@ class GroupVersion:
     """Names, as kubectl has them, of resources without list or watch."""
     stale: bool = False
     """The server could not say; this is what it said before."""
+    rejected: tuple[str, ...] = ()
+    """What it said besides, and is not accepted: names, escaped, each with the reason."""
 
     def __str__(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -38,6 +40,8 @@ class Document:
     path: str
     etag: str | None
     versions: tuple[GroupVersion, ...]
+    rejected: tuple[str, ...] = ()
+    """Groups and versions that are not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,12 @@ class Catalogue:
     def stale(self) -> frozenset[str]:
         """Groups with their versions, ``metrics.k8s.io/v1beta1``, of which the server says that it cannot say."""
         return frozenset(str(version) for version in self.versions if version.stale)
+
+    @property
+    def rejected(self) -> frozenset[str]:
+        """What is not accepted, of all documents: names, escaped, each with the reason."""
+        within = {each for version in self.versions for each in version.rejected}
+        return frozenset(within.union(*(document.rejected for document in self.documents)))
 
     def document(self, path: str) -> Document | None:
         return next((each for each in self.documents if each.path == path), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import httpx
 import msgspec
 
-from bridge.facts import GroupStale, Report
+from bridge.facts import DiscoveryRejected, GroupStale, Report
 from bridge.kube.api import Api
 from bridge.kube.catalogue import Catalogue, Document, GroupVersion, keep_stale
 from bridge.kube.documents import gone, read_aggregated, read_classic_groups, read_classic_resources, unknown_for_now
@@ -29,12 +29,15 @@ class _Kind(msgspec.Struct):
 async def discover(api: Api, previous: Catalogue | None, report: Report) -> Catalogue:
     """What is served now. ``previous`` itself when nothing changed. Raises ApiError.
 
-    Reports GroupStale for each group that became so since ``previous``.
+    Reports GroupStale for each group that became so since ``previous``, and DiscoveryRejected for what is new among
+    what is not accepted.
     """
     known = previous or Catalogue()
     catalogue = Catalogue(tuple([await _document(api, path, known.document(path)) for path in PATHS]))
     for group in sorted(catalogue.stale - known.stale):
         report(GroupStale(group, "the API server behind it does not answer: what it served when last seen is kept"))
+    for rejected in sorted(catalogue.rejected - known.rejected):
+        report(DiscoveryRejected(rejected))
     return known if catalogue == known else catalogue
 
 
@@ -48,13 +51,15 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
     body = response.content
     try:
         if msgspec.json.decode(body, type=_Kind).kind == "APIGroupDiscoveryList":
-            return Document(path, response.headers.get("ETag"), keep_stale(read_aggregated(body), previous))
-        versions = [await _classic(api, path, name) for name in read_classic_groups(body)]
+            found, rejected = read_aggregated(body, path)
+            return Document(path, response.headers.get("ETag"), keep_stale(found, previous), rejected)
+        groups, rejected = read_classic_groups(body, path)
+        versions = [await _classic(api, path, str(each)) for each in groups]
     except UNREADABLE as error:
         raise ApiError(
             f"GET {path}", Failed(shortened(f"the discovery document could not be read: {error}"))
         ) from error
-    return Document(path, None, keep_stale(versions, previous))
+    return Document(path, None, keep_stale(versions, previous), rejected)
 
 
 async def _classic(api: Api, path: str, name: str) -> GroupVersion:

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import msgspec
 
+from bridge.kube.accepted import (
+    MOST_RESOURCES,
+    MOST_SHORT_NAMES,
+    MOST_VERSIONS,
+    is_group,
+    is_kind,
+    is_label,
+    printed,
+    some,
+)
 from bridge.kube.catalogue import GroupVersion, Served
+from bridge.kube.status import shortened
+from bridge.kube.wire import UNREADABLE
 from bridge.model.resource import Resource
 
 NEEDED_VERBS = frozenset({"list", "watch"})
+
+
+class Contents(NamedTuple):
+    """What was read of a document."""
+
+    versions: tuple[GroupVersion, ...]
+    rejected: tuple[str, ...]
+
 
 # ── Aggregated discovery (KEP-3352): everything in one document ──────────────
 
@@ -37,36 +60,44 @@ class _AggregatedMetadata(msgspec.Struct):
 
 class _AggregatedGroup(msgspec.Struct):
     metadata: _AggregatedMetadata
-    versions: list[_AggregatedVersion] | None = None
+    versions: list[msgspec.Raw] | None = None
 
 
 class _Aggregated(msgspec.Struct):
-    items: list[_AggregatedGroup] | None = None
+    items: list[msgspec.Raw] | None = None
 
 
-def read_aggregated(body: bytes) -> list[GroupVersion]:
-    """An APIGroupDiscoveryList, v2 or v2beta1. Raises one of ``wire.UNREADABLE``."""
-    document = msgspec.json.decode(body, type=_Aggregated)
-    return [
-        _group_version(
-            group.metadata.name,
-            version.version,
-            [
-                _Found(
-                    each.resource,
-                    each.response_kind.kind if each.response_kind else "",
-                    each.scope == "Namespaced",
-                    each.singular_resource,
-                    each.verbs,
-                    each.short_names,
-                )
-                for each in version.resources or ()
-            ],
-            stale=version.freshness == "Stale",
+def read_aggregated(body: bytes, path: str) -> Contents:
+    """An APIGroupDiscoveryList, v2 or v2beta1. Raises one of ``wire.UNREADABLE``, but not for what is wrong inside of
+    one group: that is rejected."""
+    versions: list[GroupVersion] = []
+    rejected: list[str] = []
+    for number, item in enumerate(msgspec.json.decode(body, type=_Aggregated).items or (), 1):
+        group = f"group {number}"
+        try:
+            found = msgspec.json.decode(item, type=_AggregatedGroup)
+            group = found.metadata.name
+            for each in found.versions or ():
+                version = _aggregated_version(group, msgspec.json.decode(each, type=_AggregatedVersion))
+                _accept(version, path, versions, rejected)
+        except UNREADABLE as error:
+            rejected.append(f"{printed(group)}: {shortened(str(error))}")
+    return Contents(tuple(versions), some(rejected))
+
+
+def _aggregated_version(group: str, version: _AggregatedVersion) -> GroupVersion:
+    found = [
+        _Found(
+            each.resource,
+            each.response_kind.kind if each.response_kind else "",
+            each.scope == "Namespaced",
+            each.singular_resource,
+            each.verbs,
+            each.short_names,
         )
-        for group in document.items or ()
-        for version in group.versions or ()
+        for each in version.resources or ()
     ]
+    return _group_version(group, version.version, found, stale=version.freshness == "Stale")
 
 
 # ── Classic discovery: a list of groups, and a document for each ─────────────
@@ -100,15 +131,19 @@ class _ClassicResources(msgspec.Struct):
     resources: list[_ClassicResource] | None = None
 
 
-def read_classic_groups(body: bytes) -> list[str]:
-    """The groups with their versions in an APIVersions or APIGroupList, preferred versions first: ``v1``,
-    ``apps/v1``. Raises one of ``wire.UNREADABLE``."""
+def read_classic_groups(body: bytes, path: str) -> Contents:
+    """The groups with their versions in an APIVersions or APIGroupList, preferred versions first, and empty: what they
+    serve is asked for one by one. Raises one of ``wire.UNREADABLE``."""
     document = msgspec.json.decode(body, type=_ClassicGroups)
     names = list(document.versions or ())
     for group in document.groups or ():
         preferred = [group.preferred_version] if group.preferred_version else []
         names += dict.fromkeys(each.group_version for each in (*preferred, *(group.versions or ())))
-    return names
+    versions: list[GroupVersion] = []
+    rejected: list[str] = []
+    for name in names:
+        _accept(gone(name), path, versions, rejected)
+    return Contents(tuple(versions), some(rejected))
 
 
 def read_classic_resources(name: str, body: bytes) -> GroupVersion:
@@ -137,6 +172,9 @@ def _parts(name: str) -> tuple[str, str]:
     return group, version
 
 
+# ── What both have in common ─────────────────────────────────────────────────
+
+
 class _Found(msgspec.Struct, array_like=True):
     plural: str
     kind: str
@@ -146,13 +184,42 @@ class _Found(msgspec.Struct, array_like=True):
     short_names: list[str]
 
 
+def _accept(version: GroupVersion, path: str, versions: list[GroupVersion], rejected: list[str]) -> None:
+    if not is_group(version.group, path) or not is_label(version.version):
+        rejected.append(f"{printed(str(version))}: a group is a DNS name, and a version a DNS label")
+    elif len(versions) >= MOST_VERSIONS:
+        rejected.append(f"{version}: only the first {MOST_VERSIONS} groups and versions are taken in")
+    else:
+        versions.append(version)
+
+
 def _group_version(group: str, version: str, found: list[_Found], *, stale: bool = False) -> GroupVersion:
-    served: list[Served] = []
+    served: dict[str, Served] = {}
     unwatchable: list[str] = []
-    for each in found:
+    rejected: list[str] = []
+    for each in found[:MOST_RESOURCES]:
         resource = Resource(group, version, each.plural, each.kind, each.namespaced)
-        if each.kind and NEEDED_VERBS.issubset(each.verbs):
-            served.append(Served(resource, each.singular or each.kind.lower(), tuple(each.short_names)))
-        else:
+        watchable = each.kind and NEEDED_VERBS.issubset(each.verbs)
+        if is_label(each.plural) and is_kind(each.kind) and watchable:
+            served.setdefault(each.plural, Served(resource, _singular(each), _short_names(each, rejected)))
+        elif is_label(each.plural) and not watchable:
             unwatchable.append(resource.name)
-    return GroupVersion(group, version, tuple(served), tuple(unwatchable), stale)
+        elif watchable:
+            rejected.append(f"{printed(each.plural)} of kind {printed(each.kind)}: a DNS label and a kind are expected")
+    if len(found) > MOST_RESOURCES:
+        rejected.append(f"only the first {MOST_RESOURCES} of its {len(found)} resources are taken in")
+    within = GroupVersion(group, version, tuple(served.values()), tuple(unwatchable), stale)
+    return replace(within, rejected=some(f"{within} {text}" for text in rejected)) if rejected else within
+
+
+def _singular(found: _Found) -> str:
+    return found.singular if is_label(found.singular) else found.kind.lower()
+
+
+def _short_names(found: _Found, rejected: list[str]) -> tuple[str, ...]:
+    rejected += (
+        f"{found.plural}: its short name {printed(name)}: a DNS label is expected"
+        for name in found.short_names[:MOST_SHORT_NAMES]
+        if not is_label(name)
+    )
+    return tuple(name for name in found.short_names[:MOST_SHORT_NAMES] if is_label(name))

@@ -15,6 +15,7 @@ from bridge.kube.answering import refusal
 from bridge.kube.errors import CredentialsError
 from bridge.kube.frames import Frames
 from bridge.kube.pages import read_page
+from bridge.kube.paths import collection_path
 from bridge.kube.status import shortened
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
 from bridge.model.answers import (
@@ -65,7 +66,7 @@ class ApiListerWatcher:
         self._http = http
         self._resource = resource
         self._managed_fields = managed_fields
-        self._path = resource.path(scope.namespace if resource.namespaced else None)
+        self._path = collection_path(resource, scope.namespace if resource.namespaced else None)
         self._selectors = {
             name: selector
             for name, selector in (("labelSelector", scope.label_selector), ("fieldSelector", scope.field_selector))
@@ -112,8 +113,9 @@ class ApiListerWatcher:
             await opened.aclose()
 
     async def _open(self, request: WatchRequest) -> httpx.Response | Trouble:
-        asked = self._http.build_request("GET", self._path, params={**self._selectors, **_watch_params(request)})
+        params = {**self._selectors, **_watch_params(request)}
         try:
+            asked = self._http.build_request("GET", self._path, params=params)
             async with asyncio.timeout(self._patience), AsyncExitStack() as unless_opened:
                 response = await self._http.send(asked, stream=True)
                 unless_opened.push_async_callback(response.aclose)

@@ -14,6 +14,34 @@ NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
 TWINS = {"events.events.k8s.io": "events"}
 """The same objects under two names: the first is left out of ``*`` where the second is served."""
 
+BUILT_IN = frozenset(
+    {"apps", "autoscaling", "batch", "extensions", "policy"}
+    | {
+        f"{each}.k8s.io"
+        for each in (
+            "admissionregistration",
+            "apiextensions",
+            "apiregistration",
+            "authentication",
+            "authorization",
+            "certificates",
+            "coordination",
+            "discovery",
+            "events",
+            "flowcontrol.apiserver",
+            "internal.apiserver",
+            "networking",
+            "node",
+            "rbac.authorization",
+            "resource",
+            "scheduling",
+            "storage",
+            "storagemigration",
+        )
+    }
+)
+"""The groups that kube-apiserver serves itself, beside the core group. Others end in ``.k8s.io`` too."""
+
 LEGACY_GROUP = "extensions"
 """All it ever served moved to groups of its own: left out of ``*`` where another group serves the same plural."""
 
@@ -33,7 +61,8 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
     """The resources that a name means, at least one, each in the version that the server prefers or the name gives.
 
     - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. Where
-      several groups serve it, the first in the server's order, as for kubectl.
+      several groups serve it, all names of the core group come first, then those of the built-in groups, then others
+      in the server's order: an aggregated API server cannot take ``po`` or ``secrets`` for itself.
     - ``deployments.apps``, ``deployments.v1.apps``, ``certificates.v1.cert-manager.io``: of a group, in a version.
       The group is written whole: kubectl's shortened groups would change their meaning with the next definition.
     - ``*.cert-manager.io``, ``*.v1.cert-manager.io``: everything in a group.
@@ -49,13 +78,25 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
     word, _, rest = text.partition(".")
     if word == "*":
         return _everything(name, text, rest, catalogue)
-    for group, version in _readings(rest):
-        within = [each for each in catalogue.served if _is_of(each.resource, group, version)]
-        for names in (_plural, _singular_and_kind, _short_names):
-            for served in within:
-                if word.lower() in names(served):
-                    return (served.resource,)
+    for served in _by_rank(catalogue):
+        for group, version in _readings(rest):
+            within = [each for each in served if _is_of(each.resource, group, version)]
+            for names in (_plural, _singular_and_kind, _short_names):
+                for each in within:
+                    if word.lower() in names(each):
+                        return (each.resource,)
     raise UnknownResource(name, *_why_unknown(text, catalogue))
+
+
+def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Served]]:
+    """What the core group serves, what other built-in groups do, and the rest."""
+    core: list[Served] = []
+    built_in: list[Served] = []
+    others: list[Served] = []
+    for each in catalogue.served:
+        group = each.resource.group
+        (core if not group else built_in if group in BUILT_IN else others).append(each)
+    return core, built_in, others
 
 
 def _everything(name: str, text: str, rest: str, catalogue: Catalogue) -> tuple[Resource, ...]:

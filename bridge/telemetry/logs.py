@@ -14,6 +14,7 @@ from bridge.facts import (
     BatchCommitted,
     ConnectionInsecure,
     DiscoveryFailed,
+    DiscoveryRejected,
     Fact,
     GroupStale,
     InformerStopped,
@@ -59,7 +60,7 @@ class Logs:
                 self._informer(fact)
             case RequestFailed() | ResourceRefused() | InputUnreadable() | VersionsRanBackwards():
                 self._informer_trouble(fact)
-            case ResourceUnknown() | DiscoveryFailed() | GroupStale() | ConnectionInsecure():
+            case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
             case _:
                 self._sinks.observe(fact)
@@ -115,7 +116,9 @@ class Logs:
 
     # ── The cluster ──────────────────────────────────────────────────────────
 
-    def _cluster_trouble(self, fact: ResourceUnknown | DiscoveryFailed | GroupStale | ConnectionInsecure) -> None:
+    def _cluster_trouble(
+        self, fact: ResourceUnknown | DiscoveryFailed | DiscoveryRejected | GroupStale | ConnectionInsecure
+    ) -> None:
         match fact:
             case ResourceUnknown(name, reason):
                 if self._unknown.get(name) != reason:
@@ -127,6 +130,9 @@ class Logs:
             case GroupStale(group, reason):
                 text = "the API server cannot describe this API group now; what it served before is kept"
                 self._log.warning(text, group=group, reason=reason)
+            case DiscoveryRejected(name):
+                text = "the API server describes something under a name that is not accepted; it is left out"
+                self._log.warning(text, name=name)
             case ConnectionInsecure(server, reason):
                 self._log.warning("connection to the API server is not secure", server=server, reason=reason)
 

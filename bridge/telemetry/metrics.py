@@ -14,7 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bridge.facts import ConnectionInsecure, DiscoveryFailed, Fact, GroupStale, ResourceUnknown
+from bridge.facts import ConnectionInsecure, DiscoveryFailed, DiscoveryRejected, Fact, GroupStale, ResourceUnknown
 from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
 from bridge.telemetry.gauges import gauges
 from bridge.telemetry.status import Snapshot
@@ -46,8 +46,8 @@ class Metrics:
                 self._discovery.inc()
             case GroupStale():
                 self._stale.inc()
-            case ResourceUnknown() | ConnectionInsecure():
-                pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the second a log line
+            case ResourceUnknown() | ConnectionInsecure() | DiscoveryRejected():
+                pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the others are log lines
             case _:
                 self._resources.observe(fact)
                 self._sinks.observe(fact)

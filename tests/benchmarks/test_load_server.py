@@ -192,12 +192,12 @@ def test_updates_are_spread_over_all_resources(start: START) -> None:
 
 def test_discovery_has_both_forms(start: START) -> None:
     server = start(Load(pods=1, widgets=2))
-    aggregated = [ask(server, path, headers={"Accept": ACCEPT}) for path in ("/api", "/apis")]
-    found = [group for answer in aggregated for group in read_aggregated(answer.content)]
+    aggregated = {path: ask(server, path, headers={"Accept": ACCEPT}) for path in ("/api", "/apis")}
+    found = [group for path, answer in aggregated.items() for group in read_aggregated(answer.content, path).versions]
     classic = [
-        read_classic_resources(name, ask(server, f"{prefix}/{name}").content)
+        read_classic_resources(str(name), ask(server, f"{prefix}/{name}").content)
         for prefix in ("/api", "/apis")
-        for name in read_classic_groups(ask(server, prefix).content)
+        for name in read_classic_groups(ask(server, prefix).content, prefix).versions
     ]
 
     assert found == classic

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.facts import Fact
 from bridge.kube import ClusterAccess, KubeClient, connect
 from tests.kit.certificates import Authority
 from tests.kit.scripted_server import ScriptedServer
@@ -20,8 +21,14 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 
 @pytest.fixture
-async def client(server: ScriptedServer) -> AsyncIterator[KubeClient]:
-    async with connect(ClusterAccess(server=server.url)) as connected:
+def facts() -> list[Fact]:
+    """What ``client`` reports."""
+    return []
+
+
+@pytest.fixture
+async def client(server: ScriptedServer, facts: list[Fact]) -> AsyncIterator[KubeClient]:
+    async with connect(ClusterAccess(server=server.url), report=facts.append) as connected:
         yield connected
 
 

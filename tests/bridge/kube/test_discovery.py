@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import Fact, GroupStale
+from bridge.facts import DiscoveryRejected, Fact, GroupStale
 from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, difference
+from bridge.kube.accepted import MOST_REJECTED, MOST_RESOURCES
 from bridge.model.answers import Busy, Failed
 from bridge.model.resource import Resource
 from tests.bridge.kube.discovery_documents import (
+    AGGREGATED,
     DEPLOYMENTS,
     PODS,
     SMALL,
@@ -214,3 +216,141 @@ async def test_a_server_that_does_not_answer_leaves_the_catalogue_to_the_caller(
         await client.discover(before)
     assert isinstance(raised.value.answer, Busy)
     assert raised.value.answer.after == 3
+
+
+# ── What is not accepted ─────────────────────────────────────────────────────
+
+BAD_NAMES = [
+    "../../../api/v1/secrets",
+    "%2e%2e%2f%2e%2e%2fapi%2fv1%2fsecrets",
+    "secrets?watch=1",
+    "secrets#",
+    "..",
+    "*",
+    "Secrets",
+    "a.b",
+    "",
+    "x" * 64,
+    "a\nb",
+    "a\n",
+    "\x1b[2J",
+    "\u202esterces",
+    "http://example.com",
+]
+
+
+@pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
+@pytest.mark.parametrize("bad", BAD_NAMES, ids=ascii)
+async def test_a_resource_whose_name_is_no_dns_label_is_left_out_and_the_others_are_found(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact], serve: Any, bad: str
+) -> None:
+    widgets = Described("widgets", "Widget", ("wd",))
+    serve(server, SMALL | {("evil.example.com", "v1"): [Described(bad, "Evil"), widgets]})
+
+    catalogue = await client.discover()
+    await client.discover(catalogue)
+
+    assert names(catalogue) == [*EVERYTHING, "widgets.evil.example.com@v1"]
+    if "/" in bad and serve is serve_classic:
+        return  # That is how subresources are written there.
+    [rejected] = [fact.name for fact in facts if isinstance(fact, DiscoveryRejected)]
+    assert rejected.startswith("evil.example.com/v1 '")
+    assert rejected.isascii()
+    assert rejected.isprintable()
+
+
+@pytest.mark.parametrize("bad", ["../..", "Example.com", "a..b", "", "a" * 254, "évil.example"], ids=ascii)
+@pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
+async def test_so_is_a_group(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact], serve: Any, bad: str
+) -> None:
+    serve(server, SMALL)
+    apis = aggregated(WIDGETS, "/apis")
+    if serve is serve_aggregated:
+        [group] = [dict(each) for each in apis["items"]]
+        group["metadata"] = {"name": bad}
+        document = aggregated(SMALL, "/apis")
+        document["items"] = [group, *document["items"]]
+        server.on("/apis", answering(document, content_type=AGGREGATED))
+    else:
+        serve(server, SMALL | {(bad, "v9"): [Described("widgets", "Widget")]} if bad else SMALL)
+
+    catalogue = await client.discover()
+
+    assert names(catalogue) == EVERYTHING
+    if bad or serve is serve_aggregated:
+        assert len([fact for fact in facts if isinstance(fact, DiscoveryRejected)]) == 1
+
+
+@pytest.mark.parametrize("bad", ["v1/../..", "V1", "", "v" * 64, "v1\n"], ids=ascii)
+async def test_so_is_a_version(server: ScriptedServer, client: KubeClient, facts: list[Fact], bad: str) -> None:
+    serve_aggregated(server, SMALL | {("example.com", bad): [Described("widgets", "Widget")]})
+
+    assert names(await client.discover()) == EVERYTHING
+    assert len([fact for fact in facts if isinstance(fact, DiscoveryRejected)]) == 1
+
+
+async def test_a_bad_kind_takes_the_resource_along_and_a_bad_short_name_only_itself(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact]
+) -> None:
+    served = [Described("evils", "E\x1bvil"), Described("widgets", "Widget", ("../x", "wd"))]
+    serve_aggregated(server, {("example.com", "v1"): served})
+
+    [widgets] = (await client.discover()).served
+
+    assert (widgets.resource.name, widgets.short_names) == ("widgets.example.com", ("wd",))
+    assert [fact.name for fact in facts if isinstance(fact, DiscoveryRejected)] == [
+        "example.com/v1 'evils' of kind 'E\\x1bvil': a DNS label and a kind are expected",
+        "example.com/v1 widgets: its short name '../x': a DNS label is expected",
+    ]
+
+
+async def test_what_is_written_wrongly_in_one_group_does_not_hide_the_others(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact]
+) -> None:
+    document = aggregated(SMALL, "/apis")
+    document["items"].insert(0, {"metadata": {"name": "evil.example.com"}, "versions": [{"version": 7}]})
+    document["items"].insert(1, "a group")
+    serve_aggregated(server, SMALL)
+    server.on("/apis", answering(document, content_type=AGGREGATED))
+
+    assert names(await client.discover()) == EVERYTHING
+    first, second = [fact.name for fact in facts if isinstance(fact, DiscoveryRejected)]
+    assert first.startswith("'evil.example.com': ")
+    assert second.startswith("'group 2': ")
+
+
+async def test_the_core_group_is_served_under_api_alone(server: ScriptedServer, client: KubeClient) -> None:
+    serve_aggregated(server, SMALL)
+    claim = aggregated({("", "v1"): [Described("pods", "Evil")]}, "/api")
+    server.on("/apis", answering(claim, content_type=AGGREGATED))
+
+    assert {each.kind for each in (await client.discover()).resources if each.plural == "pods"} == {"Pod"}
+
+
+async def test_how_much_one_group_may_describe_is_bounded(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact]
+) -> None:
+    many = [Described(f"w{number}", "Widget") for number in range(MOST_RESOURCES + 1)]
+    bad = [Described(f"_{number}", "Widget") for number in range(MOST_RESOURCES)]
+    serve_aggregated(server, {("example.com", "v1"): many, ("example.org", "v1"): bad})
+
+    assert len((await client.discover()).resources) == MOST_RESOURCES
+    rejected = [fact.name for fact in facts if isinstance(fact, DiscoveryRejected)]
+    assert "example.com/v1 only the first 2000 of its 2001 resources are taken in" in rejected
+    assert len(rejected) == 1 + MOST_REJECTED + 1
+
+
+async def test_a_definition_that_was_rejected_and_is_mended_is_found_and_one_that_comes_back_is_told_again(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact]
+) -> None:
+    bad, good = ({("example.com", "v1"): [Described(name, "Widget")]} for name in ("Widgets", "widgets"))
+    catalogue: Catalogue | None = None
+    found = []
+    for etag, world in enumerate((bad, good, bad)):
+        serve_aggregated(server, world, etag=f'"{etag}"')
+        catalogue = await client.discover(catalogue)
+        found.append(len(catalogue.resources))
+
+    assert found == [0, 1, 0]
+    assert len([fact for fact in facts if isinstance(fact, DiscoveryRejected)]) == 2

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -614,3 +615,32 @@ async def test_line_ends_of_other_worlds_inside_strings_arrive_unharmed(
     page = await list_once(client)
     assert isinstance(page, Page)
     assert page.objects[0].manifest()["data"] == "a\x85b\u2028c"
+
+
+# ── Paths ────────────────────────────────────────────────────────────────────
+
+OUTLANDISH = ["a/b", "../../../../api/v1/secrets", "%2e%2e%2f%2e%2e", "a?watch=true", "a#b", "a b", "ä", "a\nb", "\x00"]
+
+
+@pytest.mark.parametrize("name", OUTLANDISH, ids=ascii)
+async def test_whatever_a_resource_or_a_namespace_is_called_it_stays_one_segment_of_the_path(
+    server: ScriptedServer, client: KubeClient, name: str
+) -> None:
+    resource = Resource("example.com", "v1", name, "Widget", namespaced=True)
+
+    await client.lister_watcher(resource, Scope(name)).list(ListRequest(version="0", limit=1))
+    async with client.lister_watcher(resource, Scope(name)).watch(WatchRequest(version="1", timeout=1)) as answers:
+        assert [each async for each in answers]
+
+    for asked in server.requests:
+        segments = [unquote(each) for each in asked.path.split("/")]
+        assert segments == ["", "apis", "example.com", "v1", "namespaces", name, name]
+        assert set(asked.query) <= {
+            "limit", "resourceVersion", "resourceVersionMatch", "watch", "allowWatchBookmarks", "timeoutSeconds",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_step_up_is_no_segment(client: KubeClient, name: str) -> None:
+    with pytest.raises(ValueError, match="segment"):
+        client.lister_watcher(Resource("example.com", "v1", name, "Widget", namespaced=True), Scope())

@@ -12,7 +12,7 @@ from tests.bridge.kube.discovery_documents import SMALL, Described, World, aggre
 
 def catalogue_of(world: World) -> Catalogue:
     documents = [(path, json.dumps(aggregated(world, path)).encode()) for path in ("/api", "/apis")]
-    return Catalogue(tuple(Document(path, None, tuple(read_aggregated(body))) for path, body in documents))
+    return Catalogue(tuple(Document(path, None, read_aggregated(body, path).versions) for path, body in documents))
 
 
 CATALOGUE = catalogue_of(SMALL)
@@ -62,8 +62,31 @@ def test_the_preferred_version_is_meant_unless_another_is_named() -> None:
 
 
 def test_a_plural_comes_before_the_short_name_of_another() -> None:
-    world = SMALL | {("example.com", "v1"): [Described("po", "Thing"), Described("things", "Po")]}
-    assert meant("po", catalogue_of(world)) == ["po.example.com@v1"]
+    world = SMALL | {("example.com", "v1"): [Described("things", "Thing", ("wi",)), Described("wi", "Widget")]}
+    assert meant("wi", catalogue_of(world)) == ["wi.example.com@v1"]
+
+
+@pytest.mark.parametrize("name", ["pods", "pod", "Pod", "po", "secrets", "Secret", "nodes", "no", "ev", "ep"])
+@pytest.mark.parametrize("claimed_as", ["plural", "singular and kind", "short name"])
+def test_names_of_the_core_group_mean_what_they_always_did_whoever_claims_them(name: str, claimed_as: str) -> None:
+    lower = name.lower()
+    claim = {
+        "plural": Described(lower, "Thing"),
+        "singular and kind": Described("things", name.capitalize()),
+        "short name": Described("things", "Thing", (lower,)),
+    }[claimed_as]
+    # Also where its priority is above the built-in groups', or its group is called like one of them.
+    for group in ("evil.example.com", "metrics.k8s.io"):
+        world = {("", "v1"): SMALL["", "v1"], (group, "v1"): [claim]} | SMALL
+        assert meant(name, catalogue_of(world)) == meant(name)
+
+
+@pytest.mark.parametrize("name", ["deployments", "deploy", "Deployment", "hpa", "deployments.apps", "deploy.apps"])
+def test_nor_can_names_of_other_built_in_groups_be_claimed(name: str) -> None:
+    word, _, group = name.lower().partition(".")
+    claims = [Described(word, "Thing"), Described("things", word.capitalize()), Described("others", "O", (word,))]
+    world = {("", "v1"): SMALL["", "v1"], (f"{group or 'evil'}.example.com", "v1"): claims} | SMALL
+    assert meant(name, catalogue_of(world)) == meant(name)
 
 
 def test_everything_in_a_group_is_meant_by_a_star_before_it() -> None:

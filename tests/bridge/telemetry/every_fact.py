@@ -14,6 +14,7 @@ from bridge.facts import (
     ConnectionInsecure,
     DeliveryDelayed,
     DiscoveryFailed,
+    DiscoveryRejected,
     Fact,
     GroupStale,
     InformerSynced,
@@ -49,6 +50,7 @@ ALL = Scope()
 EVERYTHING: list[Fact] = [
     ConnectionInsecure("http://127.0.0.1:1", "plain HTTP"),
     GroupStale("metrics.k8s.io/v1beta1", "503"),
+    DiscoveryRejected("metrics.example/v1 '../secrets': a DNS label is expected"),
     ListEnded(PODS, ALL, 3, 0.5, relist=False),
     ListEnded(PODS, ALL, 3, 0.25, relist=True),
     WatchOpened(PODS, ALL),
