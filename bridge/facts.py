@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 from bridge.model.resource import Resource, Scope
@@ -358,6 +359,31 @@ class CircuitClosed:
     """How long it did not."""
 
 
+# ── Clients of the bridge ────────────────────────────────────────────────────
+
+TELEMETRY_SERVER = "telemetry.listen"
+ADMIN_SERVER = "admin.sock"
+SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER)
+
+
+class Cut(StrEnum):
+    """Why a connection was cut."""
+
+    CROWDED = "crowded"
+    """There were too many at once."""
+    SLOW = "slow"
+    """Its request, or the reading of its answer, took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCut:
+    """A server of the bridge has cut the connection of a client."""
+
+    server: str
+    """One of ``SERVERS``."""
+    why: Cut
+
+
 Fact: TypeAlias = (
     ConnectionInsecure
     | GroupStale
@@ -397,6 +423,7 @@ Fact: TypeAlias = (
     | RecordsParked
     | CircuitOpened
     | CircuitClosed
+    | ConnectionCut
 )
 
 Report: TypeAlias = Callable[[Fact], None]

@@ -156,6 +156,13 @@ class TelemetrySettings(Section):
         "login; in a pod it must be 0.0.0.0:8080 (or [::]:8080) for the kubelet to probe it. Port 0 takes a free one.",
         examples=["0.0.0.0:8080"],
     )
+    details_token_file: Path | None = Field(
+        default=None,
+        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of "
+        "/readyz?verbose from any machine; without it they are for requests from the bridge's own machine (in a pod: "
+        "kubectl port-forward), and others get the short answer. It is read at each such request.",
+        examples=["/run/secrets/telemetry-token"],
+    )
     log_level: LogLevel = Field(
         default=LogLevel.INFO,
         description="The least important log line that is written. info tells states and troubles; debug adds a line "

@@ -93,7 +93,7 @@ class _Running:
         outbox.committed = self._processor.distribute
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
-        admin = AdminServer(self._plan.state, self._upkeep)
+        admin = AdminServer(self._plan.state, self._upkeep, self._report)
         try:
             await admin.start()
         except OSError as error:

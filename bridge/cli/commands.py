@@ -22,11 +22,12 @@ from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
+from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 from config.errors import ConfigError
 from config.reference import json_schema
 from config.reference import reference as reference_file
-from config.schema import Address
+from config.schema import TelemetrySettings
 from sinks import registry
 
 _EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdict.WRONG: Exit.CONFIG}
@@ -41,7 +42,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         return _refuse(error)
     gc.freeze()  # What is there by now lives as long as the process: no collection needs to look at it again.
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
-    running = _run(plan, settings.telemetry.listen)
+    running = _run(plan, settings.telemetry)
     if profile_stages:
         from bridge.cli.stages import with_profile
 
@@ -49,7 +50,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     return asyncio.run(running)
 
 
-async def _run(plan: Plan, listen: Address) -> int:
+async def _run(plan: Plan, settings: TelemetrySettings) -> int:
     telemetry = Telemetry(Logs())
     metrics = Metrics(version=version("kubedelta"), failures=telemetry.failures)
     metrics.expect_sinks(*(sink.name for sink in plan.sinks))
@@ -58,9 +59,18 @@ async def _run(plan: Plan, listen: Address) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, bridge.stop)
-    web = WebServer(listen.host, listen.port, status=bridge, metrics=metrics)
+    listen, token = (
+        settings.listen,
+        None if settings.details_token_file is None else TokenFile(settings.details_token_file),
+    )
+    web = WebServer(listen.host, listen.port, status=bridge, metrics=metrics, token=token, report=telemetry.report)
     try:
+        if token is not None:
+            token.read()
         await web.start()
+    except ValueError as error:
+        print(f"telemetry.details_token_file: {error}", file=sys.stderr)
+        return Exit.CONFIG
     except OSError as error:
         print(f"telemetry.listen: cannot listen on {listen}: {error.strerror or error}", file=sys.stderr)
         return Exit.CONFIG

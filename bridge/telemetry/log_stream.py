@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 import msgspec
 import structlog
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from bridge.telemetry.repeats import Repeats
 
 NAME = "kubedelta"
 """The bridge's own logger."""
@@ -16,11 +20,13 @@ _CREDENTIALS = re.compile(r"""(?<=://)[^/@\s"'<>]+(?=@)|(?i:(?<=bearer )|(?<=bas
 _FIRST = ("timestamp", "level", "event")
 
 
-def set_up_logging(level: str, form: str, stream: TextIO) -> None:
+def set_up_logging(level: str, form: str, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
     """Write everything from ``level`` (debug, info, warning, error) to ``stream``: standard error, because standard
     output may be a sink's. ``form`` is ``json``, ``console``, or ``auto``: console where the stream is a terminal.
 
-    Libraries are heard from warning on. Tracebacks show no variables, since these hold tokens and bodies.
+    Libraries are heard from warning on, and each of their messages once every half minute, with how often it came in
+    between: some write one for each request of a stranger. Tracebacks show no variables, since these hold tokens and
+    bodies.
     """
     console = form == "console" or (form == "auto" and stream.isatty())
     shared: list[Processor] = [
@@ -28,9 +34,10 @@ def set_up_logging(level: str, form: str, stream: TextIO) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     handler = logging.StreamHandler(stream)
+    handler.addFilter(_LibrariesNotTooOften(clock))
     handler.setFormatter(
         _WithoutCredentials(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, _add_times, *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *(_for_people(stream.isatty()) if console else _for_machines()),
@@ -64,6 +71,27 @@ def _for_machines() -> list[Processor]:
 def _json(event: EventDict, **_: object) -> str:
     first = {name: event.pop(name) for name in _FIRST if name in event}
     return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+
+
+class _LibrariesNotTooOften(logging.Filter):
+    """Lines of libraries are alike where their templates are: arguments may be a stranger's."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._repeats = Repeats(clock)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == NAME:
+            return True
+        times = self._repeats.tell(record.name, str(record.msg))
+        record.times = times or 0
+        return times is not None
+
+
+def _add_times(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    if (times := getattr(event["_record"], "times", 1)) > 1:
+        event["times"] = times
+    return event
 
 
 class _WithoutCredentials(structlog.stdlib.ProcessorFormatter):

@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 from bridge.facts import (
     BatchCommitted,
+    ConnectionCut,
     ConnectionInsecure,
+    Cut,
     DiscoveryFailed,
     DiscoveryRejected,
     Fact,
@@ -62,6 +64,8 @@ class Logs:
                 self._informer_trouble(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
+            case ConnectionCut():
+                self._client(fact)
             case _:
                 self._sinks.observe(fact)
                 self._state.observe(fact)
@@ -135,6 +139,16 @@ class Logs:
                 self._log.warning(text, name=name)
             case ConnectionInsecure(server, reason):
                 self._log.warning("connection to the API server is not secure", server=server, reason=reason)
+
+    # ── Clients ──────────────────────────────────────────────────────────────
+
+    def _client(self, fact: ConnectionCut) -> None:
+        match fact.why:
+            case Cut.CROWDED:
+                text = "clients hold more connections than are served at once; the oldest are cut"
+                self._telling.trouble(("crowded", fact.server), text, "too many connections", server=fact.server)
+            case Cut.SLOW:
+                self._log.debug("a connection is cut: its request or answer took too long", server=fact.server)
 
 
 def _named(resource: Resource, scope: Scope) -> dict[str, str]:

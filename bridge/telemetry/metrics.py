@@ -14,7 +14,17 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bridge.facts import ConnectionInsecure, DiscoveryFailed, DiscoveryRejected, Fact, GroupStale, ResourceUnknown
+from bridge.facts import (
+    SERVERS,
+    ConnectionCut,
+    ConnectionInsecure,
+    Cut,
+    DiscoveryFailed,
+    DiscoveryRejected,
+    Fact,
+    GroupStale,
+    ResourceUnknown,
+)
 from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
 from bridge.telemetry.gauges import gauges
 from bridge.telemetry.status import Snapshot
@@ -39,6 +49,15 @@ class Metrics:
             "Times the API server could not say what an API group serves.",
             registry=registry,
         )
+        self._cut = Counter(
+            "kubedelta_http_cut_connections_total",
+            "Connections of clients that were cut: there were too many, or theirs took too long.",
+            ("server", "reason"),
+            registry=registry,
+        )
+        for server in SERVERS:
+            for why in Cut:
+                self._cut.labels(server, why.value)
 
     def observe(self, fact: Fact) -> None:
         match fact:
@@ -46,6 +65,8 @@ class Metrics:
                 self._discovery.inc()
             case GroupStale():
                 self._stale.inc()
+            case ConnectionCut(server, why):
+                self._cut.labels(server, why.value).inc()
             case ResourceUnknown() | ConnectionInsecure() | DiscoveryRejected():
                 pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the others are log lines
             case _:

@@ -6,6 +6,7 @@ retry and drop. There is no other: no token, no port, nothing that a web page or
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +15,18 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
+from bridge.facts import ADMIN_SERVER, Report, unheard
 from bridge.model.upkeep import ReplayRequest, UnknownTarget, Upkeep
 from bridge.web.admin_socket import SocketFile
 from bridge.web.admin_wire import LARGEST_REQUEST, PREFIX, Chosen, Count, Number, Page, Refusal
+from bridge.web.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LONGEST_REASON = 1000
+_MOST_CONNECTIONS = 32
+_REQUEST_SECONDS = 10.0
+"""From the first packet of a connection to the end of its request. The answer may take any time."""
 
 
 class AdminServer:
@@ -30,10 +36,12 @@ class AdminServer:
     replaced. No request ends the bridge: an error of ``upkeep`` goes to the one who asked, with its type and message.
     """
 
-    def __init__(self, directory: Path, upkeep: Upkeep) -> None:
+    def __init__(self, directory: Path, upkeep: Upkeep, report: Report = unheard) -> None:
         self._directory = directory
         self._upkeep = upkeep
         self._file: SocketFile | None = None
+        self._listening: asyncio.Server | None = None
+        self._connections = Connections(ADMIN_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report)
         app = web.Application(middlewares=[_guard], client_max_size=LARGEST_REQUEST)
         app.router.add_get(f"{PREFIX}/", _answer_greeting)
         app.router.add_get(f"{PREFIX}/cursors", self._answer_cursors)
@@ -43,20 +51,27 @@ class AdminServer:
         app.router.add_post(f"{PREFIX}/dead-letters/retry", self._answer_retry)
         app.router.add_post(f"{PREFIX}/dead-letters/drop", self._answer_drop)
         app.router.add_get(f"{PREFIX}/state", self._answer_state)
-        self._runner = web.AppRunner(app, access_log=None, lingering_time=0, shutdown_timeout=2.0)
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=0, lingering_time=0, shutdown_timeout=2.0)
 
     async def start(self) -> None:
         """Raises OSError where the socket cannot be made."""
         self._file = SocketFile(self._directory)
         try:
             await self._runner.setup()
-            await web.SockSite(self._runner, self._file.socket).start()
+            server = self._runner.server
+            if server is None:
+                raise RuntimeError("the runner made no server")
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connections.bounded(server), sock=self._file.socket
+            )
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """What is being answered has two seconds to end. The file is gone afterwards."""
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
         if self._file is not None:
             self._file.remove()
@@ -106,6 +121,19 @@ async def _answer_greeting(_request: web.Request) -> web.Response:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A connection is for one request."""
+    try:
+        await request.read()
+        Connections.keep(request.transport)
+        response = await _answered(request, handler)
+    except web.HTTPException as refusal:
+        refusal.force_close()
+        raise
+    response.force_close()
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except web.HTTPException:

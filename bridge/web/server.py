@@ -1,22 +1,27 @@
 """Answers /metrics, /healthz and /readyz, and nothing else.
 
-There is no login, so there is nothing to change here and nothing secret to read. Bound to this machine alone, it also
-refuses foreign Host headers: a web page could otherwise read it through a name that its owner points at 127.0.0.1
-(DNS rebinding). Bound to more, any Host is answered, because a kubelet and a Prometheus ask by the pod's address.
+There is no login, so there is nothing to change here and nothing secret to read; details of readiness are for this
+machine and for whoever has the token (access). Bound to this machine alone, it also refuses foreign Host headers: a web
+page could otherwise read it through a name that its owner points at 127.0.0.1 (DNS rebinding). Bound to more, any Host
+is answered, because a kubelet and a Prometheus ask by the pod's address.
+
+A connection is for one request. How many there may be, and for how long, is bounded (connections): probes are answered
+while somebody holds connections by the thousand.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from aiohttp import web
-from yarl import URL
 
+from bridge.facts import TELEMETRY_SERVER, Report, unheard
 from bridge.web import readiness
+from bridge.web.access import TokenFile, host_of, is_local, is_loopback
+from bridge.web.connections import Connections
 from bridge.web.sources import Metrics, Standing, Status
 
 S = TypeVar("S", bound=Standing)
@@ -24,18 +29,40 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LARGEST_LINE = 4096
 """Bytes of a request line or of one header."""
+_MOST_HEADERS = 32
+_MOST_CONNECTIONS = 128
+_REQUEST_SECONDS = 10.0
+"""From the first packet of a connection to the end of its answer."""
+_DETAILS_ELSEWHERE = (
+    "details are for requests from the bridge's own machine, or with the token of telemetry.details_token_file"
+)
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class WebServer(Generic[S]):
     """Serves between ``start`` and ``stop``, or inside ``async with``."""
 
-    def __init__(self, host: str, port: int, *, status: Status[S], metrics: Metrics[S]) -> None:
-        """``port`` 0 takes a free one; ``host`` "" is every interface."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        status: Status[S],
+        metrics: Metrics[S],
+        token: TokenFile | None = None,
+        report: Report = unheard,
+    ) -> None:
+        """``port`` 0 takes a free one; ``host`` "" is every interface. ``token``: whoever sends it gets the details."""
         self._host = host
         self._port = port
         self._status = status
         self._metrics = metrics
+        self._token = token
+        self._rendering = asyncio.Lock()
+        self._listening: asyncio.Server | None = None
+        self._connections = Connections(
+            TELEMETRY_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report
+        )
         app = web.Application(middlewares=[self._guard], client_max_size=_LARGEST_LINE)
         app.router.add_get("/metrics", self._answer_metrics)
         app.router.add_get("/healthz", self._answer_healthz)
@@ -43,28 +70,38 @@ class WebServer(Generic[S]):
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            keepalive_timeout=75.0,
+            keepalive_timeout=0,
             lingering_time=0,
             shutdown_timeout=2.0,
             max_line_size=_LARGEST_LINE,
             max_field_size=_LARGEST_LINE,
+            max_headers=_MOST_HEADERS,
         )
 
     @property
     def port(self) -> int:
         """The port that is listened on; of several addresses, the first one's."""
-        return int(self._runner.addresses[0][1])
+        if self._listening is None:
+            raise RuntimeError("port before start()")
+        return int(self._listening.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Raises OSError where the address cannot be listened on."""
         await self._runner.setup()
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("the runner made no server")
         try:
-            await web.TCPSite(self._runner, self._host or None, self._port).start()
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connections.bounded(server), self._host or None, self._port
+            )
         except BaseException:
             await self._runner.cleanup()
             raise
 
     async def stop(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
 
     async def __aenter__(self) -> Self:
@@ -79,10 +116,12 @@ class WebServer(Generic[S]):
     # ── Answers ──────────────────────────────────────────────────────────────
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
-        """Put into text in a thread: a thousand series take ten milliseconds, in which the loop goes on."""
-        snapshot = self._status.snapshot()
+        """Put into text in a thread: a thousand series take ten milliseconds, in which the loop goes on. One thread
+        at a time: many would keep the loop from the interpreter."""
         accept = request.headers.get("Accept", "")
-        body, content_type = await asyncio.to_thread(self._metrics.render, snapshot, accept)
+        async with self._rendering:
+            snapshot = self._status.snapshot()
+            body, content_type = await asyncio.to_thread(self._metrics.render, snapshot, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _answer_healthz(self, _request: web.Request) -> web.Response:
@@ -91,36 +130,31 @@ class WebServer(Generic[S]):
 
     async def _answer_readyz(self, request: web.Request) -> web.Response:
         standing = self._status.snapshot()
-        verbose = "verbose" in request.query
-        text = readiness.report(standing) if verbose else "ok" if standing.ready else "not ready: see /readyz?verbose"
+        text = "ok" if standing.ready else "not ready: see /readyz?verbose"
+        if "verbose" in request.query:
+            text = readiness.report(standing) if self._may_see_details(request) else f"{text}\n{_DETAILS_ELSEWHERE}"
         return _said(text, status=200 if standing.ready else 503)
+
+    def _may_see_details(self, request: web.Request) -> bool:
+        given = request.headers.get("Authorization", "")
+        return is_local(request) or (self._token is not None and self._token.opens(given))
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if _is_loopback(self._host) and not _is_loopback(_host_of(request)):
+        if is_loopback(self._host) and not is_loopback(host_of(request)):
             return _said("this server answers to localhost alone", status=421)
         try:
             response = await handler(request)
         except web.HTTPException as refusal:
             refusal.headers.update(_HEADERS)
+            refusal.force_close()
             raise
         response.headers.update(_HEADERS)
+        response.force_close()
         return response
 
 
 def _said(text: str, *, status: int = 200) -> web.Response:
-    return web.Response(text=text if text.endswith("\n") else text + "\n", status=status, headers=_HEADERS)
-
-
-def _host_of(request: web.Request) -> str:
-    try:
-        return URL(f"http://{request.host}").host or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    response = web.Response(text=text if text.endswith("\n") else text + "\n", status=status, headers=_HEADERS)
+    response.force_close()
+    return response

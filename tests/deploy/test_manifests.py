@@ -132,6 +132,19 @@ def test_the_service_leads_to_the_metrics_also_while_the_bridge_is_not_ready(
     assert service["selector"].items() <= labels.items()
 
 
+def test_only_prometheus_may_connect_to_the_pod_and_only_to_its_one_port(
+    manifests: list[Manifest], container: Manifest
+) -> None:
+    policy = _one(manifests, "NetworkPolicy")["spec"]
+    labels = _one(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["policyTypes"] == ["Ingress"], "where sinks and API servers are, only the operator knows"
+    [rule] = policy["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": container["ports"][0]["name"]}]
+    [source] = rule["from"]
+    assert source == {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+
+
 def test_sinks_have_their_grace_before_the_kubelet_ends_the_pod(pod: Manifest, settings: Settings) -> None:
     assert pod["terminationGracePeriodSeconds"] >= settings.shutdown_grace_seconds + 5
 

@@ -20,6 +20,7 @@ PATHS = {
     "PersistentVolumeClaim": "/api/v1/namespaces/kubedelta/persistentvolumeclaims",
     "Deployment": "/apis/apps/v1/namespaces/kubedelta/deployments",
     "Service": "/api/v1/namespaces/kubedelta/services",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/kubedelta/networkpolicies",
 }
 CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding")
 

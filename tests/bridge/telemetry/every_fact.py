@@ -11,7 +11,9 @@ from bridge.facts import (
     CircuitOpened,
     ClusterChanged,
     ClusterUnidentified,
+    ConnectionCut,
     ConnectionInsecure,
+    Cut,
     DeliveryDelayed,
     DiscoveryFailed,
     DiscoveryRejected,
@@ -48,6 +50,8 @@ PODS = Resource("", "v1", "pods", "Pod", True)
 ALL = Scope()
 
 EVERYTHING: list[Fact] = [
+    ConnectionCut("telemetry.listen", Cut.CROWDED),
+    ConnectionCut("admin.sock", Cut.SLOW),
     ConnectionInsecure("http://127.0.0.1:1", "plain HTTP"),
     GroupStale("metrics.k8s.io/v1beta1", "503"),
     DiscoveryRejected("metrics.example/v1 '../secrets': a DNS label is expected"),

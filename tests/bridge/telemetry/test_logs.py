@@ -354,3 +354,24 @@ def test_set_up_twice_lines_are_written_once(capsys: pytest.CaptureFixture[str])
     set_up_logging("info", "json", sys.stderr)
     Logs().observe(SinkOpened("audit"))
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_line_of_a_library_that_repeats_is_written_every_half_minute_with_how_often() -> None:
+    """asyncio writes its line 128 times a second while there are no files left, each with a traceback."""
+    clock = Clock()
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream, clock=clock)
+    for moment in range(3000):
+        clock.now = moment / 100
+        text = f"socket.accept() out of system resource\nsocket: <asyncio.TransportSocket fd={moment}>"
+        logging.getLogger("asyncio").error(text)
+        logging.getLogger("aiohttp.server").error("Error handling request from %s", f"10.0.0.{moment % 250}")
+    clock.now = 31.0
+    logging.getLogger("asyncio").error("socket.accept() out of system resource\nsocket: <asyncio.TransportSocket fd=1>")
+    logging.getLogger("asyncio").error("something else")
+    assert [(line["logger"], line["event"][:13], line.get("times")) for line in _lines(stream)] == [
+        ("asyncio", "socket.accept", None),
+        ("aiohttp.server", "Error handlin", None),
+        ("asyncio", "socket.accept", 3000),
+        ("asyncio", "something els", None),
+    ]

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -319,6 +320,19 @@ async def test_a_bridge_that_stands_still_is_not_waited_for(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("way")
+async def test_those_who_connect_and_say_nothing_keep_nobody_from_asking(
+    server: AdminServer, tmp_path: Path, upkeep: FakeUpkeep
+) -> None:
+    silent = [await asyncio.open_unix_connection(tmp_path / SOCKET) for _ in range(100)]
+    async with AdminClient(tmp_path) as client:
+        assert await client.cursors() == upkeep.found
+    async with asyncio.timeout(10):
+        with suppress(ConnectionResetError):
+            assert await silent[0][0].read() == b"", "the first of them was cut"
+    for _, writer in silent:
+        writer.transport.abort()
+
+
 async def test_where_no_bridge_runs_there_is_nobody(tmp_path: Path) -> None:
     with pytest.raises(NobodyThere, match=r"admin\.sock: no bridge runs here"):
         await AdminClient(tmp_path).__aenter__()

@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import httpx
 import pytest
 
+from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 
 
@@ -211,6 +213,77 @@ async def test_on_every_interface_a_kubelet_may_ask_by_the_pods_address(bridge: 
     ):
         probe = f"http://127.0.0.1:{server.port}/healthz"
         assert (await client.get(probe, headers={"Host": "10.1.2.3:8080"})).status_code == 200
+
+
+# ── Details are not for everybody ────────────────────────────────────────────
+
+DETAIL = "[+] pods"
+SHORT = (
+    "ok\ndetails are for requests from the bridge's own machine, or with the token of telemetry.details_token_file\n"
+)
+
+
+@pytest.fixture
+async def open_port(bridge: ABridge, tmp_path: Path) -> AsyncIterator[int]:
+    """A server on every interface, with a token."""
+    (tmp_path / "token").write_text("s3cret-of-the-operator\n")
+    token = TokenFile(tmp_path / "token")
+    async with WebServer("0.0.0.0", 0, status=bridge, metrics=bridge, token=token) as server:
+        yield server.port
+
+
+async def _verbose(port: int, **headers: str) -> str:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answer = await client.get(f"http://127.0.0.1:{port}/readyz?verbose", headers=headers)
+        assert answer.status_code == 200
+        return answer.text
+
+
+async def test_this_machine_sees_the_details(open_port: int) -> None:
+    assert DETAIL in await _verbose(open_port)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "10.1.2.3:8080"}, {"X-Forwarded-For": "10.1.2.3"}, {"Forwarded": "for=10.1.2.3"}, {"Via": "1.1 proxy"}],
+    ids=lambda headers: next(iter(headers)),
+)
+async def test_other_machines_and_those_behind_a_proxy_get_the_short_answer(
+    open_port: int, headers: dict[str, str]
+) -> None:
+    assert await _verbose(open_port, **headers) == SHORT
+
+
+async def test_with_the_token_other_machines_see_the_details(open_port: int, tmp_path: Path) -> None:
+    foreign = {"Host": "10.1.2.3:8080"}
+    assert DETAIL in await _verbose(open_port, **foreign, Authorization="Bearer s3cret-of-the-operator")
+    for wrong in ("Bearer s3cret", "Bearer", "Basic s3cret-of-the-operator"):
+        assert await _verbose(open_port, **foreign, Authorization=wrong) == SHORT
+    (tmp_path / "token").write_text("rotated")
+    assert await _verbose(open_port, **foreign, Authorization="Bearer s3cret-of-the-operator") == SHORT
+    assert DETAIL in await _verbose(open_port, **foreign, Authorization="Bearer rotated")
+
+
+@pytest.mark.parametrize("content", ["", " \n", "two words", "line\nline", "é", "x" * 5000])
+def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "token").write_text(content)
+    with pytest.raises(ValueError, match="token"):
+        TokenFile(tmp_path / "token").read()
+    assert not TokenFile(tmp_path / "token").opens(f"Bearer {content}")
+
+
+# ── What clients may send ────────────────────────────────────────────────────
+
+
+async def test_a_connection_is_for_one_request(port: int) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert (await _raw(port, request * 3)).count(b"200 OK") == 1
+
+
+async def test_more_headers_than_anybody_sends_are_refused(port: int) -> None:
+    headers = b"".join(b"X-%d: 1\r\n" % number for number in range(100))
+    answer = await _raw(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n")
+    assert b" 400 " in answer.splitlines()[0]
 
 
 async def test_a_request_line_or_header_without_end_is_refused(port: int) -> None:

@@ -1,0 +1,84 @@
+"""A real bridge with 1,024 files, and strangers that hold connections by the thousand."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bridge.playground import Playground
+from tests.kit.bridge_process import BridgeProcess
+
+FILES = 1024
+STRANGERS = 1_300
+LITTLE = 64 * 1024
+"""Bytes of log."""
+
+
+class SmallBridge(BridgeProcess):
+    def command(self) -> Sequence[str | Path]:
+        return ["sh", "-c", f'ulimit -n {FILES}; exec "$@"', "sh", *super().command()]
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """The attackers live here, and need more files than a process has by itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, STRANGERS + 500)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"this user may open {hard} files at most")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+async def bridge(tmp_path: Path) -> AsyncIterator[SmallBridge]:
+    async with Playground() as cluster:
+        config = {
+            "cluster": {"name": "playground", "server": cluster.url},
+            "resources": ["configmaps"],
+            "sinks": {"copy": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}},
+        }
+        bridge = SmallBridge(tmp_path / "bridge", config)
+        async with bridge.started():
+            yield bridge
+
+
+def _half_open(bridge: BridgeProcess, stack: ExitStack, beginning: bytes) -> socket.socket:
+    host, port = bridge.address.rsplit(":", 1)
+    stranger = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+    if beginning:
+        stranger.sendall(beginning)
+    return stranger
+
+
+def _connect_all(bridge: BridgeProcess, stack: ExitStack, beginning: bytes) -> None:
+    for _ in range(STRANGERS):
+        _half_open(bridge, stack, beginning)
+
+
+def _open_files(bridge: BridgeProcess) -> int:
+    return len(list(Path(f"/proc/{bridge.pid}/fd").iterdir()))
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /metr"], ids=["silent", "half a request"])
+async def test_probes_are_answered_while_strangers_hold_more_connections_than_there_are_files(
+    bridge: SmallBridge, many_files: None, beginning: bytes
+) -> None:
+    with ExitStack() as strangers:
+        await asyncio.to_thread(_connect_all, bridge, strangers, beginning)
+        files = _open_files(bridge)
+        async with httpx.AsyncClient(trust_env=False, timeout=5) as probe:
+            for path in ("healthz", "readyz", "metrics"):
+                assert (await probe.get(f"http://{bridge.address}/{path}")).status_code == 200
+        metrics = await bridge.metrics()
+    assert files < FILES / 2
+    assert metrics.value("http_cut_connections_total", server="telemetry.listen", reason="crowded") > STRANGERS / 2
+    assert bridge.log.stat().st_size < LITTLE
