@@ -35,6 +35,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """The object before the change, in the form of ``body``; None where that is unknown, or no sink asks for it."""
     audience: tuple[str, ...] | None = None
     """Names of the sinks this is for; None for all."""
+    replay: int = 0
+    """The number of the replay that delivers this record once more; 0 outside of replays."""
 
     @property
     def id(self) -> str:
@@ -45,6 +47,12 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     def unique_id(self) -> str:
         """Unique by itself: for protocols that recognise a repetition by one text alone."""
         return self.id if self.epoch == 1 else f"{self.epoch}/{self.id}"
+
+    @property
+    def delivery_id(self) -> str:
+        """For a transport that drops what it has had: a replay is not a repetition of the first delivery. Repeated
+        attempts at one delivery have the same, also across a restart in the middle of a replay."""
+        return _of_replay(self.unique_id, self.replay)
 
     @property
     def ordering_key(self) -> tuple[str, str]:
@@ -62,6 +70,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     """Missing records that were meant for this sink; None where nobody knows how many."""
     reason: str
     time: str
+    replay: int = 0
+    """As that of a Delta."""
 
     @property
     def id(self) -> str:
@@ -70,6 +80,10 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     @property
     def unique_id(self) -> str:
         return self.id
+
+    @property
+    def delivery_id(self) -> str:
+        return _of_replay(self.id, self.replay)
 
     @property
     def ordering_key(self) -> tuple[str, str]:
@@ -102,6 +116,10 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
         return self.id
 
     @property
+    def delivery_id(self) -> str:
+        return self.id
+
+    @property
     def ordering_key(self) -> tuple[str, str]:
         return NO_OBJECT
 
@@ -110,3 +128,7 @@ Notice: TypeAlias = Gap | Snapshot
 """Belongs to no object, and to its place in the stream: nothing overtakes it, and it overtakes nothing."""
 
 Record: TypeAlias = Delta | Notice
+
+
+def _of_replay(identity: str, replay: int) -> str:
+    return f"{identity}/replay/{replay}" if replay else identity

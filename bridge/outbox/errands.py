@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 
 from bridge.model.change import Op
 from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
@@ -43,6 +44,8 @@ class Errand:
     """Places up to this one have been read."""
     last: int
     """The last place."""
+    replay: int = 0
+    """The number of the replay that this errand is, or was before it was compacted; 0 for none."""
 
     @property
     def left(self) -> int:
@@ -70,29 +73,36 @@ DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
 
 
 def load(database: apsw.Connection, sink: str) -> Errand | None:
-    kind, after, cut = row(database, "SELECT errand, errand_after, errand_cut FROM cursors WHERE sink = ?", (sink,))
+    kind, after, cut, replay = row(
+        database, "SELECT errand, errand_after, errand_cut, replay FROM cursors WHERE sink = ?", (sink,)
+    )
     if not kind:
         return None
     first, last = row(database, "SELECT min(place), max(place) FROM selections WHERE sink = ?", (sink,))
     if kind not in set(ErrandKind):
         raise Damaged(f"sink {sink} has an errand of a kind that there is not: {kind}")
-    return Errand(ErrandKind(kind), after, cut, 0 if first is None else first - 1, last or 0)
+    return Errand(ErrandKind(kind), after, cut, 0 if first is None else first - 1, last or 0, replay)
 
 
-def read(database: apsw.Connection, codec: rows.Codec, sink: str, told: int, limit: int) -> tuple[list[Record], int]:
-    """At most ``limit`` records behind place ``told``, and the place of the last of them."""
+def read(
+    database: apsw.Connection, codec: rows.Codec, sink: str, errand: Errand, limit: int
+) -> tuple[list[Record], int]:
+    """At most ``limit`` records behind the place up to which it was read, and the place of the last of them."""
     columns = ", ".join(f"l.{name}" for name in rows.COLUMNS.split(", "))
     found = database.execute(
         f"SELECT s.place, {_SELECTED}, {columns} FROM selections s"
         " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place LIMIT ?",
-        (sink, told, limit),
+        (sink, errand.told, limit),
     )
-    places = [told]
+    places = [errand.told]
 
     def records() -> Iterator[Record]:
         for place, *values in found:
             places.append(place)
-            yield _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], codec)
+            record = _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], codec)
+            if errand.replay and not isinstance(record, Snapshot):
+                record = msgspec.structs.replace(record, replay=errand.replay)
+            yield record
 
     return list(bounded(records())), places[-1]
 
@@ -139,7 +149,8 @@ def begin_replay(
     database: apsw.Connection, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
 ) -> tuple[Errand | None, tuple[int, int, int]]:
     """Records of the log from ``start`` (a sequence number, or a time) through ``taken``, once more. Returns the
-    errand, and how many there are, the first and the last."""
+    errand, and how many there are, the first and the last. The errand's number is durable with it: a replay that goes
+    on after a crash keeps it, and no other replay of this database has it."""
     trimmed = one(database, "SELECT trimmed FROM meta")
     wheres = ["seq > ?", "seq <= ?", _MEANT_FOR]
     values: list[int | str] = [trimmed, taken, _quoted(sink)]
@@ -161,8 +172,10 @@ def begin_replay(
         "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM selections WHERE sink = ?",
         (sink,),
     )
-    errand = _set(database, sink, Errand(ErrandKind.REPLAY, taken, taken, 0, count)) if count else None
-    return errand, (count, first, last)
+    if not count:
+        return None, (count, first, last)
+    number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
+    return _set(database, sink, Errand(ErrandKind.REPLAY, taken, taken, 0, count, number)), (count, first, last)
 
 
 def compacted(
@@ -283,7 +296,7 @@ def settle(database: apsw.Connection, sink: str, place: int) -> None:
 def end(database: apsw.Connection, sink: str) -> None:
     """The selection was told and settled; the sink's cursor says so from now on."""
     database.execute("DELETE FROM selections WHERE sink = ?", (sink,))
-    database.execute("UPDATE cursors SET errand = '' WHERE sink = ?", (sink,))
+    database.execute("UPDATE cursors SET errand = '', replay = 0 WHERE sink = ?", (sink,))
 
 
 _MEANT_FOR = "(audience IS NULL OR instr(audience, ?))"
@@ -303,7 +316,7 @@ def _insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, S
 
 def _set(database: apsw.Connection, sink: str, errand: Errand) -> Errand:
     database.execute(
-        "UPDATE cursors SET errand = ?, errand_after = ?, errand_cut = ? WHERE sink = ?",
-        (errand.kind.value, errand.after, errand.cut, sink),
+        "UPDATE cursors SET errand = ?, errand_after = ?, errand_cut = ?, replay = ? WHERE sink = ?",
+        (errand.kind.value, errand.after, errand.cut, errand.replay, sink),
     )
     return errand

@@ -157,7 +157,9 @@ def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappi
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
     with usable(Path(connection.filename)), connection:
         connection.execute(
-            "UPDATE meta SET last = ?, trimmed = ?2, cleared = ?2, rebuilt = 1, epoch = ?3", (gap.sequence, last, epoch)
+            # No database before this one had as many replays.
+            "UPDATE meta SET last = ?, trimmed = ?2, cleared = ?2, rebuilt = 1, epoch = ?3, replays = ?2",
+            (gap.sequence, last, epoch),
         )
         connection.execute(rows.INSERT, rows.gap_row(gap))
         ledger_sql.enter(connection, [(0, gap.sequence, "", None, "", "", None)])

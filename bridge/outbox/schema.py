@@ -22,7 +22,7 @@ import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
 
-FORMAT = 3
+FORMAT = 4
 """PRAGMA user_version. A change of the tables takes the next number, and ``MIGRATIONS`` lead to it."""
 APPLICATION_ID = 0x6B646C74
 """PRAGMA application_id: "kdlt"."""
@@ -53,7 +53,8 @@ CREATE TABLE meta (
     cleared INTEGER NOT NULL DEFAULT 0,
     last INTEGER NOT NULL DEFAULT 0,
     rebuilt INTEGER NOT NULL DEFAULT 0,
-    epoch INTEGER NOT NULL DEFAULT 1
+    epoch INTEGER NOT NULL DEFAULT 1,
+    replays INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO meta (one) VALUES (1);
 
@@ -117,7 +118,9 @@ CREATE TABLE cursors (
     absent_seconds REAL NOT NULL DEFAULT 0,
     errand TEXT NOT NULL DEFAULT '',
     errand_after INTEGER NOT NULL DEFAULT 0,
-    errand_cut INTEGER NOT NULL DEFAULT 0
+    errand_cut INTEGER NOT NULL DEFAULT 0,
+    replay INTEGER NOT NULL DEFAULT 0,
+    paused INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE selections (
@@ -145,6 +148,7 @@ CREATE TABLE letters (
     parked INTEGER NOT NULL,
     retrying INTEGER NOT NULL DEFAULT 0,
     record BLOB NOT NULL,
+    answer TEXT NOT NULL DEFAULT '',
     UNIQUE (sink, seq, record_id)
 ) STRICT;
 CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
@@ -184,7 +188,16 @@ DROP TABLE objects;
 """
 """Formats 1 and 2 had a table of all objects; every other record goes when it is not needed any more."""
 
-MIGRATIONS = {1: _EPOCHS + _ONE_LEDGER, 2: _POSTED + _ONE_LEDGER}
+_REPLAYS_PAUSES_ANSWERS = """
+ALTER TABLE meta ADD COLUMN replays INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cursors ADD COLUMN replay INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cursors ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE letters ADD COLUMN answer TEXT NOT NULL DEFAULT '';
+"""
+"""Format 3 did not number replays; one that it left under way goes on without a number."""
+
+_FROM_3 = _REPLAYS_PAUSES_ANSWERS
+MIGRATIONS = {1: _EPOCHS + _ONE_LEDGER + _FROM_3, 2: _POSTED + _ONE_LEDGER + _FROM_3, 3: _FROM_3}
 """From the format of that number to this one."""
 
 

@@ -103,7 +103,7 @@ class Sinks:
         cursor = self._cursors[sink]
         if cursor.errand is None:
             return (), 0
-        question = partial(errands.read, codec=self._store.codec, sink=sink, told=cursor.errand.told, limit=limit)
+        question = partial(errands.read, codec=self._store.codec, sink=sink, errand=cursor.errand, limit=limit)
         records, told = await self._store.ask(question)
         cursor.errand = replace(cursor.errand, told=told)
         return records, told

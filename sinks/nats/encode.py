@@ -53,7 +53,7 @@ class MessageEncoder:
         subject = self._subject.render(record)
         if len(subject) > LONGEST_SUBJECT:
             raise ValueError(f"its subject would have {len(subject)} bytes; {LONGEST_SUBJECT} are the most")
-        identity = percent_encoded(record.unique_id)
+        identity = percent_encoded(record.delivery_id)
         headers = self._events.encoded_headers(record, _NATS)
         headers |= {MSG_ID: identity, EXPECTED_STREAM: self._stream, _CONTENT_TYPE: JSON}
         payload = self._events.data(record)

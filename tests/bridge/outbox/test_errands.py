@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.app.stream import SinkStream, Stretch
 from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import Keeping, Outbox, Start, errands
+from bridge.outbox.database import FILE
 from bridge.outbox.work import MOST_BYTES
 from bridge.processor.shared_processor import SharedProcessor
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
@@ -398,7 +400,7 @@ async def test_what_is_told_once_more(
         told = await taker.rest(limit=2)
 
         assert found == (len(expected), min(expected, default=0), max(expected, default=0))
-        assert told == [record for record in log if record.sequence in expected]
+        assert told == [replace(record, replay=1) for record in log if record.sequence in expected]
         assert outbox.sinks.lag("audit") == 0
 
 
@@ -416,6 +418,62 @@ async def test_a_replay_comes_before_what_happens_meanwhile_and_survives_a_crash
             == told
             == ["added shop/d", "added shopping/d", "deleted shop/a", "added shop/new"]
         )
+
+
+def delivery_ids(records: Sequence[Record]) -> list[str]:
+    return [record.delivery_id for record in records]
+
+
+async def test_a_replay_that_goes_on_after_a_crash_repeats_its_delivery_ids_and_the_next_one_has_others(
+    tmp_path: Path,
+) -> None:
+    keeping = Keeping(retain_bytes=1 << 30)
+    async with opened(tmp_path, keeping=keeping) as outbox:
+        taker = await replayable(outbox)
+        first_delivery = delivery_ids(await everything(outbox))
+        await taker.stream.replay(1, None, None)
+        handed_out = delivery_ids(await taker.take(3))
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, keeping=keeping) as outbox:
+        again = Taker(outbox)
+        repeated = await again.rest()
+        await again.stream.replay(1, None, None)
+        replayed = await again.rest()
+
+    assert delivery_ids(repeated) == [f"{each}/replay/1" for each in first_delivery]
+    assert delivery_ids(repeated)[:3] == handed_out
+    assert delivery_ids(replayed) == [f"{each}/replay/2" for each in first_delivery]
+    assert [record.id for record in replayed] == [record.id for record in repeated] == first_delivery
+
+
+async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(1, None, None)
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+        await taker.stream.compact(outbox.last)
+        replayed = await taker.rest()
+
+    assert {record.delivery_id.rpartition("/replay/")[2] for record in replayed} == {"1"}
+
+
+async def test_a_replay_out_of_a_rebuilt_database_has_a_number_that_no_replay_had(tmp_path: Path) -> None:
+    keeping = Keeping(retain_bytes=1 << 30)
+    async with opened(tmp_path, keeping=keeping) as outbox:
+        taker = await replayable(outbox)
+        for _ in range(3):
+            await taker.stream.replay(1, None, None)
+            await taker.rest()
+    (tmp_path / f"{FILE}.damaged").write_text("of old age")
+    async with opened(tmp_path, keeping=keeping) as outbox:
+        taker = Taker(outbox)
+        [gap] = await taker.rest()
+        await taker.stream.replay(1, None, None)
+        [again] = await taker.rest()
+
+    assert isinstance(gap, Gap)
+    assert again.id == gap.id
+    assert int(again.delivery_id.rpartition("/replay/")[2]) > 1_000_000
 
 
 async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path: Path) -> None:

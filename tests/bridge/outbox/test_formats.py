@@ -18,7 +18,7 @@ from tests.bridge.outbox.opened import everything, opened, rows_of, story, tell
 from tests.kit.follower import Server, followers
 from tests.kit.informed import DEPLOYMENTS, PODS
 
-TABLES = {number: Path(__file__).with_name(f"format_{number}.sql").read_text(encoding="utf-8") for number in (1, 2)}
+TABLES = {number: Path(__file__).with_name(f"format_{number}.sql").read_text(encoding="utf-8") for number in (1, 2, 3)}
 SHOP, PROD = Scope("shop"), Scope("prod")
 TIME = "2026-11-21T09:00:00.000000Z"
 BODY = b'{"serial":0}'
@@ -55,6 +55,20 @@ INSERT INTO log (seq, op, evidence, kind, resource, key, uid, version, time, epo
 INSERT INTO cursors (sink, settled) VALUES ('audit', 2);
 """
 """Record 1 was written by version 1; what is behind record 4 is not in the table of objects yet."""
+
+ROWS_OF_3 = f"""
+UPDATE meta SET cluster = 'uid-1', last = 2, trimmed = 0;
+INSERT INTO kinds VALUES (1, 'pods', 3);
+INSERT INTO resources VALUES (1, 1, '', 'v1', 'pods', 'Pod', 1);
+INSERT INTO informers VALUES (1, 1, 1, 'shop', '', '', '70', '70', 1, 0), (2, 1, 1, 'prod', '', '', '80', '80', 3, 0);
+INSERT INTO log VALUES
+    (1, 'added', 'watched', 1, 1, 'shop/web', 'uid-0', '7', '{TIME}', 1, NULL, NULL, :body),
+    (2, 'added', 'watched', 1, 1, 'prod/web', 'uid-1', '8', '{TIME}', 3, NULL, NULL, :body);
+INSERT INTO ledger VALUES (1, 1, 'shop/web', 1, 'uid-0', '7', NULL), (1, 2, 'prod/web', 2, 'uid-1', '8', NULL);
+INSERT INTO cursors VALUES ('audit', 2, 0, 'replay', 2, 2);
+INSERT INTO selections (sink, place, seq, op) VALUES ('audit', 1, 1, 'added'), ('audit', 2, 2, 'added');
+"""
+"""A replay is under way."""
 
 
 def written_by_version_1(directory: Path) -> None:
@@ -128,7 +142,22 @@ async def test_a_file_of_format_2_keeps_its_objects_and_what_is_to_be_told(tmp_p
     assert rows_of(tmp_path, "SELECT seq FROM log") == [(1,), (5,)], "the last states"
 
 
-@pytest.mark.parametrize(("number", "rows"), [(1, ROWS), (2, ROWS_OF_2)])
+async def test_a_file_of_format_3_keeps_its_objects_and_the_replay_that_was_under_way(tmp_path: Path) -> None:
+    written(tmp_path, TABLES[3], ROWS_OF_3)
+    for _ in range(2):
+        async with opened(tmp_path) as outbox:
+            assert (await outbox.check()).format == FORMAT
+            assert (await outbox.check()).problems == []
+            assert await informed(outbox) == {
+                "namespace shop": (["shop/web"], "70", "70", 1),
+                "namespace prod": (["prod/web"], "80", "80", 3),
+            }
+            records, _ = await outbox.sinks.read_errand("audit", 10)
+            assert story(records) == ["added shop/web", "added prod/web"]
+            assert [getattr(record, "replay", None) for record in records] == [0, 0]
+
+
+@pytest.mark.parametrize(("number", "rows"), [(1, ROWS), (2, ROWS_OF_2), (3, ROWS_OF_3)])
 async def test_a_file_that_was_brought_to_this_format_has_the_tables_of_a_new_one(
     tmp_path: Path, number: int, rows: str
 ) -> None:
