@@ -77,9 +77,10 @@ class Subscriptions:
             self._took_up = True
         for name in dict.fromkeys(name for name, _ in found):
             await self._adopt([(scope, resource) for (each, scope), resource in found.items() if each == name])
+        served = set(catalogue.resources)
         for (_, scope), resource in found.items():
             informer = self._factory.informer(resource, scope)
-            if informer.refused and informer.resource != resource:
+            if informer.resource not in served:
                 self._factory.move(informer, resource)
         self._factory.start()
         gone = {

@@ -1,6 +1,8 @@
 """What changed, against what was known: Reflector → DeltaFIFO → Controller → Indexer.
 
 reflector        decides on list and watch answers (pure)
+pacing           decides how long to wait before the next request (pure)
+list_limiter     how many of them list at the same time
 watcher          makes the requests and fills the queue
 delta_fifo       the queue: per key, deduplicated, bounded
 handle_deltas    a queued delta against the known object (pure)
@@ -14,8 +16,8 @@ factory          one informer for everybody who asks
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory
 from bridge.informer.indexer import by_label, by_name, by_namespace
 from bridge.informer.lister import Lister
+from bridge.informer.pacing import Timing
 from bridge.informer.shared_informer import SharedInformer
-from bridge.informer.watcher import Timing
 
 __all__ = [
     "Lister",

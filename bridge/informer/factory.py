@@ -10,9 +10,10 @@ from typing import Self, TypeAlias
 from bridge.facts import Report, unheard
 from bridge.informer.controller import Transform
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
+from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.lister import NAMESPACE
+from bridge.informer.pacing import Timing
 from bridge.informer.shared_informer import DeliverBatch, ResyncPeriods, SharedInformer
-from bridge.informer.watcher import Timing
 from bridge.model.answers import ListerWatcher
 from bridge.model.known import Remembered
 from bridge.model.resource import Resource, Scope
@@ -34,6 +35,7 @@ class SharedInformerFactory:
 
     With ``deliver`` every batch goes there (that is how the bridge uses it); without, informers take handlers. With
     ``stored`` as well, informers hold no bodies: they read them from the records that ``deliver`` made.
+    At most ten of its informers list at the same time, unless ``lists`` says otherwise.
     An error in an informer or a handler ends the ``async with`` with it.
     """
 
@@ -49,6 +51,7 @@ class SharedInformerFactory:
         report: Report = unheard,
         timing: Timing | None = None,
         watch_list: bool = True,
+        lists: ListLimiter | None = None,
     ) -> None:
         self._source = source
         self._deliver = deliver
@@ -59,6 +62,7 @@ class SharedInformerFactory:
         self._report = report
         self._timing = timing or Timing()
         self._watch_list = watch_list
+        self._lists = lists or ListLimiter()
         self._informers: dict[tuple[str, Scope], SharedInformer] = {}
         self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
         self._tasks = asyncio.TaskGroup()
@@ -87,6 +91,7 @@ class SharedInformerFactory:
                 resync=self._resync,
                 stored=self._stored,
                 remembered=remembered,
+                lists=self._lists,
             )
         return self._informers[key]
 

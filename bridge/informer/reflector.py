@@ -194,7 +194,9 @@ def _streaming(state: Streaming, answer: Answer) -> Step:
             return Step(state)
         case Unreadable():
             return Step(replace(state, complete=False))
-        case Expired() | TooLarge():
+        case Expired():
+            return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.AT_ONCE_IF_RARE)
+        case TooLarge():
             return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
         case HungUp() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
             # client-go asks again for ever here; servers and proxies that never send the bookmark exist.
@@ -323,10 +325,12 @@ def _relist(state: Synced | Watching | Doubting, freshness: Freshness = Freshnes
 
 
 def _expired(state: Synced | Watching | Doubting, answer: Expired | TooLarge) -> Step:
-    """A list decides. Not at once: where listing takes longer than the server keeps history, the next watch expires
-    as well, and lists would follow one another without end."""
-    freshness = Freshness.CACHED if isinstance(answer, Expired) else Freshness.CONSISTENT
-    return Step(_relist(state, freshness), pace=Pace.BACK_OFF)
+    """A list decides: at once where the version expired, as it does when an API server starts. Not again and again:
+    where listing takes longer than the server keeps history, the next watch expires as well, and lists would follow
+    one another without end."""
+    if isinstance(answer, Expired):
+        return Step(_relist(state), pace=Pace.AT_ONCE_IF_RARE)
+    return Step(_relist(state, Freshness.CONSISTENT), pace=Pace.BACK_OFF)
 
 
 def _backwards(state: Watching | Doubting, heard: tuple[Sighting, ...] = ()) -> Step:

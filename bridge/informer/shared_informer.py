@@ -12,8 +12,10 @@ from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.handlers import Handlers
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
+from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.lister import Lister
-from bridge.informer.watcher import Timing, Watcher
+from bridge.informer.pacing import Timing
+from bridge.informer.watcher import Watcher
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import Change, ChangeBatch
 from bridge.model.known import Remembered
@@ -63,6 +65,7 @@ class SharedInformer:
         resync: ResyncPeriods | None = None,
         stored: Stored | None = None,
         remembered: Remembered | None = None,
+        lists: ListLimiter | None = None,
     ) -> None:
         if stored is not None and deliver is None:
             raise ValueError("bodies can only rest where changes are delivered to: stored needs deliver")
@@ -91,6 +94,7 @@ class SharedInformer:
             start=reflector.begin(remembered, watch_list=watch_list),
             resumed=resumed,
             epoch=epoch,
+            lists=lists,
         )
         self._controller = Controller(self._fifo, self.indexer, self._deliver_changes, transform)
         self._synced = asyncio.Event()

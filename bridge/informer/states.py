@@ -101,7 +101,7 @@ State: TypeAlias = NotSynced | Listing | Streaming | Synced | Watching | Doubtin
 
 @dataclass(frozen=True, slots=True)
 class VeryShort:
-    """A watch ended within a second and without an event: some servers answer so where they mean 410."""
+    """A watch ended in due form within a second and without an event: some servers answer so where they mean 410."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +170,8 @@ class Pace(StrEnum):
     """When to make the next request."""
 
     AT_ONCE = "at once"
+    AT_ONCE_IF_RARE = "at once, if rare"
+    """But backs off where it comes again soon."""
     BACK_OFF = "back off"
     SLOWLY = "slowly"
     """Only an operator can mend it."""

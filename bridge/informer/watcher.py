@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
 from bridge.facts import (
     InputUnreadable,
@@ -19,15 +18,17 @@ from bridge.facts import (
 )
 from bridge.informer import reflector, states
 from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.list_limiter import ListLimiter
+from bridge.informer.pacing import Pacing, Timing
 from bridge.informer.states import (
     Answer,
     Doubting,
     Happened,
     ListBegan,
     Listed,
+    Listing,
     NotSynced,
     Overdue,
-    Pace,
     RanBackwards,
     Reached,
     RepairDue,
@@ -56,31 +57,6 @@ from bridge.model.answers import (
 from bridge.model.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 
-NOT_FOUND = 404
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Seconds, and objects a page."""
-
-    watch_timeout: tuple[int, int] = (300, 600)
-    """A watch is asked to end somewhere between these, so that many do not end together."""
-    very_short: float = 1.0
-    """A watch that ends sooner, and without an event, is taken for an expired one."""
-    initial_events: float = 30.0
-    """Longest silence inside a WatchList before a list is made instead."""
-    refused: float = 60.0
-    """Between attempts that only an operator can make succeed."""
-    not_served: float = 10.0
-    """The same, where the server does not serve the resource: a definition that is replaced is back in a moment."""
-    backoff_initial: float = 0.8
-    backoff_maximum: float = 30.0
-    backoff_quiet: float = 120.0
-    repair_maximum: float = 600.0
-    """Longest time to live in doubt before a list is made. It doubles up to here, so that an object that can never be
-    read does not cost one list after the other."""
-    page_size: int = 500
-
 
 class Watcher:
     """One endless list-watch. ``run`` ends only by cancellation, or with FifoClosed. Where it is ``resumed``, its first
@@ -99,6 +75,7 @@ class Watcher:
         resumed: bool = False,
         epoch: int = 1,
         chance: Callable[[], float] = random.random,
+        lists: ListLimiter | None = None,
     ) -> None:
         self._resource = resource
         self._scope = scope
@@ -108,7 +85,8 @@ class Watcher:
         self._timing = timing
         self._chance = chance
         self._state: states.State = start
-        self._backoff = Backoff(timing.backoff_initial, timing.backoff_maximum, timing.backoff_quiet)
+        self._pacing = Pacing(timing, granted=resumed)
+        self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
         self._now = asyncio.get_running_loop().time
         self._list_began = 0.0
@@ -118,12 +96,18 @@ class Watcher:
         """Grows each time the server's versions ran backwards."""
         self.last_contact = self._now()
         """When the server last told anything, bookmarks and refusals included, on the event loop's clock."""
-        self.last_answer = self._now()
-        """When there last was an answer of any kind, also one such as that nobody listens."""
+        self._last_answer = self._now()
+        self._waits_for_turn = False
         self.trouble: str | None = None
         """Why the last request did not succeed; None since one did."""
         self.refused = False
-        """The last request was refused: only an operator can make the next one succeed."""
+        """The API server refuses, and not just for a moment: only an operator can make the next request succeed."""
+
+    @property
+    def last_answer(self) -> float:
+        """When there last was an answer of any kind, also one such as that nobody listens. Now, where nothing was asked
+        because others list first."""
+        return self._now() if self._waits_for_turn else self._last_answer
 
     @property
     def live(self) -> bool:
@@ -137,16 +121,33 @@ class Watcher:
         self._source = source
 
     async def run(self) -> None:
-        while True:
-            low, high = self._timing.watch_timeout
-            timeout = int(low + (high - low) * self._chance())
-            request = reflector.next_request(self._state, page_size=self._timing.page_size, watch_timeout=timeout)
-            if isinstance(request, ListRequest):
-                answer: Answer = await self._source.list(request)
-                step = await self._take(answer)
-            else:
-                step, answer = await self._watch(request)
-            await self._pause(step, answer, "list" if isinstance(request, ListRequest) else "watch")
+        try:
+            while True:
+                await self._request()
+        finally:
+            self._turn.end()
+
+    async def _request(self) -> None:
+        if isinstance(self._state, NotSynced | Listing):
+            await self._wait_for_turn()
+        low, high = self._timing.watch_timeout
+        timeout = int(low + (high - low) * self._chance())
+        request = reflector.next_request(self._state, page_size=self._timing.page_size, watch_timeout=timeout)
+        if isinstance(request, ListRequest):
+            answer: Answer = await self._source.list(request)
+            step = await self._take(answer)
+        else:
+            step, answer = await self._watch(request)
+        await self._pause(step, answer, "list" if isinstance(request, ListRequest) else "watch")
+
+    async def _wait_for_turn(self) -> None:
+        if self._turn.must_wait:
+            self.trouble = "other resources are listed first"
+        self._waits_for_turn = True
+        try:
+            await self._turn.begin()
+        finally:
+            self._waits_for_turn, self._last_answer = False, self._now()
 
     # ── One watch ────────────────────────────────────────────────────────────
 
@@ -157,7 +158,8 @@ class Watcher:
             while True:
                 answer = await self._next(answers)
                 if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
-                    answer = VeryShort()
+                    # Only a server that ends a watch in due form may mean 410 by it.
+                    answer = Failed(answer.reason) if answer.torn else VeryShort()
                 if isinstance(answer, Announced):
                     events += len(answer.events)
                 opened = opened or isinstance(answer, Opened)
@@ -201,6 +203,7 @@ class Watcher:
         return step
 
     def _notice(self, answer: Answer) -> None:
+        self._pacing.answered(answer)
         match answer:
             case Opened():
                 self._report(WatchOpened(self._resource, self._scope))
@@ -212,7 +215,7 @@ class Watcher:
         if isinstance(answer, Opened | Page):
             self.trouble, self.refused = None, False
         if not isinstance(answer, Overdue | RepairDue):
-            self.last_answer = self._now()
+            self._last_answer = self._now()
         if not isinstance(answer, Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed):
             self.last_contact = self._now()
 
@@ -236,6 +239,8 @@ class Watcher:
                 seconds = self._now() - self._list_began
                 self._report(ListEnded(self._resource, self._scope, objects_listed, seconds, self._listed_before))
                 self._listed_before = True
+                self._pacing.listed(self._now())
+                self._turn.end()
             case RanBackwards(was=was, now=now):
                 # What was heard before belongs to the old epoch, and must leave under it.
                 await self._fifo.wait_processed()
@@ -246,18 +251,18 @@ class Watcher:
     # ── Between requests ─────────────────────────────────────────────────────
 
     async def _pause(self, step: Step, answer: Answer, verb: str) -> None:
-        self.refused = isinstance(answer, Refused)
-        self.trouble = None if step.pace is Pace.AT_ONCE else _reason(answer)
-        if self.trouble is None:
+        pause = self._pacing.pause(step, answer, self._now(), self._chance)
+        self.trouble = None if pause is None else _reason(answer)
+        self.refused = pause is not None and pause.for_operator
+        if pause is None:
             return
-        if isinstance(answer, Refused):
-            slow = self._timing.not_served if answer.status == NOT_FOUND else self._timing.refused
-            delay = slow * (0.8 + 0.4 * self._chance())
-            self._report(ResourceRefused(self._resource, self._scope, answer.status, answer.reason, delay))
+        self._turn.end()
+        if pause.for_operator and isinstance(answer, Refused):
+            fact = ResourceRefused(self._resource, self._scope, answer.status, answer.reason, pause.seconds)
+            self._report(fact)
         else:
-            delay = self._backoff.next(self._now(), self._chance(), step.after)
-            self._report(RequestFailed(self._resource, self._scope, verb, self.trouble, delay))
-        await asyncio.sleep(delay)
+            self._report(RequestFailed(self._resource, self._scope, verb, _reason(answer), pause.seconds))
+        await asyncio.sleep(pause.seconds)
 
 
 def _reason(answer: Answer) -> str:

@@ -143,7 +143,10 @@ class ApiListerWatcher:
                 async with asyncio.timeout_at(min(overdue, now() + self._silence)) as limit:
                     chunk = await anext(chunks)
             except StopAsyncIteration:
-                yield HungUp("the stream ended in the middle of a line" if frames.mid_line else "the stream ended")
+                if frames.mid_line:
+                    yield HungUp("the stream ended in the middle of a line", torn=True)
+                else:
+                    yield HungUp("the stream ended")
                 return
             except NETWORK_ERRORS as error:
                 yield self._why_nothing_came(error, limit, overdue, request)
@@ -155,7 +158,7 @@ class ApiListerWatcher:
         self, error: Exception, limit: asyncio.Timeout, overdue: float, request: WatchRequest
     ) -> HungUp | Silent:
         if not limit.expired():  # A TimeoutError is also what TCP says of a peer that went away.
-            return HungUp(shortened(f"the connection broke: {type(error.__cause__ or error).__name__}"))
+            return HungUp(shortened(f"the connection broke: {type(error.__cause__ or error).__name__}"), torn=True)
         if limit.when() == overdue:
             return HungUp(f"the server did not end the watch after the {request.timeout} seconds it was given")
         return Silent(self._silence)

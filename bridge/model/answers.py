@@ -97,6 +97,8 @@ class HungUp:
     """The stream ended without an error: the server's timeout, its shutdown, a proxy, a cut line."""
 
     reason: str
+    torn: bool = False
+    """The server did not end it in due form: the connection broke, or the last line is not whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from bridge.informer.controller import Controller
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.indexer import Indexer
+from bridge.informer.pacing import Timing
 from bridge.informer.states import NotSynced
-from bridge.informer.watcher import Timing, Watcher
+from bridge.informer.watcher import Watcher
 from bridge.model.answers import (
     Busy,
     EventType,

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.app.bridge import Bridge
 from bridge.app.plan import Plan, SinkPlan, Wanted
-from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown
+from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.change import Evidence
@@ -190,8 +190,7 @@ async def test_a_resource_whose_version_is_no_longer_served_is_followed_on_in_th
         status = world.cluster.get(DEFINITIONS, "widgets.example.test")["status"]
         world.cluster.update(DEFINITIONS, {**a_definition(version="v1"), "status": status})
         world.cluster.misbehave.reset()
-        await world.until(lambda: world.reported(ResourceRefused))
-        await world.until_ready()
+        await world.until(lambda: any(fact.resource.version == "v1" for fact in world.reported(WatchOpened)))
         world.cluster.patch("widgets.example.test", "changed", {"spec": {"n": 2}})
         await sink.until(lambda sink: "updated default/changed" in sink.told())
 

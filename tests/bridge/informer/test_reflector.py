@@ -260,14 +260,14 @@ def test_what_comes_after_initial_events_that_broke_off_is_not_older_than_they_w
     assert asked(done.state).version == "12"
 
 
-@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
+@pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
 @pytest.mark.parametrize("state", [replace(STREAMS, seen="7"), Streaming(replace(STREAMS, seen="7"))])
 def test_a_watch_list_at_a_version_the_server_cannot_give_becomes_a_consistent_list(
-    state: State, trouble: Answer
+    state: State, trouble: Answer, pace: Pace
 ) -> None:
     done = step(state, trouble)
 
-    assert done.pace is (Pace.BACK_OFF if isinstance(state, Streaming) else Pace.AT_ONCE)
+    assert done.pace is (pace if isinstance(state, Streaming) else Pace.AT_ONCE)
     assert asked(done.state) == ListRequest(version="", limit=500)
 
 
@@ -343,11 +343,13 @@ def test_410_in_the_answer_or_in_the_stream_lists_again_not_older_than_the_last_
     assert asked(done.state) == ListRequest(version="7", limit=500)
 
 
-@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
-@pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_server_that_expires_every_watch_is_not_hammered_with_lists(state: State, trouble: Answer) -> None:
+@pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
+@pytest.mark.parametrize("state", [SYNCED, WATCHING, DOUBTING])
+def test_an_expired_version_is_listed_at_once_but_not_again_and_again(
+    state: State, trouble: Answer, pace: Pace
+) -> None:
     """Where listing takes longer than the server keeps history, each list is followed by another 410."""
-    assert step(state, trouble).pace is Pace.BACK_OFF
+    assert step(state, trouble).pace is pace
 
 
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
@@ -430,7 +432,8 @@ def test_a_busy_server_in_doubt_is_given_as_long_as_it_said() -> None:
 @pytest.mark.parametrize(
     ("end", "pace"),
     [
-        *((each, Pace.BACK_OFF) for each in (HUNG_UP, SILENT, VeryShort(), EXPIRED, TOO_LARGE, FAILED, UNSUPPORTED)),
+        *((each, Pace.BACK_OFF) for each in (HUNG_UP, SILENT, VeryShort(), TOO_LARGE, FAILED, UNSUPPORTED)),
+        (EXPIRED, Pace.AT_ONCE_IF_RARE),
         (Busy("429"), Pace.BACK_OFF),
         (REFUSED, Pace.SLOWLY),
     ],

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, pairwise
 
 import pytest
 
@@ -22,8 +22,9 @@ from bridge.facts import (
 )
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.deltas import Drained
+from bridge.informer.pacing import Timing
 from bridge.informer.states import NotSynced, Synced
-from bridge.informer.watcher import Timing, Watcher
+from bridge.informer.watcher import Watcher
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -47,6 +48,7 @@ from tests.kit.scripted_source import Quiet, ScriptedSource, Turn, added, closin
 
 ALL = Scope()
 WEB, DB = a_pod("web"), a_pod("db")
+TORN = HungUp("the connection broke: ConnectionResetError", torn=True)
 FAILED, HUNG_UP, EXPIRED = Failed("500 Internal Server Error"), HungUp("the stream ended"), Expired("too old")
 LISTS, WATCHES = NotSynced(watch_list=False), Synced("7", watch_list=False)
 ALWAYS = 0.999999999
@@ -228,10 +230,11 @@ async def test_a_watch_that_ends_or_falls_silent_is_opened_again_at_once_without
         ([Opened(), Quiet(1.1), HUNG_UP], False),
         ([Opened(), modified(WEB.at(8)), HUNG_UP], False),
         ([Opened(), Silent(0.5)], False),
+        ([Opened(), Quiet(0.9), TORN], False),
     ],
-    ids=["very short", "longer than a second", "with an event", "silent"],
+    ids=["very short", "longer than a second", "with an event", "silent", "torn"],
 )
-async def test_only_a_watch_that_ends_within_a_second_and_without_an_event_is_taken_for_an_expired_one(
+async def test_only_a_watch_that_ends_in_due_form_within_a_second_and_without_an_event_is_taken_for_an_expired_one(
     stream: Turn, lists: bool
 ) -> None:
     async with watching(stream, start=WATCHES) as world:
@@ -239,6 +242,50 @@ async def test_only_a_watch_that_ends_within_a_second_and_without_an_event_is_ta
         await asyncio.sleep(1)
 
     assert isinstance(world.source.requests[1], ListRequest) is lists
+
+
+async def test_a_watch_that_is_torn_in_its_first_second_is_asked_for_again_once_before_a_list() -> None:
+    """It failed like any other; only a server that ends it in due form may mean 410."""
+    torn = opened(Quiet(0.5), TORN)
+    async with watching(torn, torn, start=WATCHES) as world:
+        await world.played()
+        await asyncio.sleep(2)
+
+    watch = WatchRequest(version="7", timeout=450)
+    assert world.source.requests == [watch, watch, ListRequest(version="7", limit=500)]
+    assert world.source.pauses == [0.9, 1.3], "each failure backs off"
+
+
+# ── Expired versions ─────────────────────────────────────────────────────────
+
+
+async def test_the_first_expired_version_is_listed_at_once() -> None:
+    async with watching(EXPIRED, page(at=9), opened(), start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert world.source.pauses == [0, 0]
+    assert not world.told(RequestFailed)
+
+
+@pytest.mark.parametrize(("quiet", "pause"), [(59, 0.8), (61, 0)])
+async def test_one_that_expires_within_a_minute_of_the_list_backs_off(quiet: float, pause: float) -> None:
+    script: list[Turn] = [EXPIRED, page(at=9), opened(Quiet(quiet), EXPIRED), page(at=10)]
+    async with watching(*script, start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(1)
+
+    assert world.source.pauses[2] - quiet == pytest.approx(pause, abs=1e-5)
+
+
+async def test_the_minute_begins_when_the_list_ends_however_long_that_took() -> None:
+    """A list that takes longer than the server keeps history is followed by another 410, for ever."""
+    slow: list[Turn] = [page(WEB.at(3), at=9, next_page="more"), Busy("429", after=90), page(at=9)]
+    async with watching(EXPIRED, *slow, opened(EXPIRED), start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(2)
+
+    assert sum(world.source.pauses[:4]) > 90
+    assert world.source.pauses[4] == pytest.approx(1.6, abs=1e-5)
 
 
 # ── Refusals ─────────────────────────────────────────────────────────────────
@@ -270,6 +317,54 @@ async def test_a_resource_that_is_not_served_now_is_asked_for_sooner_because_its
         await asyncio.sleep(11)
 
     assert world.source.pauses == [10] * 3
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_what_was_granted_a_moment_ago_is_asked_for_again_in_seconds(status: int) -> None:
+    """A kube-apiserver that starts refuses everything until it has read its RBAC objects."""
+    refused = Refused(status, "forbidden")
+    script: list[Turn] = [opened(Quiet(5), HUNG_UP), Busy("connection refused"), *[refused] * 6, opened(Quiet(9))]
+    async with watching(*script, start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+        assert world.source.pauses[1:] == pytest.approx([0, 0.8, 0.8, 1.6, 3.2, 5, 5, 5][1:], abs=1e-5)
+        assert world.watcher.live
+    assert not world.told(ResourceRefused), "nobody has to grant what is granted"
+
+
+async def test_a_refusal_that_persists_is_an_operators_matter_after_a_minute() -> None:
+    refused = Refused(403, "pods is forbidden")
+    script: list[Turn] = [page(at=7), *[refused] * 40]
+    async with watching(*script, chance=lambda: 0.5) as world:
+        began = world.now()
+        await asyncio.sleep(59)
+        assert not world.told(ResourceRefused)
+        assert world.watcher.trouble == "pods is forbidden"
+        assert not world.watcher.refused
+        await asyncio.sleep(200)
+        assert world.watcher.refused
+
+    late = [asked.at - began for asked in world.source.asked if asked.at - began > 60]
+    assert [round(later - sooner) for sooner, later in pairwise(late)] == [60] * (len(late) - 1)
+    assert world.told(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * len(late)
+
+
+async def test_each_refusal_of_what_works_in_between_is_a_new_one() -> None:
+    refused = Refused(403, "forbidden")
+    script: list[Turn] = [page(at=7), *[refused] * 9, opened(Quiet(300), HUNG_UP), *[refused] * 9, opened(Quiet(1))]
+    async with watching(*script, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert not world.told(ResourceRefused)
+
+
+async def test_a_bridge_that_restarts_with_its_api_server_remembers_what_was_granted() -> None:
+    refused = Refused(403, "forbidden")
+    async with watching(*[refused] * 5, opened(Quiet(1)), start=WATCHES, resumed=True) as world:
+        await world.played()
+
+    assert max(world.source.pauses) <= 5
+    assert not world.told(ResourceRefused)
 
 
 # ── WatchList ────────────────────────────────────────────────────────────────
@@ -363,7 +458,6 @@ async def test_lists_and_watches_are_reported_with_what_they_brought() -> None:
         ListEnded(PODS, ALL, objects=1, seconds=0.0, relist=False),
         WatchOpened(PODS, ALL),
         WatchEnded(PODS, ALL, "too old", 10.0, events=2),
-        RequestFailed(PODS, ALL, "watch", "too old", 0.4),
         ListEnded(PODS, ALL, objects=2, seconds=0.0, relist=True),
     ]
 

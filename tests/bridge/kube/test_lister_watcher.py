@@ -374,7 +374,7 @@ async def test_a_line_cut_at_the_end_of_the_stream_is_left_out(server: ScriptedS
     server.on(PATH, streaming(event("ADDED", pod("a")), event("ADDED", pod("b"))[:30]))
     answers = await watch_whole(client)
     assert names(answers[1]) == ["a"]
-    assert answers[2:] == [HungUp("the stream ended in the middle of a line")]
+    assert answers[2:] == [HungUp("the stream ended in the middle of a line", torn=True)]
 
 
 async def test_a_broken_connection_is_a_hang_up_after_all_that_came(server: ScriptedServer, client: KubeClient) -> None:
@@ -394,7 +394,7 @@ async def test_a_broken_connection_is_a_hang_up_after_all_that_came(server: Scri
             if isinstance(answer, Announced):
                 arrived.set()
     assert [type(answer) for answer in answers] == [Opened, Announced, HungUp]
-    assert answers[-1] == HungUp("the connection broke: ClientPayloadError")
+    assert answers[-1] == HungUp("the connection broke: ClientPayloadError", torn=True)
 
 
 async def test_silence_ends_a_watch(server: ScriptedServer) -> None:

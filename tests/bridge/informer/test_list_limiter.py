@@ -1,0 +1,212 @@
+"""At most ten lists at the same time, over all informers. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bridge.informer import SharedInformerFactory
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.list_limiter import ListLimiter, Turn
+from bridge.informer.pacing import Timing
+from bridge.informer.states import NotSynced
+from bridge.informer.watcher import Watcher
+from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, WatchAnswer, WatchRequest
+from bridge.model.resource import Resource, Scope
+from tests.kit.objects import PODS, a_pod
+from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
+from tests.kit.scripted_source import Turn as Answered
+
+FOR_EVER = 10**6
+
+
+class SlowSource:
+    """Lists take a while, watches last for ever; counts the lists that are under way."""
+
+    now_listing = 0
+    most_listing = 0
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self._seconds = seconds
+
+    async def list(self, request: ListRequest) -> ListAnswer:
+        SlowSource.now_listing += 1
+        SlowSource.most_listing = max(SlowSource.now_listing, SlowSource.most_listing)
+        await asyncio.sleep(self._seconds)
+        SlowSource.now_listing -= 1
+        return Page([], "7", None)
+
+    @asynccontextmanager
+    async def watch(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[WatchAnswer]]:
+        yield self._nothing()
+
+    async def _nothing(self) -> AsyncIterator[WatchAnswer]:
+        yield Opened()
+        await asyncio.sleep(FOR_EVER)
+
+
+@pytest.fixture(autouse=True)
+def nobody_lists() -> None:
+    SlowSource.now_listing = SlowSource.most_listing = 0
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def begun(turns: list[asyncio.Task[None]]) -> list[bool]:
+    return [each.done() for each in turns]
+
+
+@asynccontextmanager
+async def beginning(*turns: Turn) -> AsyncIterator[list[asyncio.Task[None]]]:
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(turn.begin()) for turn in turns]
+        await settled()
+        yield running
+        for each in running:
+            each.cancel()
+
+
+# ── Turns ────────────────────────────────────────────────────────────────────
+
+
+async def test_who_comes_first_lists_first() -> None:
+    limiter = ListLimiter(1)
+    turns = [limiter.turn() for _ in range(3)]
+    async with beginning(*turns) as waiting:
+        assert begun(waiting) == [True, False, False]
+        turns[0].end()
+        await settled()
+        assert begun(waiting) == [True, True, False]
+
+
+async def test_a_list_that_is_stuck_holds_up_the_others_for_a_minute_at_most() -> None:
+    limiter = ListLimiter(1)
+    stuck, other = limiter.turn(), limiter.turn()
+    async with beginning(stuck, other) as waiting:
+        await asyncio.sleep(59)
+        assert begun(waiting) == [True, False]
+        await asyncio.sleep(2)
+        assert begun(waiting) == [True, True]
+
+
+async def test_a_slow_list_goes_on_beside_the_next_and_gives_back_nothing_twice() -> None:
+    limiter = ListLimiter(1)
+    slow, second, third = (limiter.turn() for _ in range(3))
+    await slow.begin()
+    await asyncio.sleep(61)
+    await second.begin()
+    async with asyncio.timeout(1):
+        await slow.begin()  # Its next page.
+    slow.end()
+    slow.end()
+
+    async with beginning(third) as waiting:
+        assert begun(waiting) == [False]
+
+
+async def test_who_gives_up_waiting_takes_no_turn() -> None:
+    limiter = ListLimiter(1)
+    first, second = limiter.turn(), limiter.turn()
+    await first.begin()
+    async with beginning(second):
+        pass
+    second.end()
+    first.end()
+    async with asyncio.timeout(1):
+        await limiter.turn().begin()
+
+
+# ── Informers ────────────────────────────────────────────────────────────────
+
+
+async def test_thirty_informers_list_ten_at_a_time() -> None:
+    resources = [Resource("example.test", "v1", f"things{number}", "Thing", True) for number in range(30)]
+    async with SharedInformerFactory(lambda _resource, _scope: SlowSource(), watch_list=False) as factory:
+        for resource in resources:
+            factory.informer(resource)
+        now = asyncio.get_running_loop().time
+        began = now()
+        await factory.start().wait_synced()
+
+        assert SlowSource.most_listing == 10
+        assert now() - began == pytest.approx(3, abs=0.01)
+        await factory.stop()
+
+
+async def test_informers_whose_lists_never_end_do_not_keep_the_others_from_theirs() -> None:
+    resources = [Resource("example.test", "v1", f"things{number}", "Thing", True) for number in range(15)]
+    seconds = {resource: FOR_EVER if number < 10 else 1 for number, resource in enumerate(resources)}
+    async with SharedInformerFactory(lambda resource, _: SlowSource(seconds[resource]), watch_list=False) as factory:
+        informers = [factory.informer(resource) for resource in resources]
+        factory.start()
+        await asyncio.sleep(62)
+
+        assert [informer.has_synced for informer in informers] == [False] * 10 + [True] * 5
+        await factory.stop()
+
+
+@asynccontextmanager
+async def listing(limiter: ListLimiter, *script: Answered, watch_list: bool = False) -> AsyncIterator[Watcher]:
+    watcher = Watcher(
+        PODS,
+        Scope(),
+        ScriptedSource(*script),
+        DeltaFIFO(dict[str, None]()),
+        report=lambda _: None,
+        timing=Timing(),
+        start=NotSynced(watch_list=watch_list),
+        chance=lambda: 0.5,
+        lists=limiter,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(watcher.run())
+        await settled()
+        yield watcher
+        running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("script", "watch_list", "free"),
+    [
+        ([page(at=7), opened()], False, True),
+        ([page(a_pod("web").at(3), at=7, next_page="more"), page(at=7), opened()], False, True),
+        ([opened()], True, False),
+        ([opened(closing_bookmark(7))], True, True),
+        ([Failed("500"), page(at=7)], False, True),
+    ],
+    ids=["a list", "two pages", "initial events", "initial events and their bookmark", "a pause"],
+)
+async def test_a_list_counts_from_its_first_request_to_its_last_page(
+    script: list[Answered | Stream], watch_list: bool, free: bool
+) -> None:
+    limiter = ListLimiter(1)
+    async with listing(limiter, *script, watch_list=watch_list):
+        assert limiter.turn().must_wait is not free
+
+
+async def test_an_informer_that_ends_gives_its_turn_back() -> None:
+    limiter = ListLimiter(1)
+    async with listing(limiter, opened(Quiet(30)), watch_list=True):
+        assert limiter.turn().must_wait
+    assert not limiter.turn().must_wait
+
+
+async def test_an_informer_that_waits_for_its_turn_says_so_and_is_not_stuck() -> None:
+    limiter = ListLimiter(1, longest=3600)
+    first = limiter.turn()
+    await first.begin()
+    async with listing(limiter, page(at=7), opened()) as watcher:
+        await asyncio.sleep(1800)
+        assert watcher.trouble == "other resources are listed first"
+        assert watcher.last_answer == asyncio.get_running_loop().time()
+
+        first.end()
+        await settled()
+        assert watcher.trouble is None
+        assert watcher.live
