@@ -193,8 +193,8 @@ class RecordRejected:
 
 @dataclass(frozen=True, slots=True)
 class RecordsLeftBehind:
-    """The bridge ends, and the grace was over before this sink had settled everything that was read. The rest is
-    delivered after the next start."""
+    """The bridge ends, and this sink has not settled everything that was read: the grace is over, or its next attempt
+    would have come later. The rest is delivered after the next start."""
 
     sink: str
     records: int
@@ -359,6 +359,26 @@ class CircuitClosed:
     """How long it did not."""
 
 
+# ── The process ──────────────────────────────────────────────────────────────
+
+
+class Heed(StrEnum):
+    """What is done about a signal."""
+
+    STOP = "stop"
+    """Nothing more is read, and sinks finish within the grace."""
+    AT_ONCE = "at once"
+    """The process ends now, as if it were killed: it was told to stop before."""
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    signal: str
+    """``SIGTERM``."""
+    heed: Heed
+
+
 # ── Clients of the bridge ────────────────────────────────────────────────────
 
 TELEMETRY_SERVER = "telemetry.listen"
@@ -423,6 +443,7 @@ Fact: TypeAlias = (
     | RecordsParked
     | CircuitOpened
     | CircuitClosed
+    | SignalReceived
     | ConnectionCut
 )
 

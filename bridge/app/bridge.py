@@ -142,10 +142,8 @@ class _Running:
         await subscriptions.run()
 
     async def _wait_settled(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._ends_by):
-                for end in self._ends.values():
-                    await end.worker.wait_idle()
+        for end in self._ends.values():
+            await end.worker.wait_idle_by(self._ends_by)
         for name in self._ends:
             if left := self._outbox.sinks.lag(name):
                 self._report(RecordsLeftBehind(name, left))

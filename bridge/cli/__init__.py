@@ -8,6 +8,7 @@ upkeep_tables    what these print for people, in lines that text aligns
 verify           a sink's destination beside the cluster; verify_parser has its words
 demo             a cluster that lives, on the terminal
 view             how demo draws it
+signals          which of them end a process, and how
 settings         the file that a command was given
 """
 

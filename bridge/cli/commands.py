@@ -7,6 +7,7 @@ import gc
 import json
 import signal
 import sys
+from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bridge.app.plan import Plan
 from bridge.app.planning import plan_of
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings, sink_options
+from bridge.cli.signals import WITHOUT_MEANING, heed_signals, ignore_early
 from bridge.kube import CredentialsError
 from bridge.outbox.errors import Damaged, StateError
 from bridge.telemetry.log_stream import set_up_logging
@@ -35,6 +37,8 @@ _EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdi
 
 def run(path: Path, *, profile_stages: bool = False) -> int:
     """Watch and deliver until SIGTERM or SIGINT."""
+    ignored = [each for each in WITHOUT_MEANING if not (profile_stages and each is signal.SIGUSR1)]
+    ignore_early(ignored)
     try:
         settings = load_settings(path)
         plan = plan_of(settings)
@@ -42,7 +46,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         return _refuse(error)
     gc.freeze()  # What is there by now lives as long as the process: no collection needs to look at it again.
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
-    running = _run(plan, settings.telemetry)
+    running = _run(plan, settings.telemetry, ignored)
     if profile_stages:
         from bridge.cli.stages import with_profile
 
@@ -50,15 +54,13 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     return asyncio.run(running)
 
 
-async def _run(plan: Plan, settings: TelemetrySettings) -> int:
+async def _run(plan: Plan, settings: TelemetrySettings, ignored: Collection[signal.Signals]) -> int:
     telemetry = Telemetry(Logs())
     metrics = Metrics(version=version("kubedelta"), failures=telemetry.failures)
     metrics.expect_sinks(*(sink.name for sink in plan.sinks))
     telemetry.add(metrics)
     bridge = Bridge(plan, telemetry.report)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, bridge.stop)
+    heed_signals(bridge.stop, ignored=ignored, report=telemetry.report)
     listen, token = (
         settings.listen,
         None if settings.details_token_file is None else TokenFile(settings.details_token_file),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
+import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from bridge.app.bridge import Bridge
 from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.cli.exits import Exit
+from bridge.cli.signals import heed_signals
 from bridge.cli.view import Screen, ScreenSink
 from bridge.facts import unheard
 from bridge.kube import ClusterAccess
@@ -36,7 +38,7 @@ async def _demo(console: Console, seconds: float | None, rate: float) -> None:
 async def _run(console: Console, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
     async with Playground(bookmark_interval=5.0) as cluster:
         bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
-        _end_with_signals(bridge)
+        heed_signals(bridge.stop, at_once=partial(shutil.rmtree, state, ignore_errors=True))
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(Life(cluster, rate=rate).run())
             summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
@@ -62,9 +64,3 @@ def _plan(server: str, state: Path, screen: Screen) -> Plan:
         state=state,
         grace_seconds=5.0,
     )
-
-
-def _end_with_signals(bridge: Bridge) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, bridge.stop)

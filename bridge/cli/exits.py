@@ -17,4 +17,7 @@ class Exit(IntEnum):
     CONFIG = 78
     """The configuration, or what it points at, is wrong."""
     INTERRUPTED = 130
-    """Ctrl-C, where it is not the way to end (as it is for ``run`` and ``demo``). What was asked may be done or not."""
+    """Ctrl-C, where it is not the way to end (as it is for ``run`` and ``demo``, the first time). What was asked may be
+    done or not."""
+    TERMINATED = 143
+    """SIGTERM, where it is not the way to end, and the second time where it is."""

@@ -108,6 +108,8 @@ class LaneWorker(SinkWorker):
         self._in_lanes = 0
         """Entries in the lanes, and under way."""
         self._letters_in_lanes = 0
+        self._taking = False
+        """It waits for what there is to take, not for room."""
         self._stuck: set[OrderingKey] = set()
         """Objects one of whose letters was rejected again: the later ones stay where they are."""
 
@@ -119,6 +121,14 @@ class LaneWorker(SinkWorker):
         if circuit > asyncio.get_running_loop().time():
             return circuit if circuit < float("inf") else None
         return self._queue.next_delayed
+
+    def may_deliver_by(self, when: float) -> bool:
+        """One lane that waits leaves the others free, an open circuit none."""
+        if super().may_deliver_by(when):
+            return True
+        if not self._attempts.is_open or self._attempts.circuit.ready_at > when:
+            return False
+        return self._queue.is_active or (self._taking and not self._pending.exhausted)
 
     @property
     def _is_busy(self) -> bool:
@@ -138,7 +148,9 @@ class LaneWorker(SinkWorker):
             await self._fill_in_letters()
         while self._records >= self._max_records or self._bytes >= self._max_bytes:
             await self._wait_for_progress()
+        self._taking = True
         taken = await self._pending.take(min(self._max_batch, self._max_records - self._records))
+        self._taking = False
         records = list(taken.items)
         if taken.missed is not None:
             records.insert(0, self._gap(taken.missed))

@@ -6,6 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 
 from bridge.delivery.attempts import Attempts
@@ -15,6 +16,9 @@ from bridge.delivery.ports import DeadLetters, Missing, Pending
 from bridge.facts import ListenerOverrun, Report
 from bridge.model.record import Delta, Gap, Record
 from sinks.base import Sink
+
+_LOOK = 0.1
+"""Seconds."""
 
 
 class WorkerState(StrEnum):
@@ -80,6 +84,21 @@ class SinkWorker(ABC):
         """Return when there is nothing to take, and everything that was taken is settled."""
         while self._is_busy or not self._pending.exhausted:
             await self._wait_for_progress()
+
+    async def wait_idle_by(self, when: float) -> None:
+        """The same, for whoever waits no longer than ``when``, on the event loop's clock: returns also as soon as
+        every attempt to come is later than that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(when), asyncio.TaskGroup() as tasks:
+                idle = tasks.create_task(self.wait_idle())
+                while self.may_deliver_by(when) and not idle.done():
+                    await asyncio.wait([idle], timeout=_LOOK)  # Nothing announces a pause.
+                idle.cancel()
+
+    def may_deliver_by(self, when: float) -> bool:
+        """An attempt is under way, or begins by ``when``."""
+        retry_at = self.retry_at
+        return self.state is not WorkerState.WAITING or retry_at is None or retry_at <= when
 
     # ── How it stands ────────────────────────────────────────────────────────
 

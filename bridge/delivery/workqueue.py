@@ -56,6 +56,11 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     @property
+    def is_active(self) -> bool:
+        """A key waits for a worker, or is with one."""
+        return bool(self._queue or self._processing)
+
+    @property
     def next_delayed(self) -> float | None:
         """When the next delayed key is added, on the event loop's clock; None where none is."""
         return min((timer.when() for timer in self._delayed.values()), default=None)

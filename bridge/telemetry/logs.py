@@ -19,6 +19,7 @@ from bridge.facts import (
     DiscoveryRejected,
     Fact,
     GroupStale,
+    Heed,
     InformerStopped,
     InformerSynced,
     InputUnreadable,
@@ -26,6 +27,7 @@ from bridge.facts import (
     RequestFailed,
     ResourceRefused,
     ResourceUnknown,
+    SignalReceived,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
@@ -64,6 +66,8 @@ class Logs:
                 self._informer_trouble(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
+            case SignalReceived():
+                self._process(fact)
             case ConnectionCut():
                 self._client(fact)
             case _:
@@ -139,6 +143,19 @@ class Logs:
                 self._log.warning(text, name=name)
             case ConnectionInsecure(server, reason):
                 self._log.warning("connection to the API server is not secure", server=server, reason=reason)
+
+    # ── The process ──────────────────────────────────────────────────────────
+
+    def _process(self, fact: SignalReceived) -> None:
+        match fact.heed:
+            case Heed.STOP:
+                text = "told to end: nothing more is read, and sinks finish within the grace; once more ends at once"
+                self._log.info(text, signal=fact.signal)
+            case Heed.AT_ONCE:
+                text = "told to end at once; what sinks have not settled is delivered after the next start"
+                self._log.warning(text, signal=fact.signal)
+            case Heed.IGNORED:
+                self._log.info("a signal is ignored: it has no meaning here", signal=fact.signal)
 
     # ── Clients ──────────────────────────────────────────────────────────────
 

@@ -83,7 +83,7 @@ class SinkLogs:
                 text = "sink has caught up; the API server is read again"
                 self._log.info(text, sink=sink, seconds=round(seconds, 1))
             case RecordsLeftBehind(sink, records):
-                text = "the grace is over; what this sink has not settled is delivered after the next start"
+                text = "the bridge ends; what this sink has not settled is delivered after the next start"
                 self._log.info(text, sink=sink, records=records)
             case SinkForgotten(sink, records):
                 tell = self._log.warning if records else self._log.info

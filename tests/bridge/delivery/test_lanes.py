@@ -436,3 +436,31 @@ async def test_a_single_shared_lane_opens_the_circuit_by_failures_in_a_row() -> 
     await world.run_until_idle()
 
     assert [fact.failures for fact in world.reported(CircuitOpened)] == [5]
+
+
+# ── The end of the bridge ────────────────────────────────────────────────────
+
+
+@virtual
+async def test_at_the_end_other_objects_are_delivered_and_the_one_that_comes_too_late_is_not_waited_for() -> None:
+    sink = ScriptedSink(seconds=1.0)
+    sink.answer = lambda batch: (
+        Receipt((0,), RetryLater("later", after=600.0)) if batch[0].sequence == 1 else ALL_STORED
+    )
+    world = World(sink, pods("abcdefgh"), lanes=Lanes(concurrency=2), max_batch=2)
+    async with world.running() as worker:
+        began = now()
+        await worker.wait_idle_by(began + 60.0)
+        assert now() - began < 10.0
+
+    assert sorted(named(sink.stored)) == ["b2", "c3", "d4", "e5", "f6", "g7", "h8"]
+
+
+@virtual
+async def test_at_the_end_a_circuit_that_stays_open_for_too_long_is_not_waited_for() -> None:
+    closed = Receipt((0,), RetryLater("later", after=600.0, whole=True))
+    world = World(ScriptedSink(*[closed] * 10), pods("abcd"), lanes=Lanes(concurrency=2))
+    async with world.running() as worker:
+        began = now()
+        await worker.wait_idle_by(began + 20.0)
+        assert now() - began < 1.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.delivery import CircuitState, OnRejected, WorkerState
+from bridge.delivery import CircuitState, OnRejected, Retry, WorkerState
 from bridge.delivery.sink_worker import passages
 from bridge.facts import (
     BatchDelivered,
@@ -433,3 +433,47 @@ async def test_a_worker_is_not_idle_while_it_delivers_a_letter() -> None:
         await worker.wait_idle()
 
     assert world.letters.kept == {}
+
+
+# ── The end of the bridge ────────────────────────────────────────────────────
+
+
+@virtual
+async def test_at_the_end_nobody_waits_for_an_attempt_that_comes_too_late() -> None:
+    world = World(ScriptedSink(*[Receipt((0, 1), RetryLater("later", after=600.0))] * 10), pods("ab"))
+    async with world.running() as worker:
+        began = now()
+        await worker.wait_idle_by(began + 20.0)
+        assert now() - began < 1.0
+        assert not worker.may_deliver_by(began + 20.0)
+
+    assert world.pending.settled == 0
+
+
+@virtual
+async def test_at_the_end_an_attempt_within_the_time_is_waited_for() -> None:
+    world = World(ScriptedSink(Receipt((0, 1), RetryLater("later", after=10.0))), pods("ab"))
+    async with world.running() as worker:
+        began = now()
+        await worker.wait_idle_by(began + 20.0)
+        assert 10.0 <= now() - began < 12.0
+
+    assert world.pending.settled == 2
+
+
+@virtual
+async def test_at_the_end_a_sink_that_does_not_open_in_time_is_not_waited_for() -> None:
+    world = World(ScriptedSink(opens=[SinkUnavailable("down")] * 100), pods("a"), retry=Retry(initial=60.0))
+    async with world.running() as worker:
+        began = now()
+        await worker.wait_idle_by(began + 5.0)
+        assert now() - began < 1.0
+
+
+@virtual
+async def test_at_the_end_what_is_under_way_has_all_the_time_there_is() -> None:
+    world = World(ScriptedSink(seconds=100.0), pods("a"))
+    async with world.running() as worker:
+        began = now()
+        await worker.wait_idle_by(began + 20.0)
+        assert now() - began == 20.0

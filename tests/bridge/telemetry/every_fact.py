@@ -19,6 +19,7 @@ from bridge.facts import (
     DiscoveryRejected,
     Fact,
     GroupStale,
+    Heed,
     InformerSynced,
     InputUnreadable,
     IntakeBlocked,
@@ -36,6 +37,7 @@ from bridge.facts import (
     ResourceRefused,
     ResourceUnknown,
     ScopeChanged,
+    SignalReceived,
     SinkForgotten,
     SinkOpened,
     SnapshotBegan,
@@ -50,6 +52,9 @@ PODS = Resource("", "v1", "pods", "Pod", True)
 ALL = Scope()
 
 EVERYTHING: list[Fact] = [
+    SignalReceived("SIGHUP", Heed.IGNORED),
+    SignalReceived("SIGTERM", Heed.STOP),
+    SignalReceived("SIGTERM", Heed.AT_ONCE),
     ConnectionCut("telemetry.listen", Cut.CROWDED),
     ConnectionCut("admin.sock", Cut.SLOW),
     ConnectionInsecure("http://127.0.0.1:1", "plain HTTP"),
