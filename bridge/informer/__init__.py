@@ -6,6 +6,7 @@ list_limiter     how many of them list at the same time
 watcher          makes the requests and fills the queue
 delta_fifo       the queue: per key, deduplicated, bounded
 handle_deltas    a queued delta against the known object (pure)
+tombstones       which deletes were told (pure)
 controller       the process loop, the Indexer's only writer
 indexer, lister  what is known, and how to read it
 shared_informer  one resource in one scope, with all of the above

@@ -9,8 +9,9 @@ import msgspec
 
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.deltas import DeltaType, Drained, QueuedDelta
-from bridge.informer.handle_deltas import changes_of, needs_last_state
+from bridge.informer.handle_deltas import changes_of, is_told_already, needs_last_state
 from bridge.informer.indexer import Indexer
+from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, Op
 from bridge.model.object import ApiObject
 
@@ -25,13 +26,22 @@ where nothing was numbered. Nothing newer is processed until it returns."""
 
 class Controller:
     """The Indexer's only writer. A batch is compared and stored without waiting in between, and so a Replace never
-    sees a store that lags behind the queue; then it is delivered, once."""
+    sees a store that lags behind the queue; then it is delivered, once. It begins with an Indexer that is at
+    ``position``; None where that is at none."""
 
-    def __init__(self, fifo: DeltaFIFO, indexer: Indexer, deliver: Deliver, transform: Transform | None) -> None:
+    def __init__(
+        self,
+        fifo: DeltaFIFO,
+        indexer: Indexer,
+        deliver: Deliver,
+        transform: Transform | None,
+        position: str | None = None,
+    ) -> None:
         self._fifo = fifo
         self._indexer = indexer
         self._deliver = deliver
         self._transform = transform
+        self._tombstones = Tombstones(position)
 
     async def run(self) -> None:
         """Until the queue is closed and empty."""
@@ -43,6 +53,7 @@ class Controller:
 
     async def _process(self, drained: Drained) -> None:
         changes = self.handle_deltas(drained)
+        self._tombstones.position = drained.position
         first = await self._deliver(changes, drained.position)
         if first is not None:
             self._rest(changes, first)
@@ -54,12 +65,15 @@ class Controller:
         for queued in drained.deltas:
             delta = self._comparable(queued)
             known = indexer.known(delta.key)
+            if delta.type is DeltaType.DELETED and is_told_already(delta, known, self._tombstones):
+                continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
                 if self._transform is not None and change.object is queued.object:
                     change = _transformed(change, self._transform)
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
+                    self._tombstones.add(change.object)
                 elif change.op is not Op.SYNC:
                     indexer.put(change.object)
                 changes.append(change)

@@ -3,12 +3,13 @@
 Differs from client-go on purpose: an unchanged version is no change; a new uid under an old name is a delete and an
 add; a watched version older than the known one (told again after a crash inside a list) is no change, whichever object
 had the name then; a delete of an object that was never known is told, because it carries the last state and nobody
-else will tell it.
+else will tell it, and one that was told already is not.
 """
 
 from __future__ import annotations
 
 from bridge.informer.deltas import DeltaType, QueuedDelta
+from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, Evidence, Known, Op
 from bridge.model.object import ApiObject
 from bridge.model.version import is_older
@@ -36,6 +37,14 @@ def changes_of(delta: QueuedDelta, known: Known | None, last_state: ApiObject | 
     if thing.resource_version == known.resource_version and not _is_other_state(delta, thing, last_state):
         return []
     return [Change(Op.UPDATED, delta.evidence, thing, known)]
+
+
+def is_told_already(delta: QueuedDelta, known: Known | None, tombstones: Tombstones) -> bool:
+    """A delete that the server announces once more; under the name there may be another object by now."""
+    thing = delta.object
+    if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):
+        return False
+    return tombstones.cover(thing)
 
 
 def _is_other_state(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject | None) -> bool:

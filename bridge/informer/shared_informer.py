@@ -96,7 +96,7 @@ class SharedInformer:
             epoch=epoch,
             lists=lists,
         )
-        self._controller = Controller(self._fifo, self.indexer, self._deliver_changes, transform)
+        self._controller = Controller(self._fifo, self.indexer, self._deliver_changes, transform, position)
         self._synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._retiring = False

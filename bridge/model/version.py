@@ -14,6 +14,11 @@ def newest_of(versions: Iterable[str | None]) -> str | None:
     return newest
 
 
+def is_reached(version: str, position: str) -> bool:
+    """True only where both are integers and the first is not the greater one."""
+    return version.isdecimal() and position.isdecimal() and (len(version), version) <= (len(position), position)
+
+
 def is_older(version: str, than: str) -> bool:
     """True only where both are integers and the first is smaller: an aggregated API may use any text, which has no
     order, and then nothing is claimed."""

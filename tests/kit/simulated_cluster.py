@@ -41,6 +41,8 @@ class _Watch:
     at: int
     """Everything up to this version has been put into ``coming``."""
     epoch: int
+    after: int = 0
+    """What happened up to this version belongs to no watch from it, though it may be told."""
     coming: deque[WatchAnswer] = field(default_factory=deque)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,7 +61,7 @@ class SimulatedCluster:
         self.history: list[tuple[int, Event]] = []
         self.states: dict[int, dict[str, ApiObject]] = {1: {}}
         self.announced: list[Event] = []
-        """Every event that a plain watch has told readably."""
+        """Every event that a plain watch has told readably, and that a watch from its version is to tell."""
         self.unreadable_keys: set[str] = set()
         """Objects that no list can show."""
         self.next_answers: deque[Trouble] = deque()
@@ -70,6 +72,8 @@ class SimulatedCluster:
         """A WatchList tells what its cache was behind before its closing bookmark, not after it."""
         self.chunk = 1000
         """Events that come at once."""
+        self.repeats = False
+        """A watch begins with the change that has its version, which was told before."""
         self.latency = 0.0
         """Seconds before a request is answered."""
         self.newest_told = 0
@@ -132,11 +136,14 @@ class SimulatedCluster:
                 watch.tell(Unreadable("no metadata"))
             case "twice":
                 watch.tell(Announced([event, event]))
+            case "again":
+                watch.tell(Announced([event]))
+                watch.tell(Announced([event]))
 
     # ── What goes wrong ──────────────────────────────────────────────────────
 
     def spoil_next_event(self, how: str | None) -> None:
-        """``lost``, ``unreadable`` or ``twice``; None for told as it should be."""
+        """``lost``, ``unreadable``, ``twice`` or, by itself, ``again``; None for told as it should be."""
         self._spoil = how
 
     def compact(self) -> None:
@@ -231,8 +238,10 @@ class SimulatedCluster:
     def _begin(self, watch: _Watch, request: WatchRequest) -> None:
         self._watches.add(watch)
         begins = self._cached(request.version) if request.initial_events else int(request.version)
-        since = [Announced([event]) for version, event in self.history if version > begins]
+        first = begins if self.repeats and not request.initial_events else begins + 1
+        since = [Announced([event]) for version, event in self.history if version >= first]
         if not request.initial_events:
+            watch.after = begins
             watch.coming.extend(since)
             return
         for key, thing in self.states[begins].items():
@@ -254,7 +263,7 @@ class SimulatedCluster:
             if isinstance(answer, Announced):
                 answer = self._batch(answer, watch)
                 if not initial:
-                    self.announced += answer.events
+                    self.announced += [each for each in answer.events if int(each[1].resource_version) > watch.after]
                 self._told_of(watch, *(thing.resource_version for _, thing in answer.events))
             elif isinstance(answer, Bookmark):
                 self._told_of(watch, answer.version)

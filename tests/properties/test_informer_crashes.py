@@ -225,7 +225,8 @@ unkind_steps = st.one_of(
         st.just("trouble"),
         st.sampled_from([Busy("429"), Failed("500"), Refused(403, "forbidden"), TooLarge("504"), Expired("410")]),
     ),
-    st.tuples(st.just("spoil"), st.sampled_from(["unreadable", "unreadable", "twice", "lost"])),
+    st.tuples(st.just("spoil"), st.sampled_from(["unreadable", "unreadable", "twice", "again", "lost"])),
+    st.tuples(st.just("repeats"), st.booleans()),
     st.tuples(st.just("hide"), names),
     st.tuples(st.just("behind"), st.integers(0, 6)),
     st.sampled_from([("compact", None), ("compact", None), ("show", None)]),
@@ -265,6 +266,8 @@ async def take(lives: Lives, step: str, what: object) -> None:
             cluster.unreadable_keys.add(f"shop/{name}")
         case "show", _:
             cluster.unreadable_keys.clear()
+        case "repeats", bool(does):
+            cluster.repeats = does
         case "behind", int(versions):
             cluster.behind = versions
         case "compact", _:

@@ -85,7 +85,8 @@ steps = st.one_of(
     st.tuples(st.just("end"), ends),
     st.tuples(st.just("cut"), ends),
     st.tuples(st.just("trouble"), troubles),
-    st.tuples(st.just("spoil"), st.sampled_from(["lost", "unreadable", "twice"])),
+    st.tuples(st.just("spoil"), st.sampled_from(["lost", "unreadable", "twice", "again"])),
+    st.tuples(st.just("repeats"), st.booleans()),
     st.tuples(st.just("hide"), names),
     st.tuples(st.just("restore"), names),
     st.tuples(st.just("behind"), st.integers(0, 6)),
@@ -124,6 +125,8 @@ class Run:
                 cluster.unreadable_keys.add(f"shop/{name}")
             case "show", _:
                 cluster.unreadable_keys.clear()
+            case "repeats", bool(does):
+                cluster.repeats = does
             case "behind", int(versions):
                 cluster.behind = versions
             case "latency", float(seconds):

@@ -90,6 +90,31 @@ async def test_every_step_inside_one_batch_is_told_with_the_version_before_it() 
     assert world.told[-1] == ("added", WEB.born_again().uid, "4")
 
 
+@pytest.mark.parametrize("position", ["3", None], ids=["at a position", "in doubt"])
+async def test_a_delete_that_is_announced_again_is_told_once(position: str | None) -> None:
+    world = World()
+    gone = [(EventType.DELETED, WEB.at(3))]
+    async with world.running():
+        world.fifo.happened([(EventType.ADDED, WEB.at(1)), *gone], position)
+        await world.fifo.wait_processed()
+        world.fifo.happened(gone, position)
+        await world.fifo.wait_processed()
+        world.fifo.happened([(EventType.ADDED, WEB.born_again().at(4)), *gone], position)
+
+    assert [op for op, _, _ in world.told] == ["added", "deleted", "added"]
+
+
+async def test_an_object_that_comes_and_goes_by_its_labels_is_told_every_time() -> None:
+    world = World()
+    async with world.running():
+        for version in range(1, 7, 2):
+            world.fifo.happened([(EventType.ADDED, WEB.at(version))], str(version))
+            world.fifo.happened([(EventType.DELETED, WEB.at(version + 1))], str(version + 1))
+            await world.fifo.wait_processed()
+
+    assert [op for op, _, _ in world.told] == ["added", "deleted"] * 3
+
+
 async def test_unchanged_objects_of_a_relist_are_not_told_again() -> None:
     world = World()
     async with world.running():

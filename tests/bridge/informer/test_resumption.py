@@ -11,7 +11,17 @@ import pytest
 
 from bridge.facts import Fact, InformerSynced, ListEnded, VersionsRanBackwards
 from bridge.informer import SharedInformer, Timing
-from bridge.model.answers import Expired, Failed, ListRequest, Opened, Silent, TooLarge, Unreadable, WatchRequest
+from bridge.model.answers import (
+    Expired,
+    Failed,
+    HungUp,
+    ListRequest,
+    Opened,
+    Silent,
+    TooLarge,
+    Unreadable,
+    WatchRequest,
+)
 from bridge.model.change import Change, ChangeBatch, Evidence, Known
 from bridge.model.known import KnownTable, Remembered
 from bridge.model.object import ApiObject
@@ -123,6 +133,23 @@ async def test_it_watches_from_its_position_and_tells_what_happened_while_it_was
     assert world.told == ["updated web", "deleted db", "added cache"]
     assert {change.evidence for change in world.changes} == {Evidence.WATCHED}
     assert [batch.position for batch in world.batches] == ["5", "6"]
+
+
+async def test_a_delete_that_the_server_announces_once_more_is_not_told_again() -> None:
+    """On the next watch, which some servers begin with the change that has its version; and so after a restart."""
+    world, cluster = await a_life("web", "db")
+    cluster.repeats = True
+    async with world.running(cluster):
+        await asyncio.sleep(2)
+        cluster.delete("web")
+        await asyncio.sleep(2)
+        for _ in range(3):
+            cluster.end_watches(HungUp("the stream ended"))
+            await asyncio.sleep(2)
+        assert world.told == ["deleted web"]
+    async with world.running(cluster):
+        await asyncio.sleep(2)
+    assert world.told == []
 
 
 async def test_it_has_synced_as_soon_as_it_runs_and_is_live_once_its_watch_is_open() -> None:
