@@ -183,6 +183,16 @@ class DeliveryDelayed:
 
 
 @dataclass(frozen=True, slots=True)
+class DestinationMade:
+    """Something was missing at the destination, such as a stream, and the sink made it: it begins empty."""
+
+    sink: str
+    what: str
+    again: bool
+    """The sink had delivered into it in this run: what it held is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordRejected:
     """The sink will never take this record. It goes to the dead letters, with its reason."""
 
@@ -423,6 +433,7 @@ Fact: TypeAlias = (
     | SinkOpened
     | BatchDelivered
     | DeliveryDelayed
+    | DestinationMade
     | RecordRejected
     | RecordsLeftBehind
     | ListenerOverrun

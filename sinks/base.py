@@ -101,6 +101,9 @@ class Receipt:
     """Set exactly when something is pending for another reason than a rejected record in front of it."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Place in the batch → reason, for records that the destination will never take."""
+    made: str = ""
+    """What was missing at the destination and was made by the sink, empty, such as ``stream K8S``: if it had been there
+    before, what it held is gone. The bridge tells the operator."""
 
 
 ALL_STORED = Receipt()

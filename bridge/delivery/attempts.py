@@ -13,6 +13,7 @@ from bridge.facts import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
+    DestinationMade,
     RecordRejected,
     Report,
     SinkOpened,
@@ -118,6 +119,8 @@ class Attempts:
         self._report(DeliveryDelayed(self._name, records, trouble.reason, delay))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
+        if receipt.made:
+            self._report(DestinationMade(self._name, receipt.made, again=self.delivered > 0))
         for place, reason in receipt.rejected.items():
             self.rejected += 1
             self._report(RecordRejected(self._name, batch[place].id, reason))

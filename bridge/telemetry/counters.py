@@ -16,6 +16,7 @@ from bridge.facts import (
     CircuitOpened,
     ClusterChanged,
     DeliveryDelayed,
+    DestinationMade,
     Fact,
     InformerStopped,
     InputUnreadable,
@@ -152,6 +153,7 @@ class SinkCounters:
         self._rejected = counter("sink_rejected_records", "Records that the destination refused for good.")
         self._parked = counter("sink_parked_records", "Records parked behind a refused one of the same object.")
         self._circuits = counter("sink_circuit_opens", "Times that deliveries failed in a row until pauses were made.")
+        self._made = counter("sink_destinations_made", "Times the sink made a missing stream; it begins empty.")
         self._snapshots = counter("sink_snapshots", "Tellings of every known object that began.")
         self._blocks = counter("sink_intake_blocks", "Times the sink's backlog stopped the intake, for all sinks.")
         self._compactions = counter("sink_compactions", "Times the sink's backlog was compacted.")
@@ -185,6 +187,8 @@ class SinkCounters:
                 self._parked.labels(sink).inc(records)
             case CircuitOpened(sink):
                 self._circuits.labels(sink).inc()
+            case DestinationMade(sink):
+                self._made.labels(sink).inc()
             case _:
                 self._behind(fact)
 

@@ -9,6 +9,7 @@ from bridge.facts import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
+    DestinationMade,
     Fact,
     IntakeBlocked,
     IntakeResumed,
@@ -38,6 +39,11 @@ class SinkLogs:
             case SinkOpened(sink):
                 self._telling.over(("delayed", sink))
                 self._log.info("sink is open", sink=sink)
+            case DestinationMade(sink, what, again=True):
+                text = "what the sink writes into was gone and is made again, empty; kubedelta replay tells again"
+                self._log.warning(text, sink=sink, what=what)
+            case DestinationMade(sink, what):
+                self._log.info("what the sink writes into was not there and is made", sink=sink, what=what)
             case SnapshotBegan(sink, objects):
                 self._log.info("snapshot began", sink=sink, objects=objects)
             case SnapshotEnded(sink, objects):

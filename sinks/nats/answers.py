@@ -11,8 +11,11 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Stored:
+    sequence: int
+    """Of the message in the stream."""
     duplicate: bool
-    """It was there already: an earlier attempt had stored it."""
+    """The stream knows the id, and names the message that had it first. Whether it still has that message is another
+    question: after a purge it has not, and stores nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Failed:
     """The stream does not take it now."""
 
     reason: str
+    no_stream: bool = False
+    """No stream takes the subject: it was deleted, or JetStream is away."""
 
 
 Answer: TypeAlias = Stored | Refused | OutOfChain | Failed
@@ -68,13 +73,17 @@ def answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
     """Reads one PubAck (ADR-2 of NATS), or the status that stands in its place."""
     if headers and not payload:
         status = headers.get("Status")
-        return Failed(STREAM_MISSING if status == "503" else f"the server answers with status {status}")
+        if status == "503":
+            return Failed(STREAM_MISSING, no_stream=True)
+        return Failed(f"the server answers with status {status}")
     try:
         ack = _decode(payload)
     except msgspec.DecodeError:
         return Failed("the server's answer is no acknowledgement of JetStream")
     if ack.error is None:
-        return Stored(ack.duplicate) if ack.seq else Failed("the server's answer is no acknowledgement of JetStream")
+        if not ack.seq:
+            return Failed("the server's answer is no acknowledgement of JetStream")
+        return Stored(ack.seq, ack.duplicate)
     number = ack.error.err_code
     if number == _WRONG_LAST_MSG_ID:
         return OutOfChain()

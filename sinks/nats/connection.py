@@ -17,8 +17,6 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, StorageType, StoreCompression, StreamConfig
-from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from sinks.base import SinkUnavailable, read_secret
 from sinks.nats.client import HeadersClient
@@ -70,7 +68,7 @@ class Connection:
                 await client.subscribe(f"{self._inbox}*", cb=self._on_answer)
         except (TimeoutError, OSError, nats.errors.Error, ValueError) as error:
             await self.close()
-            raise SinkUnavailable(f"cannot connect to {', '.join(options.servers)}: {self._reason(error)}") from error
+            raise SinkUnavailable(f"cannot connect to {', '.join(options.servers)}: {self.reason(error)}") from error
         except BaseException:
             await self.close()
             raise
@@ -120,50 +118,12 @@ class Connection:
         """The client's own view of JetStream; ``timeout`` is in seconds for each request."""
         return JetStreamContext(self._client, timeout=timeout)
 
-    async def ensure_stream(self, options: NatsOptions, subjects: list[str]) -> str:
-        """Find the stream, or make it where that was asked for; say what is there. Raises SinkUnavailable."""
-        jetstream = self.jetstream(options.connect_timeout)
-        try:
-            return await self._find_or_make(jetstream, options, subjects)
-        except ServiceUnavailableError as error:
-            raise SinkUnavailable(f"{self.server}: JetStream does not answer; is it enabled?") from error
-        except (TimeoutError, nats.errors.Error) as error:
-            reason = error.description if isinstance(error, APIError) else self._reason(error)
-            raise SinkUnavailable(f"{self.server}: cannot look at the stream {options.stream}: {reason}") from error
-
     async def close(self) -> None:
         """Within a second or two: after a TLS handshake that failed the client would wait for ever."""
         self._heard = self._broken = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE):
                 await self._client.close()
-
-    async def _find_or_make(self, jetstream: JetStreamContext, options: NatsOptions, subjects: list[str]) -> str:
-        try:
-            info = await jetstream.stream_info(options.stream)
-        except NotFoundError:
-            wanted = options.create_stream
-            if wanted is None:
-                raise SinkUnavailable(
-                    f"{self.server} has no stream {options.stream}; make one for {', '.join(subjects)}, or set"
-                    " create_stream"
-                ) from None
-            info = await jetstream.add_stream(
-                StreamConfig(
-                    name=options.stream,
-                    subjects=subjects,
-                    storage=StorageType.FILE,
-                    num_replicas=wanted.replicas,
-                    max_age=wanted.max_age,
-                    max_bytes=wanted.max_bytes,
-                    duplicate_window=wanted.duplicate_window,
-                    # Full, it must say so: throwing away the oldest would lose what nobody has read.
-                    discard=DiscardPolicy.NEW,
-                    compression=StoreCompression.S2,
-                    allow_direct=True,
-                )
-            )
-        return f"{self.server}, stream {options.stream} with {info.state.messages} messages"
 
     async def _on_answer(self, message: Msg) -> None:
         if self._heard is not None:
@@ -182,7 +142,8 @@ class Connection:
         if self._broken is not None:
             self._broken()
 
-    def _reason(self, error: Exception) -> str:
+    def reason(self, error: Exception) -> str:
+        """Of an error of the client's, in words for an operator."""
         if self.trouble and isinstance(error, nats.errors.NoServersError | TimeoutError):
             return self.trouble
         return str(error).removeprefix("nats: ").strip("'") or type(error).__name__

@@ -41,6 +41,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         headers = self.headers | {EXPECTED_LAST_MSG_ID: previous}
         return headers, self.size + len(EXPECTED_LAST_MSG_ID) + len(previous) + _PER_HEADER
 
+    def again(self, sequence: int) -> Message:
+        """This message under an id that the stream does not know, where it knows this one and has lost the message
+        with that sequence number. Made of both alone, so that a second attempt at it has the same id."""
+        identity = f"{self.id}/again/{sequence}"
+        size = self.size + len(identity) - len(self.id)
+        return Message(identity, self.subject, self.headers | {MSG_ID: identity}, self.payload, size)
+
 
 class MessageEncoder:
     def __init__(self, options: NatsOptions, cluster: str) -> None:

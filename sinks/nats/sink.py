@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.model.record import Record
 from sinks.base import Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
 from sinks.nats.encode import Message, MessageEncoder, stream_subjects
 from sinks.nats.options import NatsOptions
+from sinks.nats.repeated import Repeated
+from sinks.nats.stream import Stream
 from sinks.nats.window import Window
 
 if TYPE_CHECKING:
     from sinks.nats.connection import Connection
 
 _FOREIGN = "another publisher writes into the stream {}: set sole_writer: false, or give this sink a stream of its own"
+_IN_VAIN = "the stream {} says that it has these messages, and has not"
+_MOST_IN_VAIN = 100
+"""Exchanges that store nothing, in one deliver."""
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """What one deliver has to send, by place in the batch."""
+
+    batch: Sequence[Record]
+    messages: dict[int, Message]
+    renamed: set[int] = field(default_factory=set)
+    """Places of messages that are sent again under another id."""
 
 
 class NatsSink:
@@ -26,45 +42,65 @@ class NatsSink:
 
     A connection that breaks is replaced by the next ``deliver``, as is one on which no answer came for
     ``ack_timeout``. What was under way comes again with the same ids, which the stream knows for its
-    ``duplicate_window``.
+    ``duplicate_window``. A duplicate whose message the stream has lost since (it was purged) was not stored: it is
+    sent again, under an id that names the lost message. While duplicates are expected, no two messages about one
+    object are under way, so that none of them overtakes one that must be sent again.
+
+    A stream that was deleted is made again where ``create_stream`` says how; the receipt tells so.
     """
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
         self._name = name
         self._options = options
         self._encoder = MessageEncoder(options, cluster)
-        self._subjects = stream_subjects(options, cluster)
+        self._stream = Stream(options, stream_subjects(options, cluster))
         self._connection: Connection | None = None
         self._servers: list[str] = []
+        self._repeated = Repeated()
+        self._made = ""
+        """For the next receipt."""
 
     async def open(self) -> None:
         await self._connected()
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        receipt = await self._deliver(batch)
+        if not self._made:
+            return receipt
+        made, self._made = self._made, ""
+        return replace(receipt, made=made)
+
+    async def _deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
             connection = await self._connected()
         except SinkUnavailable as error:
             return Receipt(pending=range(len(batch)), trouble=RetryLater(str(error), whole=True))
         messages, rejected = self._encode(batch, connection.max_payload)
-        keys = {place: batch[place].ordering_key for place in messages}
+        under_way = _UnderWay(batch, messages)
         left = list(messages)
         trouble: RetryLater | None = None
-        while left and trouble is None:
-            places = left if self._options.sole_writer else _first_of_each(left, keys)
-            window = await self._exchange(connection, [(place, messages[place]) for place in places])
+        for _ in range(_MOST_IN_VAIN + len(batch)):
+            if not left or trouble is not None:
+                return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
+            window = await self._exchange(connection, under_way, left)
+            done = window.stored.keys() | window.refused.keys()
+            try:
+                trouble = await self._trouble_of(connection, window)
+                done -= await self._lost(connection, window, under_way)
+            except SinkUnavailable as error:
+                done -= window.duplicates.keys()  # Nobody knows.
+                trouble = trouble or RetryLater(str(error), whole=True)
             rejected |= window.refused
-            left = [place for place in left if place not in window.stored and place not in window.refused]
+            left = [place for place in left if place not in done]
             if window.refused:
                 left = not_following(batch, left, rejected)
-            trouble = self._trouble_of(window)
+        trouble = RetryLater(_IN_VAIN.format(self._options.stream))
         return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
 
     async def check(self) -> str:
         connection = await self._new_connection()
         try:
-            return await connection.ensure_stream(
-                self._options.model_copy(update={"create_stream": None}), self._subjects
-            )
+            return (await self._stream.find(connection, create=None)).text
         finally:
             await connection.close()
 
@@ -73,7 +109,16 @@ class NatsSink:
         if connection is not None:
             await connection.close()
 
-    async def _exchange(self, connection: Connection, messages: Sequence[tuple[int, Message]]) -> Window:
+    async def _exchange(self, connection: Connection, under_way: _UnderWay, left: Sequence[int]) -> Window:
+        careful = self._repeated.expected or not self._options.sole_writer
+        places = _first_of_each(under_way.batch, left) if careful else left
+        self._repeated.expected = True  # Should this not come to its end.
+        window = await self._publish_all(connection, [(place, under_way.messages[place]) for place in places])
+        if not (window.failure or window.duplicates or under_way.renamed):
+            self._repeated.over()
+        return window
+
+    async def _publish_all(self, connection: Connection, messages: Sequence[tuple[int, Message]]) -> Window:
         """Publish these and wait for the answers. An exchange without an answer for ``ack_timeout`` closes the
         connection: it may be half open, and what it still holds must not be stored behind a later attempt."""
         server, patience = connection.server, self._options.ack_timeout
@@ -117,19 +162,50 @@ class NatsSink:
             window.sent(number, place, size, chained=chained)
             previous = message.id
 
-    def _trouble_of(self, window: Window) -> RetryLater | None:
+    async def _lost(self, connection: Connection, window: Window, under_way: _UnderWay) -> set[int]:
+        """Places of the duplicates that are to be sent again: they have another id from here on. Raises
+        SinkUnavailable."""
+        if not (window.duplicates or under_way.renamed):
+            return set()
+        batch, messages = under_way.batch, under_way.messages
+        gone: set[int] = set()
+        if window.duplicates:
+            subjects = {sequence: messages[place].subject for place, sequence in window.duplicates.items()}
+            gone = await self._stream.lost(connection, subjects)
+        for place in under_way.renamed & window.stored.keys():
+            if window.stored[place] not in gone:
+                self._repeated.sent_again(batch[place], window.stored[place])
+        again = self._repeated.to_send_again(batch, window.duplicates, gone)
+        for place in again:
+            messages[place] = messages[place].again(window.duplicates[place])
+            under_way.renamed.add(place)
+            if messages[place].size > connection.max_payload:
+                window.refused[place] = _too_large(messages[place], connection.max_payload)
+        return {place for place in again if place not in window.refused}
+
+    async def _trouble_of(self, connection: Connection, window: Window) -> RetryLater | None:
+        """Raises SinkUnavailable."""
+        if window.no_stream:
+            await self._find_stream(connection)
+            if self._made:
+                return None
         if window.failure is not None:
             return RetryLater(window.failure)
         if window.chain_broke and not window.excused:
             return RetryLater(_FOREIGN.format(self._options.stream))
         return None
 
+    async def _find_stream(self, connection: Connection) -> None:
+        """Raises SinkUnavailable."""
+        if (await self._stream.find(connection, self._options.create_stream)).made:
+            self._made = f"stream {self._options.stream}"
+
     def _encode(self, batch: Sequence[Record], max_payload: int) -> tuple[dict[int, Message], dict[int, str]]:
         def message_of(record: Record) -> Message:
             message = self._encoder.message(record)
             if message.size > max_payload:
                 # The server would end the connection over it, for good.
-                raise ValueError(f"{message.size} bytes with its headers; the server takes {max_payload}")
+                raise ValueError(_too_large(message, max_payload))
             return message
 
         return encode_each(batch, message_of)
@@ -140,7 +216,7 @@ class NatsSink:
             await self.close()
             connection = await self._new_connection()
             try:
-                await connection.ensure_stream(self._options, self._subjects)
+                await self._find_stream(connection)
             except BaseException:
                 await connection.close()
                 raise
@@ -154,9 +230,13 @@ class NatsSink:
         return await Connection.make(self._options, self._name, self._servers)
 
 
-def _first_of_each(places: Sequence[int], keys: Mapping[int, object]) -> list[int]:
-    """The first place of each key."""
-    first: dict[object, int] = {}
+def _too_large(message: Message, most: int) -> str:
+    return f"{message.size} bytes with its headers; the server takes {most}"
+
+
+def _first_of_each(batch: Sequence[Record], places: Sequence[int]) -> list[int]:
+    """The first place of each object."""
+    first: dict[tuple[str, str], int] = {}
     for place in places:
-        first.setdefault(keys[place], place)
+        first.setdefault(batch[place].ordering_key, place)
     return list(first.values())

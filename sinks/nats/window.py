@@ -21,10 +21,15 @@ class Window:
     def __init__(self, progress: Callable[[], None]) -> None:
         """``progress`` is called for every answer that counts."""
         self._progress = progress
-        self.stored: set[int] = set()
+        self.stored: dict[int, int] = {}
+        """Place → sequence number in the stream."""
+        self.duplicates: dict[int, int] = {}
+        """Of these, the messages whose ids the stream knew."""
         self.refused: dict[int, str] = {}
         self.failure: str | None = None
         """Why no more can be stored now."""
+        self.no_stream = False
+        """… because no stream takes the subject."""
         self.chain_broke = False
         """A message was not stored because it names a predecessor that is not the last one of the stream, or because
         with that name it is too large."""
@@ -63,7 +68,9 @@ class Window:
         self._progress()
         match answer(headers, payload):
             case Stored() as stored:
-                self.stored.add(place)
+                self.stored[place] = stored.sequence
+                if stored.duplicate:
+                    self.duplicates[place] = stored.sequence
                 self._previous = stored
             case Refused() if chained:
                 self.chain_broke = self.excused = True
@@ -75,8 +82,8 @@ class Window:
                 self.excused = isinstance(self._previous, Refused) or (
                     isinstance(self._previous, Stored) and self._previous.duplicate
                 )
-            case Failed(reason):
-                self.failure = reason
+            case Failed(reason, no_stream):
+                self.failure, self.no_stream = reason, no_stream
         if self._room_wanted or self.broken() or not self._under_way:
             self._change.set()
 

@@ -20,8 +20,8 @@ def error(number: int, description: str = "what went wrong") -> bytes:
 @pytest.mark.parametrize(
     ("payload", "meaning"),
     [
-        (b'{"stream":"K8S","seq":12}', Stored(duplicate=False)),
-        (b'{"stream":"K8S","domain":"hub","seq":12,"duplicate":true}', Stored(duplicate=True)),
+        (b'{"stream":"K8S","seq":12}', Stored(12, duplicate=False)),
+        (b'{"stream":"K8S","domain":"hub","seq":12,"duplicate":true}', Stored(12, duplicate=True)),
         (error(10070), OutOfChain()),
         (error(10054), Refused("larger than the stream's max_msg_size")),
         (
@@ -38,7 +38,7 @@ def test_a_pub_ack_says_whose_move_it_is(payload: bytes, meaning: Answer) -> Non
 
 
 def test_nobody_listening_means_that_no_stream_takes_the_subject() -> None:
-    assert answer({"Status": "503"}, b"") == Failed(STREAM_MISSING)
+    assert answer({"Status": "503"}, b"") == Failed(STREAM_MISSING, no_stream=True)
 
 
 def a_window(*places: int) -> Window:
@@ -58,7 +58,7 @@ async def test_a_window_ends_when_everything_is_answered() -> None:
 
     await window.answered()
 
-    assert (window.stored, window.failure, window.chain_broke) == ({0, 1}, None, False)
+    assert (window.stored, window.failure, window.chain_broke) == ({0: 1, 1: 1}, None, False)
 
 
 async def test_after_the_first_failure_later_answers_do_not_count() -> None:
@@ -69,7 +69,7 @@ async def test_after_the_first_failure_later_answers_do_not_count() -> None:
 
     await window.answered()
 
-    assert window.stored == {0}
+    assert window.stored == {0: 1}
     assert window.failure is not None
 
 
@@ -80,7 +80,7 @@ async def test_answers_to_earlier_exchanges_do_not_count() -> None:
 
     await window.answered()
 
-    assert (window.stored, window.failure) == ({0}, None)
+    assert (window.stored, window.failure) == ({0: 1}, None)
 
 
 async def test_only_so_much_is_under_way_at_once() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import nats
 import nkeys  # type: ignore[import-untyped]
 import pytest
-from nats.js.api import DiscardPolicy
+from msgspec.structs import replace
+from nats.js.api import DiscardPolicy, RetentionPolicy
 
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
@@ -24,7 +25,9 @@ from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.cluster.servers.process import free_port
 from tests.kit.certificates import Authority
-from tests.kit.records import a_delta, changes
+from tests.kit.records import a_delta, a_gap, changes
+
+MADE = Receipt(made="stream K8S")
 
 
 def the_sink(server: Nats, stream: str, prefix: str, **options: Any) -> NatsSink:
@@ -94,7 +97,7 @@ async def test_a_message_of_just_the_size_that_the_server_takes_is_stored_and_on
     receipt = await sink.deliver([a_delta(6), a_delta(7, body=body + b" "), a_delta(8, key="shop/web-2"), a_delta(9)])
     await sink.close()
 
-    assert fits == ALL_STORED
+    assert fits == MADE
     assert list(receipt.rejected) == [1]
     assert receipt.rejected[1].endswith("bytes with its headers; the server takes 20000")
     assert (receipt.pending, receipt.trouble) == ([3], None), "of the same object, and so not sent"
@@ -141,16 +144,212 @@ async def test_a_missing_stream_is_told_or_made(nats_server: Nats) -> None:
     sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
     await sink.open()
     try:
-        assert await sink.deliver(changes(5)) == ALL_STORED
+        assert await sink.deliver(changes(5)) == Receipt(made=f"stream {name}")
         async with await nats.connect(nats_server.url) as connection:
             config = (await connection.jetstream().stream_info(name)).config
             assert (config.subjects, config.max_age, config.duplicate_window) == (["made.*.*.*"], 3600, 120)
             await connection.jetstream().delete_stream(name)
-        receipt = await sink.deliver(changes(5, first=6))
-        assert list(receipt.pending) == [0, 1, 2, 3, 4]
-        assert "no stream takes this subject" in trouble_of(receipt)
     finally:
         await sink.close()
+
+
+@pytest.mark.parametrize("sole_writer", [True, False])
+async def test_a_stream_that_is_deleted_under_the_sink_is_made_again(start_nats: StartNats, sole_writer: bool) -> None:
+    server = start_nats()
+    sink = the_sink(server, "K8S", "k8s", create_stream={"max_age": 3600}, sole_writer=sole_writer)
+    await sink.open()
+    assert await sink.deliver(changes(30)) == MADE
+    async with await nats.connect(server.url) as operator:
+        jetstream = operator.jetstream()
+        await jetstream.delete_stream("K8S")
+        assert await sink.deliver(changes(30, first=31)) == MADE
+        assert await sink.deliver(changes(30, first=61)) == ALL_STORED
+        assert (await jetstream.stream_info("K8S")).config.max_age == 3600
+    await sink.close()
+
+    stored = [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")]
+    assert sorted(stored) == sorted(ids_of(changes(60, first=31)))
+
+
+async def test_a_deleted_stream_that_the_sink_may_not_make_is_named_until_somebody_made_it(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    stream = await nats_stream()
+    async with opened(nats_server, stream) as sink, await nats.connect(nats_server.url) as operator:
+        assert await sink.deliver(changes(5)) == ALL_STORED
+        await operator.jetstream().delete_stream(stream.name)
+        receipt = await sink.deliver(changes(5, first=6))
+        assert list(receipt.pending) == [0, 1, 2, 3, 4]
+        assert receipt.trouble is not None
+        assert receipt.trouble.whole
+        assert f"has no stream {stream.name}; make one for {stream.prefix}.*.*.*, or set" in trouble_of(receipt)
+
+        await operator.jetstream().add_stream(name=stream.name, subjects=[f"{stream.prefix}.>"])
+        assert await sink.deliver(changes(5, first=6)) == ALL_STORED
+
+    assert await ids_in(nats_server, stream) == ids_of(changes(5, first=6))
+
+
+async def test_a_stream_that_goes_under_a_large_batch_costs_no_record_behind_what_was_acknowledged(
+    start_nats: StartNats,
+) -> None:
+    server = start_nats()
+    sink = the_sink(server, "K8S", "k8s", create_stream={})
+    await sink.open()
+    assert await sink.deliver(changes(5)) == MADE
+    made = 0
+    async with await nats.connect(server.url) as operator:
+        for round_ in range(20):
+            left: Sequence[Delta] = changes(300, first=1000 * (round_ + 1))
+            gone = asyncio.get_running_loop().create_task(operator.jetstream().delete_stream("K8S"))
+            while left:
+                receipt = await sink.deliver(left)
+                made += receipt.made == "stream K8S"
+                left = [left[place] for place in receipt.pending]
+            await gone
+            last = changes(1, first=1000 * (round_ + 1) + 900)
+            receipt = await sink.deliver(last)
+            made += receipt.made == "stream K8S"
+            assert not receipt.pending
+            assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")][-1:] == ids_of(last)
+    await sink.close()
+
+    assert made == 20, "each time"
+
+
+# ── Duplicates that were not stored ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("sole_writer", [True, False])
+async def test_what_a_purged_stream_calls_duplicates_is_stored_again_in_order(
+    nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
+) -> None:
+    """As after a purge and a new state directory."""
+    stream = await nats_stream()
+    batch = changes(60)
+    async with await nats.connect(nats_server.url) as operator:
+        for round_ in range(1, 4):
+            async with opened(nats_server, stream, sole_writer=sole_writer) as sink:
+                assert await sink.deliver(batch) == ALL_STORED
+                assert await sink.deliver(batch) == ALL_STORED
+            stored = await nats_server.read_all(stream.name)
+            assert len(stored) == 60, f"each once, in round {round_}"
+            assert len({each.headers["Nats-Msg-Id"] for each in stored}) == 60
+            for key in {record.key for record in batch}:
+                expected = [record.id for record in batch if record.key == key]
+                assert [
+                    e.headers["ce-id"] for e in stored if e.headers["ce-subject"].endswith(f"/{key[5:]}")
+                ] == expected
+            await operator.jetstream().purge_stream(stream.name)
+
+
+async def test_of_duplicates_only_those_that_an_operator_deleted_are_stored_again(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    stream = await nats_stream()
+    batch = [a_delta(n, key=f"shop/web-{n}") for n in range(1, 31)]
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+        async with await nats.connect(nats_server.url) as operator:
+            for sequence in (5, 6, 20):
+                await operator.jetstream().delete_msg(stream.name, sequence)
+        assert await sink.deliver(batch) == ALL_STORED
+
+    stored = await ids_in(nats_server, stream)
+    kept = [each for place, each in enumerate(ids_of(batch), 1) if place not in (5, 6, 20)]
+    assert stored[:27] == kept
+    assert stored[27:] == [f"{batch[n - 1].id}/again/{n}" for n in (5, 6, 20)]
+
+
+async def test_a_second_attempt_at_what_was_sent_again_is_stored_once(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    """A kill came between: the new sink knows nothing of it."""
+    stream = await nats_stream()
+    batch = changes(40)
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+    async with await nats.connect(nats_server.url) as operator:
+        await operator.jetstream().purge_stream(stream.name)
+    for _ in range(3):
+        async with opened(nats_server, stream) as sink:
+            assert await sink.deliver(batch[:25]) == ALL_STORED
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert len(await ids_in(nats_server, stream)) == 40
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5])
+async def test_behind_a_purge_that_kept_some_the_last_message_of_each_object_is_its_newest(
+    nats_server: Nats, nats_stream: MakeStream, keep: int
+) -> None:
+    stream = await nats_stream()
+    batch = changes(12, keys=2)
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+    async with await nats.connect(nats_server.url) as operator:
+        await operator.jetstream().purge_stream(stream.name, keep=keep)
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+
+    last: dict[str, str] = {}
+    for message in await nats_server.read_all(stream.name):
+        last[message.subject] = message.headers["ce-id"]
+    assert sorted(last.values()) == sorted(ids_of(batch[-2:]))
+    assert {each.headers["ce-id"] for each in await nats_server.read_all(stream.name)} == set(ids_of(batch))
+
+
+async def test_what_a_stream_lets_go_as_it_is_meant_to_is_not_sent_again(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    newest = await nats_stream(max_msgs_per_subject=1)
+    batch = changes(20, keys=3)
+    for _ in range(2):
+        async with opened(nats_server, newest) as sink:
+            assert await sink.deliver(batch) == ALL_STORED
+    assert sorted(await ids_in(nats_server, newest)) == sorted(ids_of(batch[-3:]))
+
+    queue = await nats_stream(retention=RetentionPolicy.WORK_QUEUE)
+    async with opened(nats_server, queue) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+        async with await nats.connect(nats_server.url) as worker:
+            subscription = await worker.jetstream().pull_subscribe(f"{queue.prefix}.>", "workers", stream=queue.name)
+            for message in await subscription.fetch(20):
+                await message.ack_sync()
+            assert await sink.deliver(batch) == ALL_STORED
+            assert (await worker.jetstream().stream_info(queue.name)).state.messages == 0
+
+
+async def test_a_purged_stream_of_newest_states_is_filled_again(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream(max_msgs_per_subject=1)
+    batch = changes(3, keys=3)
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+        async with await nats.connect(nats_server.url) as operator:
+            await operator.jetstream().purge_stream(stream.name)
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert len(await ids_in(nats_server, stream)) == 3
+
+
+async def test_a_replay_inside_the_duplicate_window_is_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    batch: list[Record] = [*changes(20)]
+    replayed = [replace(record, replay=7) for record in batch]
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(batch) == ALL_STORED
+        assert await sink.deliver([replace(a_gap(), replay=7)]) == ALL_STORED
+        assert await sink.deliver(replayed[:12]) == ALL_STORED
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(replayed) == ALL_STORED
+
+    stored = await nats_server.read_all(stream.name)
+    assert [each.headers["Nats-Msg-Id"] for each in stored[:20]] == ids_of(batch)
+    assert stored[20].headers["Nats-Msg-Id"] == f"{a_gap().id}/replay/7"
+    assert [each.headers["Nats-Msg-Id"] for each in stored[21:]] == [f"{each}/replay/7" for each in ids_of(batch)]
+    assert [each.headers["ce-id"] for each in stored[21:]] == ids_of(batch)
+    assert {each.headers["ce-source"] for each in stored} == {"/clusters/prod"}
 
 
 async def test_a_subject_that_belongs_to_another_stream_is_trouble(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -204,7 +403,7 @@ async def test_a_frozen_server_is_trouble_and_afterwards_nothing_is_lost_or_doub
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=1.0, connect_timeout=1.0)
     await sink.open()
     batch = changes(300)
-    assert await sink.deliver(batch[:100]) == ALL_STORED
+    assert await sink.deliver(batch[:100]) == MADE
 
     server.pause()
     frozen = await sink.deliver(batch[100:])
@@ -226,6 +425,7 @@ async def test_more_than_the_sockets_hold_can_be_cancelled_on_a_frozen_server(st
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
     await sink.open()
+    assert await sink.deliver(changes(3, first=101)) == MADE
     server.pause()
     large = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 41)]
 
@@ -239,13 +439,14 @@ async def test_more_than_the_sockets_hold_can_be_cancelled_on_a_frozen_server(st
     assert not done
     assert await sink.deliver(large) == ALL_STORED
     await sink.close()
-    assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(large)
+    assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")][3:] == ids_of(large)
 
 
 async def test_a_server_that_is_killed_under_a_large_batch_is_noticed_at_once(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
     await sink.open()
+    assert await sink.deliver(changes(3, first=101)) == MADE
     server.pause()
     large = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 41)]
 
@@ -265,7 +466,7 @@ async def test_a_server_that_goes_while_nothing_is_under_way_is_noticed_quietly(
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={})
     await sink.open()
-    assert await sink.deliver(changes(3)) == ALL_STORED
+    assert await sink.deliver(changes(3)) == MADE
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
@@ -304,7 +505,7 @@ async def test_secrets_come_from_files_and_are_never_told(
     secret.write_text("hush\n")
     sink = the_sink(server, "K8S", "k8s", create_stream={}, **located)
     await sink.open()
-    assert await sink.deliver(changes(3)) == ALL_STORED
+    assert await sink.deliver(changes(3)) == MADE
     await sink.close()
 
 
@@ -317,7 +518,7 @@ async def test_an_nkey_user_signs_with_its_seed(start_nats: StartNats, tmp_path:
 
     sink = the_sink(server, "K8S", "k8s", create_stream={}, nkey_seed_file=tmp_path / "seed")
     await sink.open()
-    assert await sink.deliver(changes(3)) == ALL_STORED
+    assert await sink.deliver(changes(3)) == MADE
     await sink.close()
 
 
@@ -349,7 +550,7 @@ async def test_tls_is_verified_by_the_authority_that_was_named(start_nats: Start
 
     sink = the_sink(server, "K8S", "k8s", create_stream={}, **own)
     await sink.open()
-    assert await sink.deliver(changes(3)) == ALL_STORED
+    assert await sink.deliver(changes(3)) == MADE
     await sink.close()
 
     other = Authority.make(tmp_path / "other", "another authority")
