@@ -1,14 +1,20 @@
 # The build stage makes a virtual environment; the last stage is Python and that environment, without pip, and without
 # anything that could write, compile or fetch.
-FROM python:3.14-slim-trixie AS build
+#
+# A release names the base by its digest: --build-arg BASE=python:3.13-slim-trixie@sha256:… (CONTRIBUTING.md). Any base
+# with Python 3.11 to 3.13 and its pip will do.
+ARG BASE=python:3.13-slim-trixie
+FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN python -m venv --without-pip /opt/kubedelta
 
-# Dependencies first: this layer changes only with the lock file. nkeys is published as source alone (pure Python).
+# Dependencies first: this layer changes only with the lock files. nkeys is published as source alone (pure Python): what
+# builds it is locked as well, and no build fetches anything by itself.
 COPY requirements.txt requirements-build.txt ./
-RUN pip --python /opt/kubedelta/bin/python install --require-hashes --only-binary :all: --no-binary nkeys -r requirements.txt \
- && pip install --require-hashes --only-binary :all: -r requirements-build.txt
+RUN pip install --require-hashes --only-binary :all: -r requirements-build.txt \
+ && pip wheel --require-hashes --only-binary :all: --no-binary nkeys --no-build-isolation --wheel-dir locked -r requirements.txt \
+ && pip --python /opt/kubedelta/bin/python install --no-deps --no-index --no-compile locked/*.whl
 
 COPY pyproject.toml README.md LICENSE ./
 COPY bridge ./bridge
@@ -20,13 +26,13 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && pip --python /opt/kubedelta/bin/python install --no-deps --no-index --no-compile dist/*.whl \
  && /opt/kubedelta/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/kubedelta
 
-FROM python:3.14-slim-trixie
+FROM ${BASE}
 LABEL org.opencontainers.image.title="kubedelta" \
       org.opencontainers.image.description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks and files" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN pip uninstall --yes --root-user-action ignore pip \
- && rm -rf /usr/local/lib/python3.14/ensurepip \
+ && rm -rf /usr/local/lib/python3.*/ensurepip \
  && groupadd --gid 65532 kubedelta \
  && useradd --uid 65532 --gid 65532 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin kubedelta
 COPY --from=build /opt/kubedelta /opt/kubedelta

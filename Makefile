@@ -3,23 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # A choice of tests (ARGS="-k reflector") may leave one group without any; then pytest ends with 5.
 NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-units test-servers test-scenarios check fmt e2e bench bench-quick soak lock reference clean
+.PHONY: help setup run test test-units test-servers test-scenarios test-pythons sbom check fmt e2e bench bench-quick soak lock reference clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
 
 setup: $(READY) ## make .venv with the locked dependencies and the kubedelta command in it
 
-$(READY): requirements-dev.txt pyproject.toml
+$(READY): requirements-build.txt requirements-dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kubedelta needs Python 3.11 or newer; $(PYTHON) is %d.%d" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-build.txt
+	$(PIP_INSTALL) --require-hashes --only-binary :all: --no-binary nkeys --no-build-isolation -r requirements-dev.txt
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 run: $(READY) ## the main job on the embedded default: kubedelta demo
@@ -50,6 +52,13 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff format .
 
 e2e: test-servers test-scenarios ## everything that needs real servers
+
+test-pythons: $(READY) ## the room tests on every Python of 3.11 to 3.13 that is found here
+	$(BIN)/python -m tests.pythons $(ARGS)
+
+sbom: $(READY) ## dist/sbom.cdx.json: what the image and the wheel depend on, as CycloneDX
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON -o dist/sbom.cdx.json
 
 bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Java and hours (ARGS="--only kafka --rounds 1")
 	$(BIN)/python -m benchmarks $(ARGS)

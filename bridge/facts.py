@@ -24,6 +24,14 @@ class ConnectionInsecure:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkInsecure:
+    """The configuration sends a sink's credentials over a network unencrypted. Reported once, at the start."""
+
+    sink: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStale:
     """The API server cannot say what this API group serves now (an aggregated server is down). What it served when
     last seen is kept. Reported once for every time it becomes so."""
@@ -416,6 +424,7 @@ class ConnectionCut:
 
 Fact: TypeAlias = (
     ConnectionInsecure
+    | SinkInsecure
     | GroupStale
     | DiscoveryRejected
     | ListEnded

@@ -28,6 +28,11 @@ class SinkOptions(BaseModel):
     # What was written by mistake may be a secret, and errors are logged.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    def clear_text(self) -> str | None:
+        """Which credentials would cross a network unencrypted with these options, in words for the operator; None
+        where none would. ``run`` logs it as a warning, ``check`` prints it."""
+        return None
+
 
 class Format(StrEnum):
     """In which form an object's change leaves."""

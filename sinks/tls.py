@@ -1,7 +1,8 @@
-"""TLS for sinks whose clients take an ``ssl.SSLContext``."""
+"""TLS for sinks whose clients take an ``ssl.SSLContext``, and where none is needed."""
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def tls_context(ca_file: Path | None, cert_file: Path | None, key_file: Path | N
         except (OSError, ssl.SSLError, ValueError) as error:
             raise SinkUnavailable(f"cannot use cert_file {cert_file} with key_file {key_file}: {error}") from error
     return context
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to this host stays on the machine. A name other than localhost counts as elsewhere."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _no_password() -> str:

@@ -219,10 +219,11 @@ def test_the_table_of_sinks_names_every_type_there_is() -> None:
 
 
 def test_every_file_that_a_document_links_to_is_there() -> None:
-    for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "sinks/README.md"):
-        path = ROOT / document
+    documents = [*sorted(ROOT.glob("*.md")), ROOT / "sinks/README.md"]
+    assert {"README.md", "ARCHITECTURE.md", "SECURITY.md"} < {path.name for path in documents}
+    for path in documents:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text(encoding="utf-8")):
-            assert (path.parent / target).exists(), f"{document} links to {target}"
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
 def test_every_command_of_the_makefile_that_a_document_names_is_there() -> None:

@@ -15,7 +15,7 @@ from bridge.app.sink_ends import SinkEnd, make_ends
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.subscriptions import Subscriptions
 from bridge.app.upkeep import LiveUpkeep
-from bridge.facts import RecordsLeftBehind, Report
+from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
 from bridge.kube import KubeClient, connect
 from bridge.model.record import Delta, Record
@@ -41,6 +41,9 @@ class Bridge:
         """Raises CredentialsError and StateError before anything is watched; afterwards only bugs, and Damaged, end it.
         What the API server or a destination can do is waited out."""
         plan = self._plan
+        for sink in plan.sinks:
+            if sink.clear_text:
+                self._report(SinkInsecure(sink.name, sink.clear_text))
         async with (
             connect(plan.access, report=self._report, silence=plan.silence_seconds) as client,
             await Outbox.open(

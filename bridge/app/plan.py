@@ -54,6 +54,8 @@ class SinkPlan:
     bounds: Bounds = field(default_factory=Bounds)
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK
+    clear_text: str | None = None
+    """Which of its credentials would cross a network unencrypted, in words for the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,4 +83,5 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         bounds=Bounds(bounds.records, bounds.bytes, bounds.age),
         when_full=WhenFull(settings.when_full.value),
         on_rejected=OnRejected(settings.on_rejected.value),
+        clear_text=options.clear_text(),
     )

@@ -10,6 +10,7 @@ demo             a cluster that lives, on the terminal
 view             how demo draws it
 signals          which of them end a process, and how
 settings         the file that a command was given
+shadows          another package that has the name of one of ours
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ import traceback
 from collections.abc import Sequence
 
 from bridge.cli.exits import Exit
+from bridge.cli.shadows import shadowed
 
 DEEPEST = 12_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the return value is the exit code."""
+    for warning in shadowed():
+        print(warning, file=sys.stderr)
     from bridge.cli.arguments import UsageError
     from bridge.cli.parser import parse
 

@@ -25,6 +25,7 @@ from bridge.facts import (
     GroupStale,
     ResourceUnknown,
     SignalReceived,
+    SinkInsecure,
 )
 from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
 from bridge.telemetry.gauges import gauges
@@ -68,7 +69,7 @@ class Metrics:
                 self._stale.inc()
             case ConnectionCut(server, why):
                 self._cut.labels(server, why.value).inc()
-            case ResourceUnknown() | ConnectionInsecure() | DiscoveryRejected() | SignalReceived():
+            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected() | SignalReceived():
                 pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the others are log lines
             case _:
                 self._resources.observe(fact)

@@ -18,6 +18,7 @@ from bridge.facts import (
     RecordsLeftBehind,
     RecordsParked,
     SinkForgotten,
+    SinkInsecure,
     SinkOpened,
     SnapshotBegan,
     SnapshotEnded,
@@ -44,6 +45,8 @@ class SinkLogs:
                 self._log.warning(text, sink=sink, what=what)
             case DestinationMade(sink, what):
                 self._log.info("what the sink writes into was not there and is made", sink=sink, what=what)
+            case SinkInsecure(sink, reason):
+                self._log.warning("sink sends credentials in clear text", sink=sink, reason=reason)
             case SnapshotBegan(sink, objects):
                 self._log.info("snapshot began", sink=sink, objects=objects)
             case SnapshotEnded(sink, objects):

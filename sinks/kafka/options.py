@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from sinks.base import EventOptions
 from sinks.template import Template, check_template
+from sinks.tls import is_loopback
 
 _PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
@@ -170,6 +171,14 @@ class KafkaOptions(EventOptions):
         description="The same for settings that are secrets: name to the file that holds the value.",
         examples=[{"sasl.oauthbearer.client.secret": "/run/secrets/oauth"}],
     )
+
+    def clear_text(self) -> str | None:
+        hosts = [server.rpartition(":")[0] or server for server in self.bootstrap_servers.split(",")]
+        sent = self.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)
+        if self.security_protocol is not SecurityProtocol.SASL_PLAINTEXT or not sent or all(map(is_loopback, hosts)):
+            return None
+        what = f"the credentials of {self.sasl_mechanism}"
+        return f"security_protocol is sasl_plaintext: anybody on the way can read {what}; use sasl_ssl"
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from sinks.base import EventOptions
 from sinks.template import Template, check_template
+from sinks.tls import is_loopback
 
 _SUBJECT = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 _STREAM = re.compile(r"[^\s.*>/\\]+")
@@ -125,6 +126,14 @@ class NatsOptions(EventOptions):
         default="_INBOX",
         description="Where acknowledgements come back, for accounts whose permissions do not include _INBOX.>.",
     )
+
+    def clear_text(self) -> str | None:
+        hosts = [parts.hostname or "" for server in self.servers if (parts := urlsplit(server)).scheme != "tls"]
+        sent = self.password_file or self.token_file  # A credentials file and an NKey sign, and are never sent.
+        if sent is None or self.ca_file or self.cert_file or all(is_loopback(host) for host in hosts):
+            return None
+        what = "password" if self.password_file else "token"
+        return f"servers are nats://: where they do not ask for TLS, anybody on the way can read the {what}; use tls://"
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

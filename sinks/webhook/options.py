@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from sinks.base import EventOptions, Format
+from sinks.tls import is_loopback
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -82,6 +83,12 @@ class WebhookOptions(EventOptions):
         description="Its private key (PEM), where cert_file does not hold it.",
         examples=["/run/secrets/tls.key"],
     )
+
+    def clear_text(self) -> str | None:
+        parts = urlsplit(self.url)
+        if parts.scheme == "https" or not self.header_files or is_loopback(parts.hostname or ""):
+            return None
+        return "url is http://: anybody on the way can read the header_files; use https://"
 
     @field_validator("url")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+
+from tests.pythons import SUPPORTED
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -43,17 +46,37 @@ def test_every_package_of_the_wheel_is_copied() -> None:
 
 
 def test_both_stages_have_the_same_python_since_the_environment_links_to_it() -> None:
-    build, last = (words[0] for words in _arguments("FROM"))
-    assert build == last
-    assert re.fullmatch(r"python:3\.\d+-slim-\w+", build)
+    assert {words[0] for words in _arguments("FROM")} == {"${BASE}"}
+    [[base]] = _arguments("ARG")
+    assert re.fullmatch(r"BASE=python:3\.\d+-slim-\w+", base)
+
+
+def test_the_image_has_the_newest_python_that_the_room_tests_run_on() -> None:
+    [[base]] = _arguments("ARG")
+    assert base.startswith(f"BASE=python:{SUPPORTED[-1]}-")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == f">={SUPPORTED[0]}"
 
 
 def test_dependencies_are_those_of_the_lock_files_checked_by_their_hashes() -> None:
-    [install] = [line for line in INSTRUCTIONS if "-r requirements.txt" in line]
-    assert "--require-hashes" in install
-    assert re.search(r"--require-hashes \S+ \S+ -r requirements-build.txt", install)
+    [run] = [line for line in INSTRUCTIONS if "-r requirements.txt" in line]
+    for lock in ("requirements.txt", "requirements-build.txt"):
+        [fetch] = [command for command in run.split("&&") if f"-r {lock}" in command]
+        assert "--require-hashes" in fetch
+        assert "--only-binary :all:" in fetch
+    assert all("--no-index" in command for command in run.split("&&") if "-r " not in command)
+
+
+def test_no_build_fetches_what_is_not_locked() -> None:
+    """A build in isolation installs the newest setuptools or hatchling, without a hash."""
+    for file in (DOCKERFILE, (ROOT / "Makefile").read_text()):
+        commands = re.split(r"&&|\n", re.sub(r"\\\n\s*", " ", file))
+        builds = [command for command in commands if re.search(r"--no-binary| -e \.|pip wheel", command)]
+        assert builds
+        assert all("--no-build-isolation" in command for command in builds)
     locked = (ROOT / "requirements-build.txt").read_text()
-    assert re.search(r"^hatchling==\S+ \\\n +--hash=sha256:", locked, re.MULTILINE)
+    for name in ("hatchling", "setuptools"):
+        assert re.search(rf"^{name}==\S+ \\\n +--hash=sha256:", locked, re.MULTILINE)
 
 
 def test_the_last_stage_fetches_and_builds_nothing_and_has_no_pip() -> None:
@@ -125,6 +148,29 @@ def test_the_command_works_without_anything_that_only_developers_have(clean: Pat
     assert _run(clean, "-m", "bridge", "--version") == f"kubedelta {VERSION}\n"
     assert "file" in _run(clean, "-m", "bridge", "sinks")
     assert "$schema" in _run(clean, "-m", "bridge", "schema")
+
+
+def test_the_bill_of_materials_has_every_locked_dependency_with_its_hashes(tmp_path: Path) -> None:
+    [command] = re.findall(r"^\t\$\(BIN\)/(cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    name, *arguments = command.replace("dist/", f"{tmp_path}/").split()
+    made = [str(Path(sys.executable).with_name(name)), *arguments]
+    subprocess.run(made, cwd=ROOT, check=True, capture_output=True, timeout=120)
+
+    bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
+    found = {component["name"]: component for component in bill["components"]}
+    locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
+    assert {name: component["version"] for name, component in found.items()} == locked
+    assert all(each["externalReferences"][0]["hashes"] for each in found.values())
+    assert (bill["metadata"]["component"]["name"], bill["metadata"]["component"]["version"]) == ("kubedelta", VERSION)
+
+
+def test_another_package_with_the_name_of_one_of_ours_is_warned_of(clean: Path, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "__init__.py").write_text("")
+    command = [str(clean), "-c", "import sys; sys.argv[1:] = ['--help']; from bridge.cli import main; main()"]
+    ran = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=tmp_path, text=True)
+    assert f"another package called config ({tmp_path / 'config'}) stands before kubedelta's" in ran.stderr
+    assert "called sinks" not in ran.stderr
 
 
 def test_every_module_can_be_imported_without_what_only_developers_have(clean: Path) -> None:

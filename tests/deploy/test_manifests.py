@@ -103,6 +103,13 @@ def test_the_pod_keeps_the_restricted_standard(manifests: list[Manifest], pod: M
     assert _one(manifests, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
+def test_the_pod_leaves_a_dead_node_after_half_a_minute(pod: Manifest) -> None:
+    assert {(each["key"], each["effect"], each["tolerationSeconds"]) for each in pod["tolerations"]} == {
+        ("node.kubernetes.io/not-ready", "NoExecute", 30),
+        ("node.kubernetes.io/unreachable", "NoExecute", 30),
+    }
+
+
 def test_there_is_one_bridge_at_a_time(manifests: list[Manifest]) -> None:
     spec = _one(manifests, "Deployment")["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})

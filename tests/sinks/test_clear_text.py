@@ -1,0 +1,68 @@
+"""Credentials that would cross a network unencrypted are named before they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sinks.base import SinkOptions
+from sinks.file.options import FileOptions
+from sinks.kafka.options import KafkaOptions
+from sinks.nats.options import NatsOptions
+from sinks.webhook.options import WebhookOptions
+
+
+def webhook(url: str, **options: Any) -> SinkOptions:
+    return WebhookOptions.model_validate({"url": url, **options})
+
+
+def nats(*servers: str, **options: Any) -> SinkOptions:
+    return NatsOptions.model_validate({"servers": servers, "stream": "K8S", **options})
+
+
+def kafka(servers: str, protocol: str, mechanism: str | None = None) -> SinkOptions:
+    known = {"bootstrap_servers": servers, "security_protocol": protocol, "sasl_mechanism": mechanism}
+    named = {"username": "u", "password_file": "p"} if mechanism and mechanism != "OAUTHBEARER" else {}
+    return KafkaOptions.model_validate(known | named)
+
+
+TOKEN = {"header_files": {"Authorization": "t"}}
+PASSWORD = {"user": "u", "password_file": "p"}
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (webhook("http://hook.example", **TOKEN), "header_files"),
+        (nats("nats://a.example", **PASSWORD), "password"),
+        (nats("tls://a.example", "nats://b.example", token_file="t"), "token"),
+        (kafka("a.example:9092", "sasl_plaintext", "PLAIN"), "PLAIN"),
+        (kafka("127.0.0.1:9092,a.example:9092", "sasl_plaintext", "OAUTHBEARER"), "OAUTHBEARER"),
+    ],
+)
+def test_what_anybody_on_the_way_could_read_is_named(options: SinkOptions, named: str) -> None:
+    assert named in (options.clear_text() or "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        webhook("https://hook.example", **TOKEN),
+        webhook("http://hook.example"),
+        webhook("http://hook.example", secret_file="s"),  # It signs, and is not sent.
+        webhook("http://127.0.0.1:8000", **TOKEN),
+        webhook("http://[::1]:8000", **TOKEN),
+        nats("tls://a.example", **PASSWORD),
+        nats("nats://a.example", **PASSWORD, ca_file="c"),
+        nats("nats://localhost:4222", **PASSWORD),
+        nats("nats://a.example", credentials_file="c"),
+        kafka("a.example:9092", "sasl_ssl", "PLAIN"),
+        kafka("a.example:9092", "sasl_plaintext", "SCRAM-SHA-512"),  # It proves the password without sending it.
+        kafka("a.example:9092", "plaintext"),
+        kafka("127.0.0.1:9092,[::1]:9092", "sasl_plaintext", "PLAIN"),
+        FileOptions.model_validate({"path": "deltas.ndjson"}),
+    ],
+)
+def test_nothing_is_named_where_no_credential_leaves_the_machine_unencrypted(options: SinkOptions) -> None:
+    assert options.clear_text() is None
