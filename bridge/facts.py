@@ -259,9 +259,21 @@ class OutboxHasRoom:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRebuilt:
-    """The database was damaged. It was moved aside; everything is told again as ``sync``, behind a Gap record."""
+    """The database was damaged, or gone. What was left was moved aside; everything is told again as ``sync``, behind a
+    Gap record."""
 
     aside: str
+    """Where it lies now; empty where nothing was left."""
+    reason: str
+    sinks: tuple[str, ...]
+    """Those that get the Gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateExposed:
+    """Others than the bridge's user may reach the files of the state, and that cannot be changed from here."""
+
+    directory: str
     reason: str
 
 
@@ -450,6 +462,7 @@ Fact: TypeAlias = (
     | OutboxFull
     | OutboxHasRoom
     | OutboxRebuilt
+    | StateExposed
     | ClusterChanged
     | ClusterUnidentified
     | ScopeChanged

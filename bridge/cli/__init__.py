@@ -11,6 +11,7 @@ view             how demo draws it
 signals          which of them end a process, and how
 settings         the file that a command was given
 shadows          another package that has the name of one of ours
+cores            no core dumps
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in shadowed():
         print(warning, file=sys.stderr)
     from bridge.cli.arguments import UsageError
+    from bridge.cli.cores import forbid_core_dumps
     from bridge.cli.parser import parse
+
+    forbid_core_dumps()
 
     # An object may be nested as deep as kube-apiserver takes it: 10,000 levels. Decoding one counts against this limit.
     sys.setrecursionlimit(DEEPEST)

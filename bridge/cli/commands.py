@@ -86,7 +86,7 @@ async def _run(plan: Plan, settings: TelemetrySettings, ignored: Collection[sign
         return Exit.CONFIG
     except Damaged as error:
         print(f"state.directory: {error}", file=sys.stderr)
-        return Exit.SOFTWARE
+        return Exit.DAMAGED
     finally:
         await web.stop()
     return Exit.OK

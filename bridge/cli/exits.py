@@ -14,6 +14,8 @@ class Exit(IntEnum):
     """A service that is needed cannot be reached, or a running bridge does not answer."""
     SOFTWARE = 70
     """A bug."""
+    DAMAGED = 74
+    """The database is damaged, or was removed while it was in use. The next start begins behind it, with a Gap."""
     CONFIG = 78
     """The configuration, or what it points at, is wrong."""
     INTERRUPTED = 130

@@ -7,9 +7,11 @@ import apsw
 from bridge.model.upkeep import StateReport
 from bridge.outbox import ledger_sql, rows
 from bridge.outbox.bodies import Bodies
-from bridge.outbox.database import Disk, page_bytes
+from bridge.outbox.database import page_bytes
+from bridge.outbox.directory import Disk
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger_sql import PRESENT
+from bridge.outbox.schema import FORMAT
 from bridge.outbox.sql import one, row
 
 _MOST = 100
@@ -34,6 +36,25 @@ def report(database: apsw.Connection, disk: Disk, bodies: Bodies) -> StateReport
         file_bytes=disk.file,
         wal_bytes=disk.wal,
         free_bytes=int(database.pragma("freelist_count")) * page,
+    )
+
+
+def nothing_left(disk: Disk, gone: str) -> StateReport:
+    """``gone``: why there is no database to be read."""
+    return StateReport(
+        path=str(disk.path),
+        sqlite=apsw.sqlite_lib_version(),
+        format=FORMAT,
+        cluster="",
+        problems=[gone],
+        records=0,
+        objects=0,
+        informers=0,
+        sinks=0,
+        dead_letters=0,
+        file_bytes=disk.file,
+        wal_bytes=disk.wal,
+        free_bytes=0,
     )
 
 

@@ -51,17 +51,19 @@ class Intake:
         store: Store,
         last: int,
         *,
+        epoch: int,
         before: bool,
         clock: Callable[[], str],
         committed: Callable[[Sequence[Delta], int], None],
     ) -> None:
         self._store = store
         self._assigned = last
+        self._epoch = epoch
         self._before = before
         self._clock = clock
         self._committed = committed
         self.informers: dict[tuple[str, Scope], Informer] = {}
-        """Those that run: resource by name, and scope."""
+        """Those that run: resource by name, and scope. See ``begin``."""
         self._reached: dict[int, work.Reached] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
@@ -72,6 +74,7 @@ class Intake:
         informer = self.informers[batch.resource.name, batch.scope]
         rebuilding = informer.rebuilding
         moved = informer.advance(batch)
+        self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
                 self._reached[informer.id] = work.Reached(informer.position, informer.newest, informer.epoch)
@@ -101,6 +104,16 @@ class Intake:
         """Deletes of objects that no informer has any more, and the records that had their last states. Their sequence
         numbers come from ``number_next``."""
         await self._write(work.Append(None, kind, number, gone, [False] * len(gone), replaced, None, None, 1, True))
+
+    def begin(self, name: str, scope: Scope, informer: Informer) -> None:
+        """It runs from now on."""
+        self.informers[name, scope] = informer
+        self._epoch = max(self._epoch, informer.epoch)
+
+    def counted(self) -> tuple[int, int]:
+        """The newest sequence number that was given, and the newest epoch that may have begun: a part that leaves lets
+        its kind begin one later (``ledger_sql.leave_behind``). From any thread."""
+        return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:
         """Take the next sequence number. Whoever takes numbers has them written before it waits for anything."""

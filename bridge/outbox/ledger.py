@@ -69,7 +69,7 @@ class Ledger:
             await self._tell_deleted(resource, kind, number, gone[start : start + _AT_ONCE])
         held = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
         for informer in held:
-            self._intake.informers[resource.name, informer.scope] = Informer(
+            running = Informer(
                 informer.id,
                 kind,
                 resource,
@@ -79,6 +79,7 @@ class Ledger:
                 informer.epoch,
                 informer.rebuilding,
             )
+            self._intake.begin(resource.name, informer.scope, running)
         return await self._store.ask(partial(ledger_sql.remembered, kind=kind, held=held)), len(gone)
 
     @asynccontextmanager

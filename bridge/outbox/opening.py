@@ -16,8 +16,10 @@ from bridge.outbox import clearing, cursors, ledger_sql, letters, rows
 from bridge.outbox.bodies import Bodies
 from bridge.outbox.clearing import Loose
 from bridge.outbox.cursors import Cursor, Start
-from bridge.outbox.database import FILE, Holder, open_writer, usable
+from bridge.outbox.database import open_writer, usable
+from bridge.outbox.directory import FILE, WAL, Holder
 from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.mark import Mark
 from bridge.outbox.sql import one, row
 
 _REBUILT = "the database was damaged; what it held and nobody had been told is not known"
@@ -45,28 +47,31 @@ class Opened:
     loose: Loose
     marks: list[tuple[int, int, float]]
     """Stretches of the log: the last sequence number of each, its bytes, and the age of its first record in seconds."""
+    epoch: int
+    """The newest that may have begun."""
     damage: str = ""
-    """Why what was there before had to be moved aside; empty where it had not."""
+    """Why what was there before is given up; empty where it is not."""
     aside: Path | None = None
+    """Where it lies now, if anything was left of it."""
 
 
 def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
     """Blocks: seconds for a log of millions of records. Raises StateError."""
     holder = Holder(directory)
     try:
-        damage = holder.damage()
-        if not damage:
+        mark = holder.mark()
+        if mark is None:
             try:
-                return _read_or_close(holder, open_writer(holder.file), sinks, now)
+                return _read_or_close(holder, _open(holder), sinks, now)
             except Damaged as error:
-                damage = str(error)
-                holder.mark_damaged(damage)  # Until it is mended: a crash on the way begins here again.
-        last, epoch = _last_told(holder.file), _epoch_untold(holder.file)
+                mark = Mark(str(error))
+                holder.mark_damaged(mark.reason)  # Until it is mended: a crash on the way begins here again.
+        last, epoch = _last_told(holder.file, mark), _epoch_untold(holder.file, mark)
         aside = holder.move_aside()
-        connection = open_writer(holder.file)
+        connection = _open(holder)
         _begin_anew(connection, last, epoch, sinks, now)
         holder.mended()
-        return replace(_read_or_close(holder, connection, sinks, now), damage=damage, aside=aside)
+        return replace(_read_or_close(holder, connection, sinks, now), damage=mark.reason, aside=aside)
     except BaseException:
         holder.release()
         raise
@@ -77,14 +82,30 @@ def open_existing(directory: Path, sinks: Mapping[str, Start], now: str) -> Open
     StateError and Damaged."""
     holder = Holder(directory)
     try:
-        if not holder.file.exists():
+        if mark := holder.mark():
+            raise Damaged(f"{holder.file} is damaged ({mark.reason}); the next start moves it aside")
+        if not holder.has(FILE) and not holder.has(WAL):
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
-        if damage := holder.damage():
-            raise Damaged(f"{holder.file} is damaged ({damage}); the next start moves it aside")
+        _expect_file(holder)
         return _read_or_close(holder, open_writer(holder.file), dict.fromkeys(sinks), now)
     except BaseException:
         holder.release()
         raise
+
+
+def _open(holder: Holder) -> apsw.Connection:
+    _expect_file(holder)
+    try:
+        made = holder.make_file()
+    except OSError as error:
+        raise StateUnusable(f"state.directory: cannot make {holder.file}: {error.strerror}") from error
+    return open_writer(holder.file, made=made)
+
+
+def _expect_file(holder: Holder) -> None:
+    """What a killed process had written last lies beside the file: without the file, it was somebody who removed it."""
+    if holder.has(WAL) and not holder.has(FILE):
+        raise Damaged(f"{holder.file} is missing, and {WAL} is there")
 
 
 def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
@@ -118,6 +139,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
             one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
             clearing.loose(connection),
             list(_marks(connection, trimmed, now)),
+            one(connection, _NEWEST_EPOCH),
         )
 
 
@@ -166,28 +188,34 @@ def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappi
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 
 
-def _last_told(file: Path) -> int:
-    """A sequence number that no sink has seen. Where the damaged file tells nothing, one made of the time."""
+_NEWEST_EPOCH = (
+    "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds), (SELECT coalesce(max(epoch), 0) FROM informers))"
+    " FROM meta"
+)
+
+
+def _last_told(file: Path, mark: Mark) -> int:
+    """A sequence number behind all that a sink has seen. Where neither the mark nor the damaged file tells any, one
+    made of the time."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta")
     except (apsw.Error, Damaged):
         last = 0
-    return last + _SKIPPED if 0 < last < _MOST else time_ns() // 1000
+    known = max(mark.last or 0, last if 0 < last < _MOST else 0)
+    return known + _SKIPPED if known else time_ns() // 1000
 
 
-def _epoch_untold(file: Path) -> int:
-    """One in which nothing was told. Where the damaged file does not tell all that there were, one made of the time."""
+def _epoch_untold(file: Path, mark: Mark) -> int:
+    """One in which nothing was told. Where neither the mark nor the damaged file tells which there were, one made of
+    the time."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            epoch = 1 + one(
-                connection,
-                "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds),"
-                " (SELECT coalesce(max(epoch), 0) FROM informers)) FROM meta",
-            )
+            epoch = one(connection, _NEWEST_EPOCH)
     except (apsw.Error, Damaged):
         epoch = 0
-    return epoch if 1 < epoch < _MOST_EPOCHS else max(2, time_ns() // 10**9 - _2026)
+    known = max(mark.epoch or 0, epoch if 0 < epoch < _MOST_EPOCHS - 1 else 0)
+    return known + 1 if known else max(2, time_ns() // 10**9 - _2026)
 
 
 def utc_now() -> str:

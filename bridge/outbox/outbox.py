@@ -13,7 +13,7 @@ from typing import Self
 
 import apsw
 
-from bridge.facts import OutboxOpened, OutboxRebuilt, Report
+from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed
 from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
@@ -23,7 +23,7 @@ from bridge.outbox.backlog import Milestones, Size, trim_through
 from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.clearing import Clear, Rhythm
 from bridge.outbox.cursors import Progress, Start
-from bridge.outbox.database import Disk
+from bridge.outbox.directory import Disk
 from bridge.outbox.errors import Damaged
 from bridge.outbox.intake import Intake
 from bridge.outbox.ledger import Ledger
@@ -74,8 +74,14 @@ class Outbox:
             self._bytes += size
             self.milestones.reached(last, self._bytes, self._now() - age)
         self._intake = Intake(
-            self._store, opened.last, before=keeping.before, clock=clock, committed=self._notice_committed
+            self._store,
+            opened.last,
+            epoch=opened.epoch,
+            before=keeping.before,
+            clock=clock,
+            committed=self._notice_committed,
         )
+        opened.holder.counted = self._intake.counted
         self.ledger = Ledger(self._store, self._intake, clock)
         dead = {sink: Letters(self._store, sink, found) for sink, found in opened.letters.items()}
         self.sinks = Sinks(self._store, opened.cursors, dead, last=lambda: self._last, clock=clock, report=report)
@@ -101,13 +107,17 @@ class Outbox:
         opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
         outbox = cls(opened, keeping or Keeping(), rhythm, report, clock)
         report(OutboxOpened(str(opened.holder.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
-        if opened.aside is not None:
-            report(OutboxRebuilt(str(opened.aside), opened.damage))
+        if opened.holder.exposed:
+            report(StateExposed(str(directory), opened.holder.exposed))
+        if opened.damage:
+            report(OutboxRebuilt(str(opened.aside or ""), opened.damage, tuple(sinks)))
         return outbox
 
     async def close(self) -> None:
-        """Save what is to be saved, where there is room, and let the directory go."""
+        """Save what is to be saved, where there is room, and let the directory go. Raises Damaged where the files are
+        gone, and so is what was to be saved."""
         try:
+            self._require_files()
             with suppress(OutboxClosed, Damaged):
                 self._save()
         finally:
@@ -122,10 +132,12 @@ class Outbox:
         await self.close()
 
     async def run(self) -> None:
-        """Save cursors and positions, and trim, until cancelled. Raises Damaged, or a bug."""
+        """Save cursors and positions, and trim, until cancelled; and look whether the files are there. Raises Damaged,
+        or a bug."""
         counted = self._now()
         while True:
             await asyncio.sleep(TICK)
+            self._require_files()
             await self.tidy()
             if self._now() - counted >= _ABSENCE:
                 await self.sinks.count_absence(self._now() - counted, self._keeping.forget_after)
@@ -204,7 +216,9 @@ class Outbox:
         return await self._store.ask(partial(letters.record_of, number=number))
 
     async def check(self) -> StateReport:
-        """Reads the whole database."""
+        """Reads the whole database; not one that is gone."""
+        if gone := self._store.holder.gone():
+            return checking.nothing_left(self.disk(), gone)
         return await self._store.ask(partial(checking.report, disk=self.disk(), bodies=self._store.codec.bodies))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
@@ -257,6 +271,19 @@ class Outbox:
                 partial(ledger_sql.add_dictionary, dictionary=dictionary),
                 committed=lambda _: self._store.codec.bodies.learn(dictionary),
             )
+
+    def _require_files(self) -> None:
+        """What is written to a file that was removed is not there any more after the process. Raises Damaged."""
+        if not (gone := self._store.holder.gone()):
+            return
+        last, epoch = self._intake.counted()
+        if self._store.holder.mark_gone(gone):
+            raise Damaged(f"{gone}: the next start begins behind record {last}, and tells every sink a Gap first")
+        raise Damaged(
+            f"{gone}. Nothing can be left there for the next start: on an empty directory it begins as if nothing had "
+            f"ever been told, with record 1 in epoch 1, and tells no Gap. The last record was {last}, in epoch {epoch} "
+            "at most. If the directory was moved, move it back; if not, let consumers forget the ids that they remember"
+        )
 
     async def _save_progress(self) -> None:
         if self._intake.has_reached or self.sinks.have_progressed:

@@ -12,7 +12,8 @@ import apsw
 from bridge.facts import Report
 from bridge.model.resource import Resource
 from bridge.outbox import ledger_sql, work
-from bridge.outbox.database import Holder, open_reader, understood
+from bridge.outbox.database import close, open_reader, understood
+from bridge.outbox.directory import Holder
 from bridge.outbox.errors import Damaged
 from bridge.outbox.rows import Codec
 from bridge.outbox.writer import Work, Writer
@@ -34,6 +35,7 @@ class Store:
     ) -> None:
         self.holder = holder
         self._lookup = open_reader(holder.file)
+        holder.remember_files()
         self._readers: list[apsw.Connection] = []
         self._writer = Writer(connection, holder, min_free=min_free, report=report)
         self.codec = codec
@@ -41,8 +43,9 @@ class Store:
     async def close(self) -> None:
         """Commit what is queued, and let the directory go."""
         await self._writer.close()
+        gone = bool(self.holder.gone())
         for reader in (*self._readers, self._lookup):
-            reader.close()
+            close(reader, gone=gone)
         self.holder.release()
 
     def write(
@@ -71,6 +74,8 @@ class Store:
         try:
             reader = self._readers.pop()
         except IndexError:
+            if gone := self.holder.gone():  # Another database may lie there.
+                raise Damaged(gone) from None
             reader = open_reader(self.holder.file)
         try:
             return question(reader)

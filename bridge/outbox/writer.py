@@ -15,7 +15,8 @@ import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import FILE, Holder, page_bytes
+from bridge.outbox.database import close, page_bytes
+from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ class Writer:
         except BaseException as error:
             self._fail(self._understood(error), group)
         finally:
-            self._connection.close()
+            close(self._connection, gone=bool(self._holder.gone()))
 
     def _collect(self, group: list[_Job[Any]]) -> bool:
         """Wait for a job, and a little for others. False where the last one came."""

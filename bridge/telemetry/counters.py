@@ -159,7 +159,7 @@ class SinkCounters:
         self._compactions = counter("sink_compactions", "Times the sink's backlog was compacted.")
         self._compacted = counter("sink_compacted_records", "Records that a compaction left out, being superseded.")
         self._drops = counter("sink_backlog_drops", "Times the sink's backlog was given up.")
-        self._gaps = counter("gap_records", "Records in whose place the sink got a Gap record.")
+        self._gaps = counter("gap_records", "Records in whose place the sink got a Gap; 1 where nobody knows how many.")
         self._families = [each for each in vars(self).values() if isinstance(each, Counter)]
         self._seconds = Histogram(
             "kubedelta_sink_delivery_seconds",
@@ -206,6 +206,9 @@ class SinkCounters:
                 self._blocks.labels(sink).inc()
             case SnapshotBegan(sink):
                 self._snapshots.labels(sink).inc()
+            case OutboxRebuilt(sinks=sinks):
+                for sink in sinks:
+                    self._gaps.labels(sink).inc()
 
     def bind(self, sink: str) -> tuple[Counter, Counter, Histogram]:
         """All of the sink's series, from zero on: a rate needs the zero before the first failure."""

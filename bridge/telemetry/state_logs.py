@@ -11,6 +11,7 @@ from bridge.facts import (
     OutboxOpened,
     OutboxRebuilt,
     ScopeChanged,
+    StateExposed,
 )
 from bridge.telemetry.telling import Telling
 
@@ -31,8 +32,15 @@ class StateLogs:
                 if self._telling.over("room"):
                     self._log.info("there is room again; the API server is read again", seconds=round(seconds, 1))
             case OutboxRebuilt(aside, reason):
-                text = "the state was damaged and is moved aside; sinks get a Gap record, then every object as sync"
-                self._log.error(text, aside=aside, reason=reason)
+                text = (
+                    "the state was damaged or gone, and begins anew: sinks get a Gap record, then every object as sync"
+                )
+                self._log.error(text, aside=aside or "nothing was left", reason=reason)
+            case StateExposed(directory, reason):
+                text = (
+                    "others may reach the files of the state: give the directory to the bridge's user alone (chmod 700)"
+                )
+                self._log.warning(text, directory=directory, reason=reason)
             case _:
                 self._remembered(fact)
 

@@ -22,7 +22,7 @@ from bridge.model.change import Op
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox, Start
-from bridge.outbox.database import FILE
+from bridge.outbox.directory import FILE
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
 

@@ -16,7 +16,7 @@ from bridge.facts import Fact, OutboxFull
 from bridge.kube import ClusterAccess
 from bridge.model.letter import Burial
 from bridge.outbox import Keeping, Start
-from bridge.outbox.database import Holder
+from bridge.outbox.directory import Holder
 from bridge.outbox.writer import OutboxClosed
 from bridge.playground import Playground
 from tests.bridge.app.test_restart import a_config_map

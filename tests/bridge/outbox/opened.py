@@ -13,7 +13,7 @@ from bridge.facts import Fact
 from bridge.model.record import Delta, Record
 from bridge.outbox import Keeping, Outbox, Start
 from bridge.outbox.clearing import Rhythm
-from bridge.outbox.database import FILE
+from bridge.outbox.directory import FILE
 from bridge.outbox.opening import utc_now
 
 AUDIT = {"audit": Start.SNAPSHOT}

@@ -11,7 +11,8 @@ from bridge.model.record import Delta, Snapshot
 from bridge.model.resource import Scope
 from bridge.outbox import Keeping, Outbox, Start, clearing
 from bridge.outbox.clearing import Clear, Rhythm
-from bridge.outbox.database import FILE, open_writer
+from bridge.outbox.database import open_writer
+from bridge.outbox.directory import FILE
 from tests.bridge.outbox.opened import AUDIT, EAGER, crashed, everything, opened, rows_of, story
 from tests.kit.informed import PODS, Informed
 

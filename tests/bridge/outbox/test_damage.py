@@ -11,7 +11,8 @@ from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.record import Gap
 from bridge.outbox import Keeping, Outbox, Start, opening
-from bridge.outbox.database import FILE, PAGE_BYTES, Holder
+from bridge.outbox.database import PAGE_BYTES
+from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged
 from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
 from tests.bridge.outbox.test_errands import Taker
@@ -381,7 +382,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
         for sink in TWO:
             outbox.sinks.settle(sink, outbox.last)
         overwrite_table(tmp_path, "selections")
-        monkeypatch.setattr(Path, "write_text", no_room)
+        monkeypatch.setattr("bridge.outbox.mark.open_private", no_room)
         with pytest.raises(Damaged):
             await outbox.tidy()
 
@@ -395,8 +396,8 @@ async def test_a_crash_while_a_damaged_database_is_replaced_does_not_hide_that_i
     where: object = Holder if after == "move_aside" else opening
     done = getattr(where, after)
 
-    def die_after(*given: object) -> None:
-        done(*given)
+    def die_after(*given: object, **named: object) -> None:
+        done(*given, **named)
         raise Killed
 
     with monkeypatch.context() as dying:

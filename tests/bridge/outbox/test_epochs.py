@@ -12,7 +12,7 @@ import pytest
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox, Start
-from bridge.outbox.database import FILE
+from bridge.outbox.directory import FILE
 from tests.bridge.outbox.opened import crashed, everything, opened, tell
 from tests.kit.follower import Follower, Server, followers
 from tests.kit.informed import DEPLOYMENTS, PODS

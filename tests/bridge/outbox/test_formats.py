@@ -12,7 +12,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.clearing import Rhythm
-from bridge.outbox.database import FILE
+from bridge.outbox.directory import FILE
 from bridge.outbox.schema import FORMAT
 from tests.bridge.outbox.opened import everything, opened, rows_of, story, tell
 from tests.kit.follower import Server, followers

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.facts import Fact, OutboxOpened
 from bridge.outbox import Outbox, Start
-from bridge.outbox.database import FILE, Holder
+from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.schema import FORMAT
 from tests.bridge.outbox.opened import everything, opened, story, tell
@@ -24,7 +24,7 @@ from tests.kit.small_disk import CannotMount, mounted_small_disk
 HOLD = """
 import sys
 from pathlib import Path
-from bridge.outbox.database import Holder
+from bridge.outbox.directory import Holder
 holder = Holder(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -13,7 +13,7 @@ from bridge.facts import Fact, OutboxFull, OutboxHasRoom
 from bridge.model.letter import Burial
 from bridge.model.record import Delta
 from bridge.outbox import Keeping, Outbox, Start
-from bridge.outbox.database import Holder
+from bridge.outbox.directory import Holder
 from bridge.outbox.errors import StateError
 from bridge.outbox.writer import OutboxClosed
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, rows_of, story

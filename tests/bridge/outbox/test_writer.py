@@ -13,7 +13,8 @@ import pytest
 
 from bridge.facts import Fact, OutboxFull, OutboxHasRoom, unheard
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import FILE, Holder, open_writer
+from bridge.outbox.database import open_writer
+from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged
 from bridge.outbox.schema import FORMAT
 from bridge.outbox.writer import OutboxClosed, Pace, Writer
@@ -184,7 +185,9 @@ async def test_damage_is_noted_for_the_next_start(writer: Writer, disk: Disk) ->
     with pytest.raises(Damaged, match="moves it aside"):
         await writer.submit(meet_damage)
 
-    assert "a page makes no sense" in disk.damage()
+    mark = disk.mark()
+    assert mark is not None
+    assert "a page makes no sense" in mark.reason
 
 
 async def test_what_was_asked_for_before_closing_is_done(tmp_path: Path) -> None:

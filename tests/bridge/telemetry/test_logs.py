@@ -243,7 +243,7 @@ def test_a_state_is_told_for_information(fact: Fact) -> None:
 def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
-    Logs().observe(OutboxRebuilt("/state/outbox.db.damaged", "malformed"))
+    Logs().observe(OutboxRebuilt("/state/outbox.db.damaged", "malformed", ("audit",)))
     [line] = _lines(stream)
     assert (line["level"], line["aside"], line["reason"]) == ("error", "/state/outbox.db.damaged", "malformed")
 

@@ -68,7 +68,7 @@ def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> N
         "sink_delivery_seconds_count{sink=audit}": 1,
         "sink_retries_total{sink=audit}": 1,
         "sink_rejected_records_total{sink=audit}": 1,
-        "gap_records_total{sink=audit}": 15,
+        "gap_records_total{sink=audit}": 16,
         "sink_parked_records_total{sink=audit}": 6,
         "sink_circuit_opens_total{sink=audit}": 1,
         "sink_snapshots_total{sink=audit}": 1,
