@@ -171,7 +171,7 @@ class Holder:
 
     def _moved(self) -> str:
         try:
-            now = os.stat(self.directory)
+            now = self.directory.stat()
         except (FileNotFoundError, NotADirectoryError):
             return f"{self.directory} was removed, or moved away, while it was in use"
         except OSError:

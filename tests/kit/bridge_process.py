@@ -103,6 +103,10 @@ class BridgeProcess(Server):
     def ended(self, timeout: float = 30) -> int:
         """Start it, wait for it to end by itself, and return its exit code. Raises ServerFailed when it goes on."""
         self.launch()
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 30) -> int:
+        """Of one that runs: wait for it to end by itself. Raises ServerFailed when it goes on."""
         try:
             return self._launched().wait(timeout)
         except subprocess.TimeoutExpired:
