@@ -5,7 +5,8 @@ from __future__ import annotations
 import resource
 
 _NOT_EVEN_INTO_A_PIPE = 1
-"""Byte. With a limit of 0 Linux writes no file, but still feeds a core_pattern that is a pipe (core(5)); with 1, neither."""
+"""Byte. With a limit of 0 Linux writes no file, but still feeds a core_pattern that is a pipe (core(5)). With 1 it does
+neither."""
 
 
 def forbid_core_dumps() -> None:

@@ -19,6 +19,7 @@ from bridge.outbox.private import close_directory, exposed_file, open_private
 FILE = "outbox.db"
 WAL = "outbox.db-wal"
 LOCK = "lock"
+_BESIDE = (LOCK, "redaction.key")
 _COMPANIONS = ("", "-wal", "-shm")
 _NAMES = tuple(FILE + suffix for suffix in _COMPANIONS)
 
@@ -101,7 +102,7 @@ class Holder:
     def _close_to_others(self) -> str:
         reason = close_directory(self._fd)
         for name in os.listdir(self._fd):  # noqa: PTH208  # of the directory that is held, whatever its name is now
-            if name != LOCK and not name.startswith(FILE):
+            if name not in _BESIDE and not name.startswith(FILE):
                 continue
             with self._explained():
                 file = open_private(self._fd, name, os.O_RDONLY)

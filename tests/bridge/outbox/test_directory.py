@@ -1,4 +1,6 @@
-"""The files of the state are removed, replaced or moved under a running outbox: it ends, and the next one tells a Gap."""
+"""Files of the state are removed, replaced or moved under a running outbox: it ends, and the next one tells a Gap."""
+
+# ruff: noqa: ASYNC220, ASYNC240, PT012  # files and processes are what this is about
 
 from __future__ import annotations
 
@@ -43,6 +45,11 @@ def replace(directory: Path) -> None:
     (directory / "copy").replace(directory / FILE)
 
 
+def make_anew(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
 def remove(name: str) -> Callable[[Path], None]:
     return lambda directory: (directory / name).unlink()
 
@@ -52,7 +59,7 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "everything is removed": remove_everything,
     "the database is replaced by a copy": replace,
     "the database is emptied": lambda directory: os.truncate(directory / FILE, 0),
-    "the directory is made anew": lambda directory: (shutil.rmtree(directory), directory.mkdir()),
+    "the directory is made anew": make_anew,
 }
 
 
@@ -171,7 +178,7 @@ async def test_a_database_whose_log_alone_is_left_is_damage(state: Path, tmp_pat
         left = crashed(state, tmp_path / "left")
     (left / FILE).unlink()
 
-    with pytest.raises(Damaged, match="is missing, and outbox.db-wal is there"):
+    with pytest.raises(Damaged, match=r"is missing, and outbox\.db-wal is there"):
         await Outbox.open(left, {}, report=lambda _: None, as_it_is=True)
     async with opened(left) as outbox:
         assert story(await everything(outbox)) == ["gap"]

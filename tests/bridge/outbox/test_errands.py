@@ -14,7 +14,7 @@ from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import Keeping, Outbox, Start, errands
-from bridge.outbox.database import FILE
+from bridge.outbox.directory import FILE
 from bridge.outbox.work import MOST_BYTES
 from bridge.processor.shared_processor import SharedProcessor
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story

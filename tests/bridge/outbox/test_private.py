@@ -1,5 +1,7 @@
 """Nobody but the bridge's user reads, locks or replaces what lies in the state directory."""
 
+# ruff: noqa: ASYNC221, ASYNC240  # files and processes are what this is about
+
 from __future__ import annotations
 
 import os
@@ -76,6 +78,7 @@ async def test_files_that_were_open_to_others_are_closed_at_the_next_start(state
     for each in state.iterdir():
         each.chmod(0o644)
     (state / MARK).write_text("a page makes no sense")
+    (state / "redaction.key").write_text("secret")
 
     async with opened(state, TWO):
         assert set(modes(state).values()) == {"600"}
