@@ -86,6 +86,10 @@ class Destination(ABC):
     async def stored(self) -> list[Stored]:
         """Everything that is there now; of each key, in its order."""
 
+    async def stored_by_a_killed_writer(self) -> list[Stored]:
+        """The same, right after a kill: what a reader may rely on before the writer starts again."""
+        return await self.stored()
+
     @abstractmethod
     async def fall(self) -> None:
         """Be gone at once, without a goodbye."""
@@ -331,10 +335,18 @@ class AFile(Destination):
         raise NotImplementedError
 
     async def stored(self) -> list[Stored]:
-        text = self.path.read_bytes() if self.path.exists() else b""
-        *lines, rest = text.split(b"\n")
+        lines, rest = self._lines()
         assert not rest, f"the file ends in the middle of a line of {len(rest)} bytes"
-        return [_structured(line) for line in lines]
+        return lines
+
+    async def stored_by_a_killed_writer(self) -> list[Stored]:
+        """A line without its newline is not there: the next start cuts it off."""
+        lines, _ = self._lines()
+        return lines
+
+    def _lines(self) -> tuple[list[Stored], bytes]:
+        *lines, rest = (self.path.read_bytes() if self.path.exists() else b"").split(b"\n")
+        return [_structured(line) for line in lines], rest
 
     async def fall(self) -> None:
         self._mount.rename(self._away)

@@ -158,7 +158,7 @@ async def test_a_bridge_that_is_killed_loses_nothing_that_was_acknowledged(desti
         process.kill()
         raise
     assert await process.wait() == -signal.SIGKILL, "it came to its end before it was killed"
-    at_once = await destination.stored()
+    at_once = await destination.stored_by_a_killed_writer()
     told = Told(stored={record.id for record in sent[:acknowledged]})
     async with destination.reopened() as sink:
         await deliver_all(sink, sent[acknowledged : acknowledged + 1000], 100, told)
