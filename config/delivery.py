@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, ByteSize, Field
+from pydantic import Field
 
-from config.values import Count, Duration, Positive, Seconds, Section, Size
+from config.values import Between, Count, Duration, Positive, Section, Size
 
 
 class StartPolicy(StrEnum):
@@ -27,18 +27,6 @@ class OnRejected(StrEnum):
     PASS = "pass"  # noqa: S105 - no secret
 
 
-def _a_mebibyte(size: ByteSize) -> ByteSize:
-    if size < 1024**2:  # less than one batch
-        raise ValueError("at least 1MiB is expected")
-    return size
-
-
-def _a_second(age: Duration) -> Duration:
-    if age < 1:
-        raise ValueError("at least 1s is expected")
-    return age
-
-
 class MaxBacklogSettings(Section):
     """How far behind one sink may be."""
 
@@ -47,12 +35,13 @@ class MaxBacklogSettings(Section):
         description="Most records that the sink has not settled.",
         examples=[1_000_000],
     )
-    bytes: Annotated[Size, AfterValidator(_a_mebibyte)] | None = Field(
-        default=ByteSize(4 * 1024**3),
+    # Less than one batch would never do.
+    bytes: Annotated[Size, Between(1024**2)] | None = Field(
+        default=Size(4 * 1024**3),
         description="Most bytes that these take in the outbox, where bodies are compressed: 4GiB hold about two "
         "million changes to pods. A number, or with a unit such as 10GiB; null for no bound. It must fit the disk.",
     )
-    age: Annotated[Duration, AfterValidator(_a_second)] | None = Field(
+    age: Annotated[Duration, Between(1)] | None = Field(
         default=None,
         description="Longest time that the oldest of them may have waited.",
         examples=["12h"],
@@ -95,9 +84,8 @@ class DeliverySettings(Section):
         description="Records held ready in memory for this sink. One that is further behind reads on from the outbox, "
         "so a larger window costs memory and saves little.",
     )
-    resync_seconds: Seconds = Field(
-        default=0,
-        ge=0,
-        description="Seconds between two tellings of every known object to this sink (op: sync), without asking the "
+    resync_seconds: Duration = Field(
+        default=Duration(0),
+        description="Time between two tellings of every known object to this sink (op: sync), without asking the "
         "API server; 0 for never. For consumers that cannot keep state.",
     )

@@ -2,6 +2,9 @@
 
 Words and numbers are read as JSON has them, whatever YAML 1.1 would make of them: ``on`` is text (and may be a
 namespace), and so are a date, ``010`` and ``12:30``.
+
+A file is bounded in bytes, in nesting and in values, those that aliases repeat included: all of it is checked before
+anything is built, so that no file can keep the start waiting.
 """
 
 from __future__ import annotations
@@ -17,6 +20,14 @@ import yaml
 from config.errors import ConfigError, Path, Problem
 
 _CORE = "tag:yaml.org,2002:"
+LARGEST = 1 << 20
+"""Bytes of a file. A ConfigMap cannot be larger either."""
+DEEPEST = 64
+"""Lists and mappings inside one another. The options need six."""
+MOST_VALUES = 20_000
+"""Keys and values, where each alias counts as all that it stands for."""
+_TOO_MANY = f"more than {MOST_VALUES} values, counting what aliases (*name) repeat"
+
 _TAGS = frozenset(_CORE + tag for tag in ("map", "seq", "str", "int", "float", "bool", "null"))
 
 
@@ -44,12 +55,16 @@ class Document:
 
 
 def read(file: File) -> Document:
-    """Raises ConfigError: the file cannot be read, is empty, is not YAML, or is not a mapping."""
+    """Raises ConfigError: the file cannot be read, is empty, is too large, is not YAML, or is not a mapping."""
     name = str(file)
     try:
-        text = file.read_bytes()
+        with file.open("rb") as opened:
+            text = opened.read(LARGEST + 1)
     except OSError as error:
         raise ConfigError([Problem(name, (), f"cannot be read: {error.strerror or type(error).__name__}")]) from error
+    if len(text) > LARGEST:
+        message = f"is larger than {LARGEST >> 20}MiB, and a configuration is not: is this the right file?"
+        raise ConfigError([Problem(name, (), message)])
     return parse(text, name)
 
 
@@ -80,6 +95,31 @@ class _Loader(yaml.SafeLoader):
         first: [(tag, pattern) for tag, pattern in known if tag.endswith((":null", ":merge"))]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def __init__(self, text: str | bytes) -> None:
+        super().__init__(text)
+        self._composed = 0
+
+    # The scanner is asked, not the composer: what it does for each bracket grows with the number of open ones.
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        self._go_deeper(self.flow_level)
+        super().fetch_flow_collection_start(token)
+
+    def add_indent(self, column: int) -> bool:
+        self._go_deeper(len(self.indents))
+        return super().add_indent(column)
+
+    def _go_deeper(self, depth: int) -> None:
+        if depth >= DEEPEST:
+            problem = f"lists and mappings are nested deeper than {DEEPEST} levels"
+            raise yaml.scanner.ScannerError(problem=problem, problem_mark=self.get_mark())
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._composed += 1
+        if self._composed > MOST_VALUES:
+            raise yaml.composer.ComposerError(problem=_TOO_MANY, problem_mark=self.get_mark())
+        return super().compose_node(parent, index)
 
 
 for _tag, _pattern, _first in (
@@ -113,9 +153,13 @@ class _Walk:
     name: str
     lines: dict[Path, int] = field(default_factory=dict)
     left_out: list[Problem] = field(default_factory=list)
+    values: int = 0
 
     def under(self, node: yaml.Node, path: Path, above: frozenset[int]) -> None:
         """Raises ConfigError for what cannot be left out."""
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise ConfigError([Problem(self.name, (), _TOO_MANY)])
         if id(node) in above:
             raise ConfigError([self._problem(node, path, "an anchor that contains itself")])
         if node.tag not in _TAGS:

@@ -1,7 +1,8 @@
 """``KUBEDELTA__SECTION__FIELD``: values from the environment, as a mapping like the file's.
 
-The part behind the prefix is a path in lower case. Where the option is text, a number or a word, the variable's value
-is taken as it is; where it is a list or a mapping, the value is YAML: ``KUBEDELTA__RESOURCES='[pods, jobs.batch]'``.
+The part behind the prefix is a path in lower case. Where the option is text or a word, the variable's value is
+taken as it is; where it is a number, a list or a mapping, the value is YAML:
+``KUBEDELTA__RESOURCES='[pods, jobs.batch]'``.
 A sink named ``audit-log`` may be spelt ``AUDIT_LOG``, since shells allow no '-'. ``KUBEDELTA_…`` with a single
 underscore is left alone: Kubernetes sets such variables for a Service called kubedelta.
 """
@@ -15,7 +16,7 @@ from typing import Any
 from config.document import plain
 from config.errors import ConfigError, Path, Problem, dotted, unknown
 from config.schema import Settings
-from config.shape import UNKNOWN, fields_at, is_composite, type_at
+from config.shape import UNKNOWN, fields_at, is_composite, is_number, type_at
 
 PREFIX = "KUBEDELTA__"
 
@@ -52,7 +53,7 @@ def overlay(environ: Mapping[str, str], file: Mapping[str, Any], settings: type[
             found.problems.append(Problem(name, path, _unknown(path, settings, below)))
             continue
         value: Any = environ[name]
-        if kind is not UNKNOWN and is_composite(kind):
+        if kind is not UNKNOWN and (is_composite(kind) or is_number(kind)):
             try:
                 value = plain(value, name)
             except ConfigError as error:

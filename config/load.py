@@ -28,12 +28,16 @@ def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) 
     the file's folder, also those that a variable gives; ``~`` is the home folder; ``-`` stays as it is. Secret files
     are not opened here. Raises ConfigError with one problem for each mistake.
     """
-    document = read(path)
-    known = settings_type(sink_options)
+    settings = judged(read(path), environ, settings_type(sink_options))
+    return Settings.model_construct(**_located(dict(settings), path.absolute().parent))
+
+
+def judged(document: Document, environ: Mapping[str, str], known: type[Settings]) -> Settings:
+    """As ``load``, for a document that is at hand and settings that are known; paths stay as they are written."""
     found = overlay(environ, document.data, known)
     written = merged(document.data, found.data)
     # A section of which every line is commented out is as if it were not there.
-    data = {name: value for name, value in written.items() if value is not None}
+    data = {name: value for name, value in written.items() if value is not None or name not in known.model_fields}
     told = _overlaps(data)
     try:
         settings = _validated(known, data)
@@ -44,7 +48,7 @@ def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) 
     problems += [Problem(_source(each.path, document, found), *each) for each in told]
     if problems:
         raise ConfigError(problems)
-    return Settings.model_construct(**_located(dict(settings), path.absolute().parent))
+    return settings
 
 
 def _source(path: Path, document: Document, environment: Overlay) -> str:

@@ -65,7 +65,8 @@ def _is_consequence(
         misspelt = [other[-1] for other, of in found.items() if other[:-1] == path[:-1] and _is_unknown(of)]
         return any(nearest(str(name), allowed) == path[-1] for name in misspelt)
     deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
-    return deeper and all(kind.endswith("_type") for kind in kinds)
+    # A list is also said to be too short where its only entry is wrong.
+    return deeper and all(kind.endswith("_type") or kind == "too_short" for kind in kinds)
 
 
 def _is_unknown(errors: Iterable[ErrorDetails]) -> bool:

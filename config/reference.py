@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ByteSize
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
@@ -16,7 +16,7 @@ from config.resources import ResourceSettings
 from config.schema import Address, Settings
 from config.shape import model_of, words_of
 from config.sinks import SinkOptionTypes, settings_type
-from config.values import Duration, written_size
+from config.values import Duration, Size, written_size
 
 _WIDTH = 116
 _HEAD = """\
@@ -27,6 +27,9 @@ _HEAD = """\
 # KUBEDELTA__TELEMETRY__LOG_LEVEL=debug, KUBEDELTA__SINKS__<NAME>__TOPIC=deltas. Lists and mappings are written there
 # as YAML: KUBEDELTA__RESOURCES='[pods, deployments.apps]'.
 #
+# A time is a number of seconds, or has a unit: 500ms, 90s, 10m, 12h, 7d. A size is a number of bytes, or has one:
+# 64KiB, 4GiB (powers of 1024; 10Gi is the same), 5MB (powers of 1000).
+#
 # A relative path is taken from the folder of this file. A secret is never written here: options that end in _file name
 # the file that holds it.
 """
@@ -35,6 +38,11 @@ _HEAD = """\
 def json_schema(sink_options: SinkOptionTypes) -> dict[str, Any]:
     """JSON Schema 2020-12 of the file, for these types of sinks."""
     schema = settings_type(sink_options).model_json_schema()
+    for name in schema["properties"].keys() - set(schema["required"]):
+        # A section of which every line is commented out is as if it were not there: the loader leaves it out.
+        option = schema["properties"][name]
+        about = {key: option.pop(key) for key in ("default", "description") if key in option}
+        schema["properties"][name] = {"anyOf": [option, {"type": "null"}]} | about
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kubedelta"}
     return head | {name: value for name, value in schema.items() if name != "title"}
 
@@ -119,7 +127,7 @@ def _written(value: Any) -> Any:
     match value:
         case Address() | Duration():
             return str(value)
-        case ByteSize():
+        case Size():
             return written_size(value)
         case _:
             return to_jsonable_python(value, fallback=str)

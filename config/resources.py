@@ -6,54 +6,60 @@ Syntax alone is judged here. What a name means is known when a cluster has been 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_RESOURCE = re.compile(rf"\*|(?:\*|{_LABEL})(?:\.{_LABEL})*")
+from config.values import Matching
+
+_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl takes a kind, such as StatefulSet, as well
 _VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?")
 
-_KEY = r"(?:[a-zA-Z0-9.-]+/)?[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?"
-_VALUE = r"(?:[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?)?"
-_SET = rf"\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\)"
-_REQUIREMENT = rf"(?:!?\s*{_KEY}|{_KEY}\s*(?:==?|!=|<|>)\s*{_VALUE}|{_KEY}\s+(?:in|notin)\s*{_SET})"
-_LABEL_SELECTOR = re.compile(rf"\s*{_REQUIREMENT}(?:\s*,\s*{_REQUIREMENT})*\s*", re.ASCII)
-_FIELD_SELECTOR = re.compile(r"\s*[\w.\[\]/-]+\s*(?:==?|!=)[^,]*(?:,\s*[\w.\[\]/-]+\s*(?:==?|!=)[^,]*)*", re.ASCII)
+_BLANK = r"[ \t\r\n]"
+_KEY = "(?:[a-zA-Z0-9.-]+/)?[a-zA-Z0-9](?:[-a-zA-Z0-9_.]*[a-zA-Z0-9])?"
+_VALUE = "(?:[a-zA-Z0-9](?:[-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?"
+_SET = rf"\({_BLANK}*{_VALUE}(?:{_BLANK}*,{_BLANK}*{_VALUE})*{_BLANK}*\)"
+_REQUIREMENT = (
+    rf"(?:!?{_BLANK}*{_KEY}|{_KEY}{_BLANK}*(?:==?|!=|<|>){_BLANK}*{_VALUE}|{_KEY}{_BLANK}+(?:in|notin){_BLANK}*{_SET})"
+)
+_TERM = rf"{_BLANK}*[a-zA-Z0-9_.\[\]/-]+{_BLANK}*(?:==?|!=)[^,]*"
 
 
-def _resource_name(name: str) -> str:
-    lower = name.lower()  # kubectl takes a kind, such as StatefulSet, as well
-    if not _RESOURCE.fullmatch(lower):
-        hint = " (subresources are not watched)" if "/" in name else ""
-        raise ValueError(
-            f"kubectl's name of a resource is expected{hint}: pods, deployments.apps, *.cert-manager.io, *"
-        )
-    return lower
+def _why_no_name(name: str) -> str:
+    hint = " (subresources are not watched)" if "/" in name else ""
+    return f"kubectl's name of a resource is expected{hint}: pods, deployments.apps, *.cert-manager.io, *"
 
 
-def _label_selector(selector: str) -> str:
-    if selector and not _LABEL_SELECTOR.fullmatch(selector):
-        raise ValueError("a label selector is expected: tier=web,env in (prod,dev),!canary")
-    return selector
-
-
-def _field_selector(selector: str) -> str:
-    if selector and not _FIELD_SELECTOR.fullmatch(selector):
-        raise ValueError("a field selector is expected: metadata.name=web,status.phase!=Running")
-    return selector
+ResourceName: TypeAlias = Annotated[
+    str,
+    Matching(rf"\*|(?:\*|{_KIND})(?:\.{_KIND})*", _why_no_name, longest=512),
+    AfterValidator(str.lower),
+]
+LabelSelector: TypeAlias = Annotated[
+    str,
+    Matching(
+        rf"(?:{_BLANK}*{_REQUIREMENT}(?:{_BLANK}*,{_BLANK}*{_REQUIREMENT})*{_BLANK}*)?",
+        "a label selector is expected: tier=web,env in (prod,dev),!canary",
+    ),
+]
+FieldSelector: TypeAlias = Annotated[
+    str,
+    Matching(f"(?:{_TERM}(?:,{_TERM})*)?", "a field selector is expected: metadata.name=web,status.phase!=Running"),
+]
+Namespace: TypeAlias = Annotated[
+    str, Matching(_LABEL, "the name of a namespace is expected: small letters, digits and '-'", longest=63)
+]
 
 
 def _named_once(namespaces: tuple[str, ...]) -> tuple[str, ...]:
-    twice = sorted({name for name in namespaces if namespaces.count(name) > 1})
+    twice = sorted(name for name, count in Counter(namespaces).items() if count > 1)
     if twice:
         raise ValueError(f"each namespace is named once; twice: {', '.join(twice)}")
     return namespaces
-
-
-Namespace: TypeAlias = Annotated[str, StringConstraints(pattern=rf"^{_LABEL}$", max_length=63)]
 
 
 class ResourceSettings(BaseModel):
@@ -61,24 +67,25 @@ class ResourceSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    resource: Annotated[str, AfterValidator(_resource_name)] = Field(
+    resource: ResourceName = Field(
         description="The resource as kubectl names it: pods, deployments.apps, certificates.v1.cert-manager.io; "
         "*.cert-manager.io is every resource of a group, * every resource of the cluster.",
         examples=["deployments.apps"],
     )
     namespaces: Annotated[tuple[Namespace, ...], AfterValidator(_named_once)] = Field(
         default=(),
+        json_schema_extra={"uniqueItems": True},
         description="Only these namespaces, one watch each; empty for all of them in one watch. Ignored by resources "
         "that have no namespace.",
         examples=[["shop"]],
     )
-    label_selector: Annotated[str, AfterValidator(_label_selector)] = Field(
+    label_selector: LabelSelector = Field(
         default="",
         description="Only objects with these labels, in the syntax of kubectl -l. An object that loses the labels is "
         "reported as deleted.",
         examples=["tier=web"],
     )
-    field_selector: Annotated[str, AfterValidator(_field_selector)] = Field(
+    field_selector: FieldSelector = Field(
         default="",
         description="Only objects with these fields, in the syntax of kubectl --field-selector. Which fields can be "
         "asked for depends on the resource; metadata.name and metadata.namespace always can.",
@@ -91,7 +98,7 @@ def _named_alone(value: Any) -> Any:
 
 
 ResourceEntry: TypeAlias = Annotated[
-    ResourceSettings, BeforeValidator(_named_alone, json_schema_input_type=str | ResourceSettings)
+    ResourceSettings, BeforeValidator(_named_alone, json_schema_input_type=ResourceName | ResourceSettings)
 ]
 """A name alone, or a mapping that says more."""
 

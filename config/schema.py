@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -17,7 +15,6 @@ from pydantic import (
     Field,
     PlainSerializer,
     SerializeAsAny,
-    StringConstraints,
     WithJsonSchema,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -26,7 +23,7 @@ from config.delivery import DeliverySettings, MaxBacklogSettings, OnRejected, St
 from config.redaction import RedactionSettings
 from config.resources import ResourceEntry, ResourceSettings
 from config.state import OnClusterChange, RetainSettings, StateSettings
-from config.values import Count, Duration, Seconds, Section
+from config.values import HOST, PORT, Between, Count, Duration, Matching, Section
 
 __all__ = [
     "Address",
@@ -54,17 +51,24 @@ __all__ = [
 # ── cluster ──────────────────────────────────────────────────────────────────
 
 
-def _server(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("an address like https://10.0.0.1:6443 or http://127.0.0.1:8001 is expected")
-    if parts.username or parts.password:
-        raise ValueError("credentials do not belong into the address; use token_file")
-    return url.rstrip("/")
+def _why_no_server(url: str) -> str:
+    if "@" in url:
+        return "credentials do not belong into the address; use token_file"
+    return "an address like https://10.0.0.1:6443 or http://127.0.0.1:8001 is expected"
 
 
+Server: TypeAlias = Annotated[
+    str,
+    Matching(rf"https?://{HOST}(?::{PORT})?(?:/[^\x00-\x20\x7f?#@]*)?", _why_no_server),
+    AfterValidator(lambda url: url.rstrip("/")),
+]
 ClusterName: TypeAlias = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=128)
+    str,
+    Matching(
+        "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
+        "letters, digits, '-', '_' and '.' are expected, with a letter or a digit at both ends",
+        longest=128,
+    ),
 ]
 
 
@@ -88,7 +92,7 @@ class ClusterSettings(Section):
         description="The context of the kubeconfig to use. Without it: its current-context.",
         examples=["prod-admin"],
     )
-    server: Annotated[str, AfterValidator(_server)] | None = Field(
+    server: Server | None = Field(
         default=None,
         description="The API server's address. Alone it means access without credentials, which is what "
         "`kubectl proxy` offers on http://127.0.0.1:8001. Beside kubeconfig or context it counts before theirs.",
@@ -121,11 +125,17 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+_LISTEN = Matching(
+    rf"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]*):(?:0|{PORT})",
+    "host:port is expected, such as 127.0.0.1:8080, [::1]:8080, or :8080 for every interface",
+)
+
+
 def _address(value: Any) -> Any:
-    match = isinstance(value, str) and re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([\w.-]*)):([0-9]{1,5})", value, re.ASCII)
-    if not match or int(match[3]) > 65535:
-        raise ValueError("host:port is expected, such as 127.0.0.1:8080, [::1]:8080, or :8080 for every interface")
-    return Address(match[1] or match[2], int(match[3]))
+    if not isinstance(value, str):
+        raise ValueError(_LISTEN.wanted)  # pydantic reports ValueErrors alone
+    host, _, port = _LISTEN.checked(value).rpartition(":")
+    return Address(host.strip("[]"), int(port))
 
 
 class LogLevel(StrEnum):
@@ -149,7 +159,7 @@ class TelemetrySettings(Section):
         Address,
         BeforeValidator(_address),
         PlainSerializer(str, return_type=str),
-        WithJsonSchema({"type": "string", "pattern": r":[0-9]{1,5}$"}),
+        WithJsonSchema(_LISTEN.as_json_schema()),
     ] = Field(
         default=Address("127.0.0.1", 8080),
         description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is no "
@@ -186,17 +196,15 @@ class WatchList(StrEnum):
 class WatchSettings(Section):
     """How resources are listed and watched. The defaults are right for most clusters."""
 
-    silence_seconds: Seconds = Field(
-        default=90,
-        ge=1,
-        description="Seconds without a byte on a watch before it is taken for dead and opened again from where it "
+    silence_seconds: Annotated[Duration, Between(1)] = Field(
+        default=Duration(90),
+        description="Time without a byte on a watch before it is taken for dead and opened again from where it "
         "was, without a list. The API server says something every minute (a bookmark), so 90 leaves it half a minute; "
         "much less makes lists on a quiet cluster, because a second silence in a row is answered with one.",
     )
-    discovery_seconds: Seconds = Field(
-        default=10,
-        ge=0.1,
-        description="Seconds between two looks at what the API server serves, so that custom resources which appear or "
+    discovery_seconds: Annotated[Duration, Between(0.1)] = Field(
+        default=Duration(10),
+        description="Time between two looks at what the API server serves, so that custom resources which appear or "
         "go are noticed. Where nothing changed a look costs it two answers without a body (304).",
     )
     page_size: Count = Field(
@@ -234,6 +242,7 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = Field(description="Which API server, and who the bridge is to it.")
     resources: tuple[ResourceEntry, ...] = Field(
         min_length=1,
+        max_length=1000,
         description="What to watch: names of resources, or mappings that narrow them. Two entries may not mean the "
         "same object: it would be exported twice, without an order.",
     )
@@ -253,9 +262,8 @@ class Settings(BaseSettings):
         description="How resources are listed and watched. The defaults are right for most clusters.",
     )
     telemetry: TelemetrySettings = Field(default=TelemetrySettings(), description="What the bridge says about itself.")
-    shutdown_grace_seconds: Seconds = Field(
-        default=20,
-        ge=0,
-        description="Seconds that sinks may take to finish after SIGTERM. Keep it below the pod's "
+    shutdown_grace_seconds: Duration = Field(
+        default=Duration(20),
+        description="Time that sinks may take to finish after SIGTERM. Keep it below the pod's "
         "terminationGracePeriodSeconds (30 by default), or the kubelet ends the bridge first.",
     )

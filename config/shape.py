@@ -59,6 +59,12 @@ def is_composite(annotation: Any) -> bool:
     return bool(options) and all(_is_model(one) or _is_collection(one) for one in options)
 
 
+def is_number(annotation: Any) -> bool:
+    """True for a type of numbers, or of true and false, that no text can be a value of."""
+    options = [one for one in _options(annotation) if one is not NoneType]
+    return bool(options) and all(one in (int, float, bool) for one in options)
+
+
 def _below(annotation: Any, step: str | int, data: Any) -> Any:
     options = _meant(annotation, data)
     if not options:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
@@ -12,17 +11,16 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from config.delivery import DeliverySettings
 from config.schema import Settings, SinkSettings
+from config.values import Matching, Names
 
 SinkOptionTypes: TypeAlias = Mapping[str, type[BaseModel]]
 """A sink's ``type`` → what may be set for it."""
 
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?")
-
-
-def _sink_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or "__" in name or len(name) > 63:
-        raise ValueError("a sink's name is up to 63 lower-case letters, digits, '-' and '_' (no two of these together)")
-    return name
+_NAME = Matching(
+    "(?!.*__)[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?",
+    "a sink's name is up to 63 lower-case letters, digits, '-' and '_' (no two of these together)",
+    longest=63,
+)
 
 
 def settings_type(sink_options: SinkOptionTypes) -> type[Settings]:
@@ -35,7 +33,7 @@ def settings_type(sink_options: SinkOptionTypes) -> type[Settings]:
     one: Any = reduce(or_, forms.values())
     if len(forms) > 1:
         one = Annotated[one, Field(discriminator="type")]
-    sinks: Any = Annotated[dict[Annotated[str, AfterValidator(_sink_name)], one], AfterValidator(settled)]
+    sinks: Any = Annotated[dict[str, one], Names(_NAME), AfterValidator(settled)]
     field = Field(min_length=1, description=Settings.model_fields["sinks"].description)
     return create_model("Settings", __base__=Settings, sinks=(sinks, field))
 

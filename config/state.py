@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ByteSize, Field
+from pydantic import Field
 
 from config.values import Duration, Section, Size
 
@@ -24,7 +24,7 @@ class RetainSettings(Section):
         examples=["7d"],
     )
     bytes: Size = Field(
-        default=ByteSize(0),
+        default=Size(0),
         description="Kept while they and all newer ones take at most this much in the outbox; 0 sets no bound.",
         examples=["10GiB"],
     )
@@ -59,7 +59,7 @@ class StateSettings(Section):
         "sink taken out by mistake goes on where it was; until then its backlog takes disk.",
     )
     min_free_bytes: Size = Field(
-        default=ByteSize(64 * 1024**2),
+        default=Size(64 * 1024**2),
         description="While the disk has less room than this, nothing is read from the API server; sinks go on, and so "
         "does the intake once there is room. 64MiB are left so that cursors and dead letters can always be written.",
     )

@@ -1,17 +1,33 @@
-"""What options are made of: the base of every section, and the types of numbers, sizes and durations."""
+"""What options are made of: the base of every section, and the types of numbers, durations, sizes and texts.
+
+Each type is one declaration for two readers: it judges a value when the file is loaded, and it writes what it allows
+into the JSON Schema.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-_FACTORS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
-_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)([smhd]?)")
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+_DURATION = rf"({_NUMBER})(ms|[smhd])?"
 _LONGEST = 36_500 * 86_400
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = rf"({_NUMBER}) ?(?:([kKMGT])(i)?)?B?"
+_SHOWN = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+_LARGEST = 2**63 - 1
+
+PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+"""A regular expression of 1 to 65535."""
+HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\x00-\x20\x7f/?#@:\[\]]+)"
+"""One of a host in a URL."""
 
 
 class Section(BaseModel):
@@ -20,56 +36,188 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _not_a_boolean(value: Any) -> Any:
-    if isinstance(value, bool):  # Python would take true for 1
-        raise ValueError("a number is expected")
+# ── Numbers ──────────────────────────────────────────────────────────────────
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool | str):  # Python would take true for 1, and pydantic "1"
+        raise ValueError("a whole number is expected")  # pydantic reports ValueErrors alone
     return value
 
 
-Count: TypeAlias = Annotated[int, BeforeValidator(_not_a_boolean)]
-Positive: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_not_a_boolean)]
-Seconds: TypeAlias = Annotated[float, BeforeValidator(_not_a_boolean), Field(allow_inf_nan=False)]
-Size: TypeAlias = Annotated[ByteSize, BeforeValidator(_not_a_boolean)]
-"""Bytes: a whole number, or with a unit such as 256MiB."""
+Count: TypeAlias = Annotated[int, BeforeValidator(_whole)]
+Positive: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Flag: TypeAlias = Annotated[bool, Strict()]
+
+
+# ── Durations and sizes ──────────────────────────────────────────────────────
+
+
+class Duration(float):
+    """Seconds. A file says ``90``, ``90s``, ``500ms``, ``10m``, ``12h`` or ``7d``; ``str()`` says the like, to the
+    millisecond."""
+
+    __slots__ = ()
+    pattern: ClassVar[str] = _DURATION
+    wanted: ClassVar[str] = (
+        "a duration is expected: seconds, or a number with ms, s, m, h or d, such as 90s, 10m, 12h, 7d"
+    )
+
+    def __str__(self) -> str:
+        for unit, seconds in _SECONDS.items():
+            if seconds >= 1 and self and self % seconds == 0:
+                return f"{self / seconds:.0f}{unit}"
+        return f"{self:.3f}".rstrip("0").rstrip(".") + "s"
+
+    @classmethod
+    def read(cls, value: Any) -> Duration:
+        """Raises ValueError that says what is allowed."""
+        seconds: float = _read(cls, value, lambda number, unit: number * _SECONDS[unit or "s"])
+        if not 0 <= seconds <= _LONGEST:
+            raise ValueError("a duration from 0 to 36500d is expected")
+        return cls(seconds)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls.read, serialization=core_schema.to_string_ser_schema())
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> JsonSchemaValue:
+        return _number_or_text("number", _LONGEST, cls.pattern)
+
+
+class Size(int):
+    """Bytes. A file says ``1048576``, ``1024KiB``, ``1MiB``, ``1Mi``, ``1.5 GB``: units with ``i`` are powers of 1024,
+    those without of 1000."""
+
+    __slots__ = ()
+    pattern: ClassVar[str] = _SIZE
+    wanted: ClassVar[str] = "a number of bytes is expected, or one with a unit, such as 256MiB"
+
+    @classmethod
+    def read(cls, value: Any) -> Size:
+        """Raises ValueError that says what is allowed."""
+
+        def scaled(number: float, unit: str, binary: str = "") -> float:
+            return number * float((1024 if binary else 1000) ** _POWERS[unit.lower()])
+
+        size: float = _read(cls, value, scaled)
+        if not 0 <= size <= _LARGEST:
+            raise ValueError("a number of bytes from 0 to 2^63 - 1 is expected")
+        return cls(size)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        shown = core_schema.plain_serializer_function_ser_schema(written_size)
+        return core_schema.no_info_plain_validator_function(cls.read, serialization=shown)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> JsonSchemaValue:
+        return _number_or_text("integer", _LARGEST, cls.pattern)
+
+
+def _read(kind: type[Duration] | type[Size], value: Any, scaled: Callable[..., float]) -> float:
+    """A number as it is written, or a text with a unit."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and (kind is Duration or value.is_integer()):
+        return value
+    match = re.fullmatch(kind.pattern, value) if isinstance(value, str) and len(value) <= _LONGEST_TEXT else None
+    if match is None:
+        raise ValueError(kind.wanted)
+    return scaled(float(match[1]), *(each or "" for each in match.groups()[1:]))
+
+
+def _number_or_text(number: str, most: int, pattern: str) -> JsonSchemaValue:
+    text = {"type": "string", "pattern": f"^{pattern}$", "maxLength": _LONGEST_TEXT}
+    return {"anyOf": [{"type": number, "minimum": 0, "maximum": most}, text]}
 
 
 def written_size(size: int) -> int | str:
     """``256MiB`` where that is exact, else the number."""
-    for unit, factor in _FACTORS.items():
+    for unit, factor in _SHOWN.items():
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
     return int(size)
 
 
-class Duration(float):
-    """Seconds. A file says ``90``, ``90s``, ``10m``, ``12h`` or ``7d``; so does ``str()``, to the millisecond."""
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Narrows a Duration (seconds) or a Size (bytes); both bounds are allowed. A JSON Schema tells the bounds of a
+    plain number alone: of ``90s`` it knows the form."""
 
-    __slots__ = ()
+    least: float = 0
+    most: float | None = None
 
-    def __str__(self) -> str:
-        for unit, seconds in _SECONDS.items():
-            if self and self % seconds == 0:
-                return f"{self / seconds:.0f}{unit}"
-        return f"{self:.3f}".rstrip("0").rstrip(".") + "s"
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(_duration, serialization=core_schema.to_string_ser_schema())
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(schema)
+        number = found["anyOf"][0] | {"minimum": self.least}
+        if self.most is not None:
+            number["maximum"] = self.most
+        return {"anyOf": [number, *found["anyOf"][1:]]}
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
-        text = {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
-        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": _LONGEST}, text]}
+    def _checked(self, value: Duration | Size) -> Duration | Size:
+        if value < self.least:
+            raise ValueError(f"at least {_shown(value, self.least)} is expected")
+        if self.most is not None and value > self.most:
+            raise ValueError(f"at most {_shown(value, self.most)} is expected")
+        return value
 
 
-def _duration(value: Any) -> Duration:
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match:
-        seconds = float(match[1]) * _SECONDS[match[2] or "s"]
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value
-    else:
-        raise ValueError("a duration is expected: seconds, or a number with s, m, h or d, such as 90s, 10m, 12h, 7d")
-    if not 0 <= seconds <= _LONGEST:
-        raise ValueError("a duration from 0 to 36500d is expected")
-    return Duration(seconds)
+def _shown(like: Duration | Size, bound: float) -> int | str:
+    return written_size(int(bound)) if isinstance(like, Size) else str(Duration(bound))
+
+
+# ── Texts ────────────────────────────────────────────────────────────────────
+
+_LONGEST_TEXT = 4096
+"""Characters. A pattern may take the square of a text's length."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Narrows a text to those that a regular expression matches whole. The expression is one of ECMA 262 and of Python,
+    with the same meaning in both: no named groups, no flags, no ``\\w`` and no ``\\s``."""
+
+    pattern: str
+    wanted: str | Callable[[str], str]
+    """What is expected; a function may say it of the text that was found."""
+    longest: int = _LONGEST_TEXT
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), **self.as_json_schema()}
+
+    def as_json_schema(self) -> JsonSchemaValue:
+        return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.longest}
+
+    def checked(self, value: T) -> T:
+        """A text, or a Path. Raises ValueError."""
+        text = str(value)
+        if len(text) > self.longest or not re.fullmatch(self.pattern, text):
+            wanted = self.wanted if isinstance(self.wanted, str) else self.wanted(text)
+            raise ValueError(wanted if len(text) <= self.longest else f"{wanted}; at most {self.longest} characters")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Narrows a mapping to one whose names match."""
+
+    matching: Matching
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        mapping = handler(source)
+        keys = mapping.get("keys_schema", core_schema.str_schema())
+        return {**mapping, "keys_schema": core_schema.no_info_after_validator_function(self.matching.checked, keys)}
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "propertyNames": self.matching.as_json_schema()}

@@ -43,8 +43,6 @@ _WANTED = {
     "string_too_long": "at most {max_length} characters are expected",
     "too_short": "at least {min_length} is expected",
     "too_long": "at most {max_length} are expected",
-    "byte_size": "a number of bytes is expected, or one with a unit, such as 256MiB",
-    "byte_size_unit": "a number of bytes is expected, or one with a unit, such as 256MiB",
     "greater_than": "more than {gt:g} is expected",
     "greater_than_equal": "at least {ge:g} is expected",
     "less_than": "less than {lt:g} is expected",
@@ -67,6 +65,8 @@ def explained(path: Path, errors: Sequence[ErrorDetails], settings: type[Setting
         case "union_tag_invalid":
             tag = str(first["ctx"]["tag"])
             return f"found {shown(tag)}; {_one_of(tag, types_at(settings, path[:-1], data))}"
+    if first["loc"][-1] == "[key]":
+        return _wanted(first)  # the path ends with what was found
     value = first["input"]
     wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
     if isinstance(value, Mapping) and first["type"] == "value_error":

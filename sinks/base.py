@@ -6,14 +6,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from bridge.model.cloudevent import CloudEvents
 from bridge.model.envelope import Envelopes
 from bridge.model.held import ReadBack
 from bridge.model.record import Record
+from config.rules import Is, Rule, check
+from config.values import Flag
 
 Form = TypeVar("Form")
 
@@ -27,6 +31,21 @@ class SinkOptions(BaseModel):
 
     # What was written by mistake may be a secret, and errors are logged.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """What must be so between these options. A subclass adds its own to those of its base."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        check(self, self.rules)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(schema)
+        if cls.rules:
+            handler.resolve_ref_schema(found)["allOf"] = [rule.as_json_schema() for rule in cls.rules]
+        return found
 
     def clear_text(self) -> str | None:
         """Which credentials would cross a network unencrypted with these options, in words for the operator; None
@@ -49,22 +68,25 @@ class EventOptions(SinkOptions):
         description="cloudevents: the object after the change as the data of a CloudEvent. envelope: the form of change"
         ' data capture, {"op","before","after","source","ts_ms"}, in the words of Debezium.',
     )
-    before: bool = Field(
+    before: Flag = Field(
         default=False,
         description="With format envelope: also send what an object was before the change, where that is known. Off"
         " because it doubles what is sent.",
     )
-    patch: bool = Field(
+    patch: Flag = Field(
         default=False,
         description="With format envelope: add a JSON merge patch (RFC 7386) from before to after. Off because both"
         " states must be decoded for it.",
     )
 
-    @model_validator(mode="after")
-    def _only_envelopes_look_back(self) -> Self:
-        if (self.before or self.patch) and self.format is not Format.ENVELOPE:
-            raise ValueError("before and patch are members of the envelope: set format: envelope, or leave them out")
-        return self
+    rules = tuple(
+        Rule(
+            Is(name, True),
+            Is("format", Format.ENVELOPE.value),
+            "before and patch are members of the envelope: set format: envelope, or leave them out",
+        )
+        for name in ("before", "patch")
+    )
 
     def events(self, cluster: str) -> CloudEvents:
         """The encoder that these options ask for."""

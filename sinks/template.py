@@ -37,6 +37,11 @@ def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
     return text
 
 
+def template_pattern(letter: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
+    """A regular expression of templates whose text between placeholders is made of ``letter``, a set of characters."""
+    return rf"(?:{letter}|\{{(?:{'|'.join(allowed)})\}})+"
+
+
 class Template:
     """Renders names for the records of one cluster. What a resource decides is rendered once per resource.
 

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from config.values import Duration
+
 Command = Callable[[], int]
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LARGEST = 2**63 - 1
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -45,11 +46,14 @@ def config_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def duration(text: str) -> float:
-    """Seconds from ``500ms``, ``5s``, ``2m``, ``1h`` or a plain number of seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text)
-    if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    """Seconds, from what the configuration takes as a duration; more than none."""
+    try:
+        seconds = Duration.read(text)
+    except ValueError:
+        seconds = Duration(0)
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h, 1d")
+    return seconds
 
 
 def number(text: str) -> int:

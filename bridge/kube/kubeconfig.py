@@ -17,6 +17,12 @@ import yaml
 from bridge.kube.auth import reason_of
 from bridge.kube.errors import CredentialsError
 
+_LARGEST = 16 << 20
+"""Bytes of a file: hundreds of clusters with their certificates."""
+_DEEPEST = 64
+"""Lists and mappings inside one another."""
+_BOUND = "a bound of ours"
+
 
 class Extension(msgspec.Struct):
     name: str
@@ -105,6 +111,24 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    # Bounded while it is scanned: what a bracket costs grows with the number of open ones, and what aliases stand for
+    # may be anything.
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        self._expect(self.flow_level < _DEEPEST, f"has more than {_DEEPEST} levels")
+        super().fetch_flow_collection_start(token)
+
+    def add_indent(self, column: int) -> bool:
+        self._expect(len(self.indents) < _DEEPEST, f"has more than {_DEEPEST} levels")
+        return super().add_indent(column)
+
+    def fetch_alias(self) -> None:
+        self._expect(False, "has an alias (*name), and those are not used here,")
+
+    def _expect(self, allowed: bool, otherwise: str) -> None:
+        if not allowed:
+            raise yaml.scanner.ScannerError(problem=otherwise, problem_mark=self.get_mark(), note=_BOUND)
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -179,7 +203,11 @@ def load(paths: Iterable[Path]) -> Kubeconfig:
 
 def _read(path: Path) -> _File:
     try:
-        content = yaml.load(path.read_bytes(), _Loader)  # noqa: S506 (a SafeLoader)
+        with path.open("rb") as opened:
+            text = opened.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise CredentialsError(f"{path}: is larger than {_LARGEST >> 20}MiB: this is no kubeconfig")
+        content = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
         return msgspec.convert(content or {}, _File, strict=False)
     except OSError as error:
         raise CredentialsError(f"{path}: the kubeconfig cannot be read: {reason_of(error)}") from error
@@ -187,7 +215,8 @@ def _read(path: Path) -> _File:
         # Its own words show the line, and a line may hold a token.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise CredentialsError(f"{path}: the kubeconfig is not YAML{where}") from None
+        what = getattr(error, "problem", "") if getattr(error, "note", "") is _BOUND else "is not YAML"
+        raise CredentialsError(f"{path}: the kubeconfig {what}{where}") from None
     except msgspec.ValidationError as error:
         raise CredentialsError(f"{path}: the kubeconfig cannot be used: {error}") from error
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from config.values import Matching
 from sinks.base import EventOptions
 
 STANDARD_OUTPUT = Path("-")
+_NAMED = r"(?!(?:\.?/+)*\.?$)[^\x00]+"
+"""A path with more in it than dots and slashes."""
 
 
 class Fsync(StrEnum):
@@ -22,7 +26,7 @@ class Fsync(StrEnum):
 class FileOptions(EventOptions):
     """One JSON object a line: CloudEvents in their structured form, or envelopes."""
 
-    path: Path = Field(
+    path: Annotated[Path, Matching(_NAMED, 'a file is needed, or "-" for standard output')] = Field(
         description='The file to append to; "-" is standard output. Its folder must exist. A named pipe or a device is'
         " written to as it is. A file that is moved away (logrotate) is begun anew.",
         examples=["./deltas.ndjson"],
@@ -33,10 +37,3 @@ class FileOptions(EventOptions):
         " millisecond, and survives a power cut. never: when the operating system has it, which survives a crash of the"
         " bridge alone. Pipes and devices have no disk and ignore it.",
     )
-
-    @field_validator("path")
-    @classmethod
-    def _names_a_file(cls, path: Path) -> Path:
-        if not path.name:
-            raise ValueError('a file is needed, or "-" for standard output')
-        return path

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from config.rules import AnyOf, Given, Is, Rule, needs, together
+from config.values import PORT, Between, Count, Duration, Flag, Matching, Names, Size
 from sinks.base import EventOptions
-from sinks.template import Template, check_template
+from sinks.template import check_template, template_pattern
 from sinks.tls import is_loopback
 
 _PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 
 _OURS = {
     "acks": "a record counts as stored when all in-sync replicas have it",
@@ -45,15 +46,39 @@ _OURS = {
 }
 """Settings of librdkafka that cannot be given as properties, and why not."""
 
-_SECRET = re.compile(r".*(password|secret|\.pem)$")
-_KEYED_PARTITIONERS = {"murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a"}
+_SECRET = r"(?:.*)(?:password|secret|\.pem)"  # noqa: S105  # none itself
+_TAKEN = "|".join(map(re.escape, _OURS))
 
 
-def _topic(text: str) -> str:
+def _why_not_ours(name: str) -> str:
+    if name in _OURS:
+        return f"{name} cannot be set as a property: {_OURS[name]}"
+    if name.endswith("_cb"):
+        return f"{name} cannot be set as a property: it is a function"
+    if re.fullmatch(_SECRET, name):
+        return f"{name} is a secret: put it into property_files"
+    return f"{name!r} is no setting of librdkafka: small letters, digits, '.' and '_' make one"
+
+
+_PROPERTY_OF_FILE = Matching(rf"(?!(?:{_TAKEN}|.*_cb)$)[a-z0-9._]+", _why_not_ours, longest=128)
+_PROPERTY = Matching(rf"(?!(?:{_TAKEN}|.*_cb|{_SECRET})$)[a-z0-9._]+", _why_not_ours, longest=128)
+_KEYED_PARTITIONERS = ("consistent", "consistent_random", "fnv1a", "fnv1a_random", "murmur2", "murmur2_random")
+
+
+_BROKER = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::{PORT})?"
+
+
+def _why_no_brokers(text: str) -> str:
+    if "://" in text:
+        return "host:port is expected, without http:// or kafka:// in front of it; see security_protocol for TLS"
+    if "@" in text:
+        return "host:port is expected; user and password do not belong here: see username and password_file"
+    return "brokers are expected as host:port, separated by commas, such as kafka-0:9092,kafka-1:9092"
+
+
+def _why_no_topic(text: str) -> str:
     check_template(text, _PLACEHOLDERS)
-    if not _TOPIC.fullmatch(Template(text, "c", escape=str).wildcard("x")):
-        raise ValueError(f"{text!r} is no topic: letters, digits, '.', '_' and '-' make one")
-    return text
+    return f"{text!r} is no topic: letters, digits, '.', '_' and '-' make one"
 
 
 class SecurityProtocol(StrEnum):
@@ -61,6 +86,12 @@ class SecurityProtocol(StrEnum):
     SSL = "ssl"
     SASL_PLAINTEXT = "sasl_plaintext"
     SASL_SSL = "sasl_ssl"
+
+
+_SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
+_TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
+_SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
+_TLS_ALONE = "ca_file and cert_file are of no use without security_protocol ssl or sasl_ssl"
 
 
 class SaslMechanism(StrEnum):
@@ -84,25 +115,23 @@ class CreateTopics(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    partitions: int = Field(
+    partitions: Count = Field(
         ge=1,
         le=10_000,
         description="Of each topic. Choose well: with another number, keys go to other partitions, and order between"
         " before and after is lost.",
     )
-    replication_factor: int = Field(default=-1, ge=-1, le=100, description="-1 for what the brokers have as default.")
+    replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for what the brokers have as default.")
 
 
 class KafkaOptions(EventOptions):
     """One record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
 
-    bootstrap_servers: str = Field(
-        min_length=1,
-        pattern=r"^[^\s,]+(,[^\s,]+)*$",
+    bootstrap_servers: Annotated[str, Matching(f"{_BROKER}(?:,{_BROKER})*", _why_no_brokers)] = Field(
         description="Brokers to begin with, host:port, separated by commas.",
         examples=["127.0.0.1:9092"],
     )
-    topic: Annotated[str, AfterValidator(_topic)] = Field(
+    topic: Annotated[str, Matching(template_pattern("[A-Za-z0-9._-]", _PLACEHOLDERS), _why_no_topic)] = Field(
         default="k8s.{resource}",
         description="Where records go. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace}; what a"
         " topic's name cannot have becomes _. {resource} is the plural; the core group is called core. Notices (gaps,"
@@ -115,7 +144,7 @@ class KafkaOptions(EventOptions):
         " kept is for their owner to say; brokers may also do it by themselves (auto.create.topics.enable).",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
-    tombstones: bool = Field(
+    tombstones: Flag = Field(
         default=False,
         description="After a deleted object's last state also send its key without a value, so that a compacted topic"
         " forgets it. Off because consumers must be ready for it.",
@@ -124,22 +153,20 @@ class KafkaOptions(EventOptions):
         default=Compression.LZ4,
         description="How batches are compressed. lz4 costs the least CPU for a third of the bytes; zstd is smaller.",
     )
-    max_message_bytes: int = Field(
-        default=1_000_000,
-        ge=1000,
-        le=1_000_000_000,
-        description="Largest record that is sent, in bytes before compression, and largest batch. Larger records are"
+    max_message_bytes: Annotated[Size, Between(1000, 1_000_000_000)] = Field(
+        default=Size(1_000_000),
+        description="Largest record that is sent, before compression, and largest batch. Larger records are"
         " rejected. Keep it below the max.message.bytes of the topics; their default of 1048588 leaves room for"
         " headers.",
     )
-    ack_timeout: float = Field(
-        default=10.0,
-        gt=0,
-        le=300,
-        description="Seconds without any acknowledgement before trouble is reported. Nothing is given up: what is under"
+    ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
+        default=Duration(10),
+        description="Time without any acknowledgement before trouble is reported. Nothing is given up: what is under"
         " way stays with the producer, which keeps trying.",
     )
-    connect_timeout: float = Field(default=10.0, gt=0, le=120, description="Seconds for a first answer of a broker.")
+    connect_timeout: Annotated[Duration, Between(0.001, 120)] = Field(
+        default=Duration(10), description="Time for a first answer of a broker."
+    )
     client_id: str = Field(default="kubedelta", min_length=1, description="What brokers call the bridge in their logs.")
     security_protocol: SecurityProtocol = Field(
         default=SecurityProtocol.PLAINTEXT, description="How brokers are spoken to."
@@ -160,16 +187,27 @@ class KafkaOptions(EventOptions):
         default=None, description="Certificate (PEM) to show to brokers.", examples=["/run/secrets/tls.crt"]
     )
     key_file: Path | None = Field(default=None, description="Its private key (PEM).", examples=["/run/secrets/tls.key"])
-    properties: dict[str, str | int | float | bool] = Field(
+    properties: Annotated[dict[str, str | int | float | bool], Names(_PROPERTY)] = Field(
         default={},
         description="Further settings of librdkafka (CONFIGURATION.md there), for what has no option of its own. Those"
         " that would break a promise of the bridge are refused.",
         examples=[{"linger.ms": 20, "broker.address.family": "v4"}],
+        json_schema_extra={"allOf": [{"properties": {"partitioner": {"enum": [*_KEYED_PARTITIONERS]}}}]},
     )
-    property_files: dict[str, Path] = Field(
+    property_files: Annotated[dict[str, Path], Names(_PROPERTY_OF_FILE)] = Field(
         default={},
         description="The same for settings that are secrets: name to the file that holds the value.",
         examples=[{"sasl.oauthbearer.client.secret": "/run/secrets/oauth"}],
+    )
+
+    rules = (
+        *EventOptions.rules,
+        Rule(Is("security_protocol", *_SASL), Given("sasl_mechanism"), _SASL_BOTH),
+        Rule(Given("sasl_mechanism"), Is("security_protocol", *_SASL), _SASL_BOTH),
+        *together("username", "password_file"),
+        needs("username", "sasl_mechanism"),
+        *together("cert_file", "key_file"),
+        Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
     )
 
     def clear_text(self) -> str | None:
@@ -180,33 +218,11 @@ class KafkaOptions(EventOptions):
         what = f"the credentials of {self.sasl_mechanism}"
         return f"security_protocol is sasl_plaintext: anybody on the way can read {what}; use sasl_ssl"
 
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        _check_properties(self.properties, self.property_files)
-        if self.security_protocol.startswith("sasl") != (self.sasl_mechanism is not None):
-            raise ValueError("sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together")
-        if (self.username is None) != (self.password_file is None):
-            raise ValueError("username and password_file belong together")
-        if self.username is not None and self.sasl_mechanism is None:
-            raise ValueError("username is of no use without sasl_mechanism")
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file belong together")
-        tls = self.security_protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-        if (self.ca_file or self.cert_file) and not tls:
-            raise ValueError("ca_file and cert_file are of no use without security_protocol ssl or sasl_ssl")
-        return self
-
-
-def _check_properties(properties: dict[str, str | int | float | bool], files: dict[str, Path]) -> None:
-    for name in (*properties, *files):
-        if name in _OURS:
-            raise ValueError(f"{name} cannot be set as a property: {_OURS[name]}")
-        if name.endswith("_cb"):
-            raise ValueError(f"{name} cannot be set as a property: it is a function")
-    for name in properties:
-        if _SECRET.fullmatch(name):
-            raise ValueError(f"{name} is a secret: put it into property_files")
-    partitioner = properties.get("partitioner")
-    if partitioner is not None and partitioner not in _KEYED_PARTITIONERS:
-        allowed = ", ".join(sorted(_KEYED_PARTITIONERS))
-        raise ValueError(f"partitioner {partitioner!r} does not keep a key in one partition; allowed are {allowed}")
+    @field_validator("properties")
+    @classmethod
+    def _keeps_a_key_in_one_partition(cls, properties: dict[str, object]) -> dict[str, object]:
+        partitioner = properties.get("partitioner")
+        if partitioner is not None and partitioner not in _KEYED_PARTITIONERS:
+            allowed = ", ".join(_KEYED_PARTITIONERS)
+            raise ValueError(f"partitioner {partitioner!r} does not keep a key in one partition; allowed are {allowed}")
+        return properties

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from config.rules import AnyOf, Condition, Given, Not, Rule, needs, together
+from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
 from sinks.base import EventOptions
-from sinks.template import Template, check_template
+from sinks.template import check_template, template_pattern
 from sinks.tls import is_loopback
 
-_SUBJECT = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
-_STREAM = re.compile(r"[^\s.*>/\\]+")
+_PART = r"[^\x00-\x20\x7f.*>{}]"
 
 
-def _server(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("nats", "tls") or not parts.hostname:
-        raise ValueError("a server is named like nats://nats.shop:4222, or tls://… where it must be TLS")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("no user and password in the URL: set user and password_file, or one of the other *_file")
-    return url
+def _why_no_server(url: str) -> str:
+    if "@" in url:
+        return "no user and password in the URL: set user and password_file, or one of the other *_file"
+    return "a server is named like nats://nats.shop:4222, or tls://… where it must be TLS"
 
 
-def _subject(text: str) -> str:
+def _why_no_subject(text: str) -> str:
     check_template(text)
-    if not _SUBJECT.fullmatch(Template(text, "c", escape=str).wildcard("x")):
-        raise ValueError(f"{text!r} is no subject: it has a space, a wildcard, or an empty part between two dots")
-    return text
+    return f"{text!r} is no subject: it has a space, a wildcard, or an empty part between two dots"
 
 
-def _stream(name: str) -> str:
-    if not _STREAM.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a stream: no spaces, and none of . * > / \\")
-    return name
+def _dotted(part: str) -> str:
+    return rf"{part}(?:\.{part})*"
+
+
+Server: TypeAlias = Annotated[str, Matching(rf"(?:nats|tls)://{HOST}(?::{PORT})?/?", _why_no_server)]
+Stream: TypeAlias = Annotated[
+    str,
+    Matching(
+        r"[^\x00-\x20\x7f.*>/\\]+",
+        lambda name: f"{name!r} is no name for a stream: no spaces, and none of . * > / \\",
+        longest=255,
+    ),
+]
+Subject: TypeAlias = Annotated[str, Matching(_dotted(template_pattern(_PART)), _why_no_subject)]
+
+
+def _no_limit(size: Any) -> Any:
+    return None if size == -1 else size
 
 
 class CreateStream(BaseModel):
@@ -44,38 +53,50 @@ class CreateStream(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    replicas: int = Field(default=1, ge=1, le=5, description="Servers that keep it. 3 survive the loss of one.")
-    max_age: float = Field(default=0, ge=0, description="Seconds that a message is kept; 0 for ever.")
-    max_bytes: int = Field(
-        default=-1, ge=-1, description="Bytes that the stream may have; -1 for no limit. Full, it refuses new messages."
+    replicas: Count = Field(default=1, ge=1, le=5, description="Servers that keep it. 3 survive the loss of one.")
+    max_age: Duration = Field(default=Duration(0), description="How long a message is kept; 0 for ever.")
+    max_bytes: Annotated[Size | None, BeforeValidator(_no_limit, json_schema_input_type=Size | Literal[-1] | None)] = (
+        Field(
+            default=None,
+            description="Bytes that the stream may have; null or -1 for no limit. Full, it refuses new messages.",
+            examples=["10GiB"],
+        )
     )
-    duplicate_window: float = Field(
-        default=600,
-        gt=0,
-        description="Seconds for which the server knows ids, and drops what comes twice. Longer than an outage that"
+    duplicate_window: Annotated[Duration, Between(0.1)] = Field(
+        default=Duration(600),
+        description="Time for which the server knows ids, and drops what comes twice. Longer than an outage that"
         " should leave no duplicates; ids are kept in the server's memory.",
     )
+
+
+_WAYS: tuple[Condition, ...] = (
+    Given("credentials_file"),
+    Given("nkey_seed_file"),
+    AnyOf(Given("user"), Given("password_file")),
+    Given("token_file"),
+)
+_ONE_WAY = "one of credentials_file, nkey_seed_file, user with password_file, and token_file"
 
 
 class NatsOptions(EventOptions):
     """One message for each record: the object as payload, the CloudEvents attributes as headers (binary form)."""
 
-    servers: tuple[Annotated[str, AfterValidator(_server)], ...] = Field(
+    servers: tuple[Server, ...] = Field(
         min_length=1,
         description="Where to connect, any of these; the others of their cluster are learned from them.",
         examples=[["nats://127.0.0.1:4222"]],
     )
-    stream: Annotated[str, AfterValidator(_stream)] = Field(
+    stream: Stream = Field(
         description="The JetStream stream that stores the messages. It must take the subjects below.", examples=["K8S"]
     )
-    subject: Annotated[str, AfterValidator(_subject)] = Field(
+    subject: Subject = Field(
         default="k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
         description="Where to publish. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace} {name}."
         " A dot in a value becomes _, and every other character outside of letters, digits, - and : becomes =XX. The"
         " core group is called core; the namespace of a cluster-scoped object is _. Notices (gaps, the"
         " edges of a snapshot) have resource notice.",
     )
-    sole_writer: bool = Field(
+    sole_writer: Flag = Field(
         default=True,
         description="Nothing but this sink writes into the stream. Then every message names its predecessor, the server"
         " refuses to store one without the other, and whole batches are under way at once. Set it to false for a shared"
@@ -85,16 +106,16 @@ class NatsOptions(EventOptions):
         default=None,
         description="Make the stream where it does not exist, for the subjects above. Off because how long messages are"
         " kept is for its owner to say.",
-        examples=[{"replicas": 3, "max_age": 604800}],
+        examples=[{"replicas": 3, "max_age": "7d"}],
     )
-    ack_timeout: float = Field(
-        default=10.0,
-        gt=0,
-        le=300,
-        description="Seconds without any acknowledgement before the connection is given up and what was not"
+    ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
+        default=Duration(10),
+        description="Time without any acknowledgement before the connection is given up and what was not"
         " acknowledged is sent again. A new leader of a stream is elected in well under 10.",
     )
-    connect_timeout: float = Field(default=5.0, gt=0, le=60, description="Seconds for making a connection.")
+    connect_timeout: Annotated[Duration, Between(0.001, 60)] = Field(
+        default=Duration(5), description="Time for making a connection."
+    )
     credentials_file: Path | None = Field(
         default=None,
         description="User credentials (.creds: a JWT and its seed). Read again for every connection.",
@@ -122,9 +143,16 @@ class NatsOptions(EventOptions):
         description="Its private key (PEM), where cert_file does not hold it.",
         examples=["/run/secrets/tls.key"],
     )
-    inbox_prefix: Annotated[str, AfterValidator(_subject)] = Field(
+    inbox_prefix: Annotated[str, Matching(_dotted(f"{_PART}+"), _why_no_subject)] = Field(
         default="_INBOX",
         description="Where acknowledgements come back, for accounts whose permissions do not include _INBOX.>.",
+    )
+
+    rules = (
+        *EventOptions.rules,
+        *(Rule(one, Not(AnyOf(*_WAYS[:place], *_WAYS[place + 1 :])), _ONE_WAY) for place, one in enumerate(_WAYS)),
+        *together("user", "password_file"),
+        needs("key_file", "cert_file"),
     )
 
     def clear_text(self) -> str | None:
@@ -134,14 +162,3 @@ class NatsOptions(EventOptions):
             return None
         what = "password" if self.password_file else "token"
         return f"servers are nats://: where they do not ask for TLS, anybody on the way can read the {what}; use tls://"
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        ways = [self.credentials_file, self.nkey_seed_file, self.user or self.password_file, self.token_file]
-        if sum(way is not None for way in ways) > 1:
-            raise ValueError("one of credentials_file, nkey_seed_file, user with password_file, and token_file")
-        if (self.user is None) != (self.password_file is None):
-            raise ValueError("user and password_file belong together")
-        if self.key_file is not None and self.cert_file is None:
-            raise ValueError("key_file is of no use without cert_file")
-        return self

@@ -100,7 +100,7 @@ class Stream:
             storage=StorageType.FILE,
             num_replicas=create.replicas,
             max_age=create.max_age,
-            max_bytes=create.max_bytes,
+            max_bytes=-1 if create.max_bytes is None else create.max_bytes,
             duplicate_window=create.duplicate_window,
             # Full, it must say so: throwing away the oldest would lose what nobody has read.
             discard=DiscardPolicy.NEW,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -116,7 +117,7 @@ class Endpoint:
 
     def _secret_value(self, name: str, file: SecretFile) -> str:
         value = file.read()
-        if not HEADER_VALUE.fullmatch(value):
+        if not re.fullmatch(HEADER_VALUE.pattern, value):
             path = self._options.header_files[name]
             raise SinkUnavailable(f"{path} is no value for the header {name}: it is not one line of printable ASCII")
         return value

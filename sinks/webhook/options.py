@@ -4,42 +4,83 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import SplitResult, urlsplit
+from typing import Annotated, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from config.rules import Above, Is, Rule, needs
+from config.values import HOST, PORT, Between, Count, Duration, Matching, Names
 from sinks.base import EventOptions, Format
 from sinks.tls import is_loopback
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
-_OURS = re.compile(r"content-type|content-length|transfer-encoding|host|connection|ce-.*|webhook-.*", re.IGNORECASE)
+
+def _any_case(pattern: str) -> str:
+    """A pattern of small letters for letters of any case, without a flag."""
+    return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
 
 
-def _is_an_address(parts: SplitResult) -> bool:
+_NAME = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_OURS = _any_case("content-type|content-length|transfer-encoding|host|connection|ce-.*|webhook-.*")
+_CREDENTIALS = _any_case(
+    ".*authorization.*|.*cookie.*|.*token.*|.*secret.*|.*password.*|.*credential.*|.*signature.*|.*api[-_]?key.*|.*-auth"
+)
+
+
+def _why_no_header(name: str) -> str:
+    if not re.fullmatch(_NAME, name):
+        return f"{name!r} is no name for a header"
+    if re.fullmatch(_OURS, name):
+        return f"the header {name} is set by the sink"
+    return f"{name} is a credential by its name: put its value into a file, and name the file in header_files"
+
+
+_HEADER_OF_FILE = Matching(f"(?!(?:{_OURS})$){_NAME}", _why_no_header, longest=256)
+_HEADER = Matching(f"(?!(?:{_OURS}|{_CREDENTIALS})$){_NAME}", _why_no_header, longest=256)
+HEADER_VALUE = Matching(r"[\t\x20-\x7e]*", "the value of a header is printable ASCII")
+
+
+def _why_no_url(url: str) -> str:
+    if re.search(r"[\x00-\x20\x7f]", url):
+        return "a URL has no spaces and no control characters"
+    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
+        return "no user and password in the URL: put an Authorization header into header_files"
+    if "#" in url:
+        return "a fragment (#…) is never sent: leave it out"
+    if re.match(f"https?://{HOST}", url):
+        return "the host or the port in the URL is none: a port is a number up to 65535"
+    return "a URL that begins with http:// or https:// and names a host is needed"
+
+
+def _has_an_address(url: str) -> str:
     try:
-        _ = parts.port
-        (parts.hostname or "").encode("idna")
-    except ValueError:  # Its text may repeat a part of a password that was written into the URL.
-        return False
-    return True
+        (urlsplit(url).hostname or "").encode("idna")
+    except ValueError:
+        raise ValueError("the host or the port in the URL is none") from None
+    return url
 
 
 class WebhookOptions(EventOptions):
     """One POST for each record: a CloudEvent in its structured form; an envelope as the data of one in binary form."""
 
-    url: str = Field(
+    url: Annotated[
+        str,
+        Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?", _why_no_url),
+        AfterValidator(_has_an_address),
+    ] = Field(
         description="Where to POST: http:// or https://. Redirects are not followed. No user and password in it: they"
         " belong into header_files.",
         examples=["https://example.test/hook"],
     )
-    headers: dict[str, str] = Field(
-        default={}, description="Headers of every request, none of them secret.", examples=[{"X-Team": "shop"}]
-    )
-    header_files: dict[str, Path] = Field(
+    headers: Annotated[dict[str, Annotated[str, HEADER_VALUE]], Names(_HEADER)] = Field(
         default={},
-        description="Headers whose values are secrets: name to file. A file that changes is read again.",
+        description="Headers of every request, none of them secret: Authorization, Cookie, X-Api-Key and whatever else"
+        " is a credential by its name belong into header_files.",
+        examples=[{"X-Team": "shop"}],
+    )
+    header_files: Annotated[dict[str, Path], Names(_HEADER_OF_FILE)] = Field(
+        default={},
+        description="Headers whose values are secrets: name to file, of one line. A file that changes is read again.",
         examples=[{"Authorization": "/run/secrets/hook-token"}],
     )
     secret_file: Path | None = Field(
@@ -50,20 +91,18 @@ class WebhookOptions(EventOptions):
         " nothing is signed.",
         examples=["/run/secrets/hook"],
     )
-    timeout: float = Field(
-        default=15.0,
-        gt=0,
-        le=600,
-        description="Seconds for one request, from connecting to the end of the answer. 15 is the least that Standard"
+    timeout: Annotated[Duration, Between(0.001, 600)] = Field(
+        default=Duration(15),
+        description="Time for one request, from connecting to the end of the answer. 15 is the least that Standard"
         " Webhooks asks for.",
     )
-    concurrency: int = Field(
+    concurrency: Count = Field(
         default=8,
         ge=1,
         le=256,
         description="Requests under way at once. Those about one object always follow one another.",
     )
-    batch: int = Field(
+    batch: Count = Field(
         default=1,
         ge=1,
         le=200,
@@ -84,46 +123,24 @@ class WebhookOptions(EventOptions):
         examples=["/run/secrets/tls.key"],
     )
 
+    rules = (
+        *EventOptions.rules,
+        needs("key_file", "cert_file"),
+        Rule(
+            Above("batch", 1),
+            Is("format", Format.CLOUDEVENTS.value, default=True),
+            "a batch holds CloudEvents: with format envelope, leave batch at 1",
+        ),
+    )
+
     def clear_text(self) -> str | None:
         parts = urlsplit(self.url)
         if parts.scheme == "https" or not self.header_files or is_loopback(parts.hostname or ""):
             return None
         return "url is http://: anybody on the way can read the header_files; use https://"
 
-    @field_validator("url")
-    @classmethod
-    def _is_an_endpoint(cls, url: str) -> str:
-        if re.search(r"[\s\x00-\x1f\x7f]", url):
-            raise ValueError("a URL has no spaces and no control characters")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("a URL that begins with http:// or https:// and names a host is needed")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("no user and password in the URL: put an Authorization header into header_files")
-        if not _is_an_address(parts):
-            raise ValueError("the host or the port in the URL is none: a port is a number up to 65535")
-        if parts.fragment:
-            raise ValueError("a fragment (#…) is never sent: leave it out")
-        return url
-
-    @field_validator("headers", "header_files")
-    @classmethod
-    def _may_be_set(cls, headers: dict[str, Any]) -> dict[str, Any]:
-        for name, value in headers.items():
-            if not _HEADER_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name for a header")
-            if _OURS.fullmatch(name):
-                raise ValueError(f"the header {name} is set by the sink")
-            if isinstance(value, str) and not HEADER_VALUE.fullmatch(value):
-                raise ValueError(f"the value of {name} is not printable ASCII")
-        return headers
-
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        if self.key_file is not None and self.cert_file is None:
-            raise ValueError("key_file is of no use without cert_file")
-        if self.batch > 1 and self.format is not Format.CLOUDEVENTS:
-            raise ValueError("a batch holds CloudEvents: with format envelope, leave batch at 1")
+    def _has_each_header_once(self) -> Self:
         both = {name.lower() for name in self.headers} & {name.lower() for name in self.header_files}
         if both:
             raise ValueError(f"{', '.join(sorted(both))} is in headers and in header_files: keep one")

@@ -69,7 +69,7 @@ def test_an_anchor_may_be_used_again_and_merged() -> None:
         ("a: !!int x", "f.yaml: not YAML that can be read"),
         ("a: \x07", "f.yaml: not text: special characters are not allowed at position 3"),
         (b"a: \xff\xfe", "f.yaml: not text: "),
-        ("a: " + "[" * 30_000, "f.yaml: not YAML that can be read"),
+        ("a: !!int " + "9" * 5000, "f.yaml: not YAML that can be read"),
         ("", "f.yaml: is empty"),
         ("# nothing\n", "f.yaml: is empty"),
         ("- pods\n", "f.yaml: found a list or a single value"),
@@ -79,6 +79,39 @@ def test_an_anchor_may_be_used_again_and_merged() -> None:
 def test_what_is_not_a_mapping_in_yaml_is_refused_with_its_place(text: str | bytes, said: str) -> None:
     [problem] = _refused(text)
     assert problem.startswith(said)
+
+
+_TEN_EACH = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 20))
+_MERGED_TEN_EACH = _TEN_EACH.replace("[", "{<<: [").replace("]\n", "]}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("a: " + "[" * 5000, "nested deeper than 64 levels", id="brackets"),
+        pytest.param("a: " + '{"a": ' * 5000, "nested deeper than 64 levels", id="braces"),
+        pytest.param("a:\n  " + "- " * 5000, "nested deeper than 64 levels", id="dashes"),
+        pytest.param("a: &a0 [x]\n" + _TEN_EACH, "more than 20000 values, counting what aliases", id="aliases"),
+        pytest.param("a: &a0 {x: 1}\n" + _MERGED_TEN_EACH, "more than 20000 values, counting what", id="merges"),
+        pytest.param("a:\n" + "- x\n" * 250_000, "more than 20000 values", id="values"),
+    ],
+)
+def test_a_file_that_would_keep_the_start_waiting_is_refused_before_anything_is_built(text: str, said: str) -> None:
+    """Without bounds each of these takes minutes, or all memory."""
+    [problem] = _refused(text)
+    assert said in problem
+
+
+def test_lists_and_mappings_may_be_nested_far_deeper_than_the_options_are() -> None:
+    assert parse("a: " + "[" * 60 + "]" * 60, "f.yaml").problems == ()
+
+
+def test_a_file_larger_than_a_mebibyte_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "huge.yaml"
+    with file.open("wb") as opened:
+        opened.truncate(100 << 30)  # sparse: no disk has to have it
+    with pytest.raises(ConfigError, match=r"is larger than 1MiB, and a configuration is not: is this the right file?"):
+        read(file)
 
 
 def test_a_syntax_error_does_not_quote_the_line_it_stands_in() -> None:

@@ -91,7 +91,7 @@ def test_variables_that_kubernetes_sets_for_a_service_called_kubedelta_are_left_
         ("RESOURCES", "[pods", "resources: not YAML: while parsing a flow sequence"),
         ("RESOURCES", "", "resources: missing: What to watch"),
         ("SINKS__COPY", "{type: copy, type: copy}", "sinks.copy: given twice"),
-        ("CLUSTER__NAME", "a b", 'cluster.name: found "a b"; it must match'),
+        ("CLUSTER__NAME", "a b", 'cluster.name: found "a b"; letters, digits,'),
         ("SINKS__AUDIT_LOG__LOGIN__PASSWORD__X", "hunter2", "sinks.audit-log.login.password.x: unknown;"),
         ("SINKS__NEW__PATH", "x", "sinks.new.type: missing; allowed: copy, queue"),
     ],

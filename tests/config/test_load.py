@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, ByteSize, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from config.delivery import MaxBacklogSettings, OnRejected, StartPolicy, WhenFull
 from config.errors import ConfigError
 from config.load import load
 from config.schema import Address, Settings, WatchList
 from config.state import OnClusterChange, RetainSettings
-from config.values import Duration
+from config.values import Duration, Size
 from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions
 
 Load = Callable[..., Settings]
@@ -48,24 +48,24 @@ def test_the_smallest_file_gives_settings_with_every_default(load_text: Load, tm
     assert settings.cluster.name == "test"
     assert [entry.resource for entry in settings.resources] == ["pods"]
     assert settings.telemetry.listen == Address("127.0.0.1", 8080)
-    assert (settings.watch.silence_seconds, settings.watch.page_size) == (90, 500)
+    assert (settings.watch.silence_seconds, settings.watch.page_size) == (Duration(90), 500)
     assert settings.watch.watch_list is WatchList.AUTO
     assert settings.state.directory == tmp_path / "state"
     assert settings.state.on_cluster_change is OnClusterChange.REFUSE
-    assert settings.state.retain == RetainSettings(age=Duration(0), bytes=ByteSize(0))
+    assert settings.state.retain == RetainSettings(age=Duration(0), bytes=Size(0))
     assert settings.state.forget_sinks_after == Duration(7 * 86_400)
     assert settings.state.min_free_bytes == 64 * MiB
     copy = settings.sinks["copy"]
     assert copy.window == 5000
     assert (copy.start, copy.when_full, copy.on_rejected) == (StartPolicy.SNAPSHOT, WhenFull.COMPACT, OnRejected.PARK)
-    assert copy.max_backlog == MaxBacklogSettings(records=None, bytes=ByteSize(4096 * MiB), age=None)
+    assert copy.max_backlog == MaxBacklogSettings(records=None, bytes=Size(4096 * MiB), age=None)
 
 
 def test_each_sinks_options_are_of_the_type_that_was_given_for_it(load_text: Load, tmp_path: Path) -> None:
     text = SMALLEST + "  audit: {type: queue, servers: [a, b], topic: t, acks: leader, window: 5, resync_seconds: 60}\n"
     settings = load_text(text)
     audit = settings.sinks["audit"]
-    assert (audit.type, audit.window, audit.resync_seconds) == ("queue", 5, 60)
+    assert (audit.type, audit.window, audit.resync_seconds) == ("queue", 5, Duration(60))
     assert audit.options == QueueOptions(servers=["a", "b"], topic="t", acks=Acks.LEADER)
     assert type(settings.sinks["copy"].options) is CopyOptions
     assert settings.sinks["copy"].options == CopyOptions(path=tmp_path / "deltas.ndjson")
@@ -116,9 +116,34 @@ def test_addresses_to_listen_on(load_text: Load, written: str, address: Address)
     assert load_text(f"{SMALLEST}telemetry: {{listen: {written}}}\n").telemetry.listen == address
 
 
-def test_sizes_may_be_written_with_a_unit(load_text: Load) -> None:
-    settings = load_text(SMALLEST + "state: {min_free_bytes: 1GiB, retain: {bytes: 5}}\n")
-    assert (settings.state.min_free_bytes, settings.state.retain.bytes) == (1024 * MiB, 5)
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("5", 5),
+        ("1GiB", 1024 * MiB),
+        ("10Gi", 10 * 1024 * MiB),
+        ("1.5KiB", 1536),
+        ("5MB", 5_000_000),
+        ("5M", 5_000_000),
+        ("5 kB", 5000),
+        ("'64B'", 64),
+        ("0", 0),
+    ],
+)
+def test_a_size_is_bytes_or_has_a_unit(load_text: Load, written: str, size: int) -> None:
+    assert load_text(f"{SMALLEST}state: {{min_free_bytes: {written}}}\n").state.min_free_bytes == size
+
+
+def test_every_time_and_every_size_takes_a_unit_whatever_its_name(load_text: Load) -> None:
+    text = (
+        f"{SMALLEST.rstrip()[:-1]}, resync_seconds: 10m, max_backlog: {{bytes: 2GiB, age: 90}}}}\n"
+        "watch: {silence_seconds: 2m, discovery_seconds: 500ms}\nshutdown_grace_seconds: 15s\n"
+    )
+    settings = load_text(text)
+    assert [settings.watch.silence_seconds, settings.watch.discovery_seconds] == [Duration(120), Duration(0.5)]
+    assert settings.shutdown_grace_seconds == Duration(15)
+    assert settings.sinks["copy"].resync_seconds == Duration(600)
+    assert settings.sinks["copy"].max_backlog == MaxBacklogSettings(age=Duration(90), bytes=Size(2048 * MiB))
 
 
 @pytest.mark.parametrize(
@@ -147,8 +172,8 @@ def test_a_backlog_has_the_bounds_that_are_named_and_the_defaults_of_those_that_
     def bounds(written: str) -> MaxBacklogSettings:
         return load_text(f"{SMALLEST.rstrip()[:-1]}, max_backlog: {written}}}\n").sinks["copy"].max_backlog
 
-    assert bounds("{age: 12h}") == MaxBacklogSettings(age=Duration(43_200), bytes=ByteSize(4096 * MiB))
-    assert bounds("{records: 5, bytes: 1MiB}") == MaxBacklogSettings(records=5, bytes=ByteSize(MiB))
+    assert bounds("{age: 12h}") == MaxBacklogSettings(age=Duration(43_200), bytes=Size(4096 * MiB))
+    assert bounds("{records: 5, bytes: 1MiB}") == MaxBacklogSettings(records=5, bytes=Size(MiB))
     assert bounds("{bytes: null}") == MaxBacklogSettings(bytes=None)
 
 
@@ -196,8 +221,20 @@ shutdown_grace_seconds: -1
         'KUBEDELTA__TELEMETRY__LOG_LEVEL: telemetry.log_level: found "loud"; allowed: debug, error, info, warning',
         'k.yaml:10: telemetry.log_format: found "jason"; did you mean "json"? allowed: auto, console, json',
         'k.yaml:12: watch.page_size: found "many"; a whole number is expected',
-        "k.yaml:13: shutdown_grace_seconds: found -1; at least 0 is expected",
+        "k.yaml:13: shutdown_grace_seconds: found -1; a duration from 0 to 36500d is expected",
     ]
+
+
+def test_a_list_with_one_wrong_entry_is_one_problem(refused: Refused) -> None:
+    [problem] = refused(SMALLEST.replace("[pods]", "[pods/log]"))
+    assert problem.startswith('k.yaml:3: resources[0]: found "pods/log"; kubectl\'s name of a resource is expected')
+    assert "a list of 1" not in problem
+
+
+def test_an_unknown_section_with_nothing_in_it_is_unknown(refused: Refused) -> None:
+    assert refused(SMALLEST + "telemetri:\n")[0].startswith(
+        'k.yaml:6: telemetri: unknown option; did you mean "telemetry"'
+    )
 
 
 def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> None:
@@ -221,13 +258,15 @@ def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> Non
         ("{type: copy, path: 5}", "sinks.s.path: found 5; a path is expected"),
         ("{type: copy, path: x, keep: 2}", "sinks.s: keep is of no use without rotate"),
         ("{type: copy, path: x, rotate: maybe}", 'sinks.s.rotate: found "maybe"; true or false is expected'),
-        ("{type: copy, path: x, window: true}", "sinks.s.window: found true; a number is expected"),
+        ("{type: copy, path: x, window: true}", "sinks.s.window: found true; a whole number is expected"),
         ("{type: copy, path: x, copy: {path: y}}", "sinks.s.copy: unknown option;"),
         ("{type: queue, servers: a, topic: 5}", "sinks.s.topic: found 5; text is expected (in quotes"),
         ("{type: queue, servers: a, topic: a b}", 'sinks.s.topic: found "a b"; no blanks in a topic'),
         ("{type: queue, servers: 5, topic: t}", "sinks.s.servers: found 5; text is expected (in quotes, where it"),
         ("{type: queue, servers: [a, 5], topic: t}", "sinks.s.servers[1]: found 5; text is expected"),
         ("{type: queue, servers: {a: b}, topic: t}", "sinks.s.servers: found a mapping; text is expected"),
+        ("{type: copy, path: x, window: '5'}", 'sinks.s.window: found "5"; a whole number is expected'),
+        ("{type: copy, path: x, resync_seconds: soon}", 'sinks.s.resync_seconds: found "soon"; a duration is expected'),
         (
             "{type: queue, servers: a, topic: t, headers: {X: 1}}",
             "sinks.s.headers.X: what was found is not shown; text",
@@ -281,7 +320,7 @@ def test_what_is_no_address_to_listen_on(refused: Refused, listen: str) -> None:
         ("on_cluster_change: ignore", 'state.on_cluster_change: found "ignore"; allowed: refuse, restart'),
         ("min_free_bytes: much", 'state.min_free_bytes: found "much"; a number of bytes is expected, or one with a'),
         ("min_free_bytes: 5 sacks", 'state.min_free_bytes: found "5 sacks"; a number of bytes is expected'),
-        ("min_free_bytes: true", "state.min_free_bytes: found true; a number is expected"),
+        ("min_free_bytes: true", "state.min_free_bytes: found true; a number of bytes is expected"),
         ("forget_sinks_after: 1w", 'state.forget_sinks_after: found "1w"; a duration is expected: seconds, or a'),
         ("forget_sinks_after: '-1'", 'state.forget_sinks_after: found "-1"; a duration is expected: seconds, or a'),
         ("forget_sinks_after: true", "state.forget_sinks_after: found true; a duration is expected"),

@@ -169,6 +169,10 @@ def test_without_a_current_context_the_choice_is_the_operators(tmp_path: Path) -
     ("content", "complaint"),
     [
         ("users:\n- name: a\n  user: {token: hunter2\n", "the kubeconfig is not YAML at line 4"),
+        pytest.param("users: " + "[" * 5000, "the kubeconfig has more than 64 levels at line 1", id="brackets"),
+        pytest.param("users:\n  " + "- " * 5000, "the kubeconfig has more than 64 levels at line 2", id="dashes"),
+        ("a: &a [x]\nb: [*a, *a]\n", "the kubeconfig has an alias (*name), and those are not used here, at line 2"),
+        pytest.param("#" * (17 << 20), "is larger than 16MiB: this is no kubeconfig", id="huge"),
         ("users: hunter2", "the kubeconfig cannot be used: Expected `array | null`, got `str` - at `$.users`"),
         ("hunter2", "the kubeconfig cannot be used: Expected `object`, got `str`"),
         (

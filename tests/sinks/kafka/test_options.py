@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from config.values import Duration, Size
 from sinks.base import SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.settings import producer_settings
@@ -19,8 +20,13 @@ def options(**more: object) -> KafkaOptions:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"bootstrap_servers": ""}, "at least 1 character"),
-        ({"bootstrap_servers": "a:1, b:2"}, "should match pattern"),
+        ({"bootstrap_servers": ""}, "brokers are expected as host:port"),
+        ({"bootstrap_servers": "a:1, b:2"}, "brokers are expected as host:port, separated by commas"),
+        ({"bootstrap_servers": "http://a:1"}, "host:port is expected, without http:// or kafka:// in front of it"),
+        ({"bootstrap_servers": "a:1,kafka://b:2"}, "host:port is expected, without http:// or kafka://"),
+        ({"bootstrap_servers": "me:hush@a:1"}, "user and password do not belong here: see username and password_file"),
+        ({"bootstrap_servers": "a:99999"}, "brokers are expected as host:port"),
+        ({"properties": {"Linger": 1}}, "'Linger' is no setting of librdkafka"),
         ({"topic": "k8s.{name}"}, r"unknown placeholder \{name\}; allowed are \{cluster\}"),
         ({"topic": "k8s.{resource!r}"}, r"unknown placeholder \{resource!r\}"),
         ({"topic": "k8s {resource}"}, "is no topic"),
@@ -47,6 +53,15 @@ def test_a_mistake_is_told(wrong: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as error:
         options(**wrong)
     assert "hush" not in str(error.value)
+
+
+def test_times_and_sizes_take_units() -> None:
+    given = options(ack_timeout="500ms", connect_timeout="1m", max_message_bytes="2MiB")
+
+    assert [given.ack_timeout, given.connect_timeout] == [Duration(0.5), Duration(60)]
+    assert given.max_message_bytes == Size(2 << 20)
+    settings = producer_settings(given, gapless=True)
+    assert str(settings["message.max.bytes"]) == "2097152", "as librdkafka reads it"
 
 
 def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
+from config.values import Duration
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
@@ -272,7 +273,7 @@ async def test_close_does_not_wait_for_a_broker_that_is_away(start_kafka: StartK
 
 
 async def test_nobody_listening_is_told() -> None:
-    options = KafkaOptions(bootstrap_servers=f"127.0.0.1:{free_port()}", connect_timeout=1)
+    options = KafkaOptions(bootstrap_servers=f"127.0.0.1:{free_port()}", connect_timeout=Duration(1))
     sink = KafkaSink("audit", options, cluster="prod")
 
     with pytest.raises(SinkUnavailable, match=r"cannot reach 127\.0\.0\.1:\d+: .*Connection refused"):

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nats.js.api import DiscardPolicy, RetentionPolicy
 
 from bridge.model.record import Delta, Record
+from config.values import Duration
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.nats.options import NatsOptions
 from sinks.nats.sink import NatsSink
@@ -588,7 +589,7 @@ async def test_nobody_listening_is_told() -> None:
     with pytest.raises(SinkUnavailable, match=r"cannot connect to nats://127\.0\.0\.1:\d+: .*(refused|failed)"):
         await NatsSink(
             "live",
-            NatsOptions(servers=(f"nats://127.0.0.1:{free_port()}",), stream="K8S", connect_timeout=1),
+            NatsOptions(servers=(f"nats://127.0.0.1:{free_port()}",), stream="K8S", connect_timeout=Duration(1)),
             cluster="prod",
         ).open()
 

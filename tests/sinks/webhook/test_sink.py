@@ -18,6 +18,7 @@ from cloudevents.core.formats.json import JSONFormat
 from standardwebhooks import Webhook
 
 from bridge.model.record import Record
+from config.values import Duration
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
@@ -155,7 +156,7 @@ async def test_a_busy_endpoint_says_how_long_to_wait(receiver: WebhookReceiver) 
 
 
 async def test_an_endpoint_that_does_not_answer_in_time_is_trouble(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver, timeout=0.2)
+    sink = await opened(receiver, timeout=Duration(0.2))
     never = asyncio.Event()
     receiver.answer = lambda posted: Answer(wait=never)
 
@@ -202,7 +203,9 @@ async def test_an_answer_that_begins_and_does_not_end_in_time_is_trouble() -> No
     server = await asyncio.start_server(dripping, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/", timeout=0.2), cluster="prod")
+        sink = WebhookSink(
+            "hook", WebhookOptions(url=f"http://127.0.0.1:{port}/", timeout=Duration(0.2)), cluster="prod"
+        )
         await sink.open()
         receipt = await sink.deliver([a_delta()])
         async with asyncio.timeout(10):
