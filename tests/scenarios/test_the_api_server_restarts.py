@@ -1,0 +1,98 @@
+"""The API server restarts under a bridge that is no administrator: its RBAC cache is empty, and its history is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.kube_client import KubeClient
+from tests.cluster.servers import Etcd
+from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.told import from_file, tolds
+
+RBAC = "rbac.authorization.k8s.io"
+RESOURCES = {
+    "": ["configmaps", "secrets", "services", "pods", "serviceaccounts", "nodes", "namespaces", "events"],
+    "apps": ["deployments", "replicasets", "statefulsets", "daemonsets"],
+    "batch": ["jobs", "cronjobs"],
+}
+NAMES = [f"{plural}.{group}" if group else plural for group, plurals in RESOURCES.items() for plural in plurals]
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+DOWN = 5.0
+"""Seconds."""
+LONGEST = 45.0
+"""Seconds from the API server's readiness to its first change in a sink: the longest pause where nobody listened, which
+a slow start of the API server may lead to, and the longest where it refuses; both with time to spare."""
+
+
+@pytest.mark.timeout(300)
+async def test_it_is_watched_again_in_seconds_and_nobody_is_asked_to_grant_what_is_granted(
+    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
+) -> None:
+    etcd = await asyncio.to_thread(start_etcd)
+    api = await asyncio.to_thread(start_kube_apiserver, etcd)
+    file = tmp_path / "deltas.ndjson"
+    config = {
+        "cluster": {"name": "testbed", "kubeconfig": str(api.kubeconfig(tmp_path / "kubeconfig", user="restricted"))},
+        "resources": NAMES,
+        "sinks": {"copy": {"type": "file", "path": str(file)}},
+    }
+    async with KubeClient(api) as kube:
+        await _let_read(kube)
+        async with BridgeProcess(tmp_path / "bridge", config).started() as bridge:
+            for name in (*(f"before-{n}" for n in range(50)), "before"):  # Of these the other resources hear nothing.
+                await kube.create(CONFIG_MAPS, {"metadata": {"name": name}})
+            await bridge.until("the object before is told", lambda _: _has(file, "before"))
+
+            await asyncio.to_thread(api.kill9)
+            await bridge.until("the outage is noticed", _is_blind)
+            await asyncio.sleep(DOWN)
+            await asyncio.to_thread(api.start)
+            now = asyncio.get_running_loop().time
+            ready = now()
+            await kube.create(CONFIG_MAPS, {"metadata": {"name": "after"}})
+            await bridge.until("the object after is told", lambda _: _has(file, "after"), timeout=LONGEST)
+            told = now() - ready
+            await bridge.until("every watch is live again", _is_live, timeout=LONGEST)
+            live = now() - ready
+            metrics = await bridge.metrics()
+
+        refused, advised = bridge.logged("forbidden"), bridge.logged("grant its account")
+        assert not advised, "it was granted before, and is"
+        relisted = metrics.value("reflector_relists_total")
+        assert relisted >= 1, "the API server has forgotten what came before its start"
+        print(
+            f"API server down for {DOWN:.0f} s and ready after {api.start_seconds:.1f} s: the first change is told"
+            f" {told:.1f} s later, all {len(NAMES)} resources are live after {live:.1f} s;"
+            f" {relisted:.0f} were listed; {len(refused)} lines tell of refusals, {len(advised)} of what to grant"
+        )
+
+
+def _has(file: Path, name: str) -> bool:
+    return any(told.subject.endswith(f"/{name}") for told in tolds(from_file(file)))
+
+
+def _is_blind(now: Metrics) -> bool:
+    return now.value("resource_live") == 0
+
+
+def _is_live(now: Metrics) -> bool:
+    return now.value("resource_live") == len(NAMES)
+
+
+async def _let_read(kube: KubeClient) -> None:
+    verbs = ["list", "watch"]
+    rules = [{"apiGroups": [group], "resources": plurals, "verbs": verbs} for group, plurals in RESOURCES.items()]
+    await kube.create(f"/apis/{RBAC}/v1/clusterroles", {"metadata": {"name": "reader"}, "rules": rules})
+    await kube.create(
+        f"/apis/{RBAC}/v1/clusterrolebindings",
+        {
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "reader"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "restricted"}],
+        },
+    )
