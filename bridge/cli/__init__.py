@@ -8,6 +8,7 @@ upkeep_tables    what these print for people, in lines that text aligns
 verify           a sink's destination beside the cluster; verify_parser has its words
 demo             a cluster that lives, on the terminal
 view             how demo draws it
+output, text     what is printed, and how it lines up; pretty is JSON for people
 signals          which of them end a process, and how
 settings         the file that a command was given
 shadows          another package that has the name of one of ours
@@ -27,31 +28,33 @@ DEEPEST = 12_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the return value is the exit code."""
+    """Run the command line; the return value is the exit code. Whoever stops reading what a command prints has had
+    enough: it ends quietly, with 0 where there is no other answer."""
     for warning in shadowed():
         print(warning, file=sys.stderr)
     from bridge.cli.arguments import UsageError
     from bridge.cli.cores import forbid_core_dumps
+    from bridge.cli.output import complain, discard_output, flush, prepare_streams
     from bridge.cli.parser import parse
 
     forbid_core_dumps()
 
     # An object may be nested as deep as kube-apiserver takes it: 10,000 levels. Decoding one counts against this limit.
     sys.setrecursionlimit(DEEPEST)
+    prepare_streams()
     try:
-        command = parse(sys.argv[1:] if arguments is None else arguments)
+        return parse(sys.argv[1:] if arguments is None else arguments)()
     except UsageError as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return Exit.USAGE
-    try:
-        return command()
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe has left; Python would complain once more when it flushes at exit.
-        sys.stderr.close()
+        discard_output()
         return Exit.OK
     except Exception:
-        traceback.print_exc()
-        print("kubedelta: this is a bug; please report it with the lines above", file=sys.stderr)
+        complain(traceback.format_exc())
+        complain("kubedelta: this is a bug; please report it with the lines above")
         return Exit.SOFTWARE
+    finally:
+        flush()

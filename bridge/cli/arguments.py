@@ -13,6 +13,7 @@ from config.values import Duration
 
 Command = Callable[[], int]
 
+SLOWEST, FASTEST = 0.01, 10_000.0
 _LARGEST = 2**63 - 1
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -54,6 +55,17 @@ def duration(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h, 1d")
     return seconds
+
+
+def rate(text: str) -> float:
+    """Changes per second."""
+    try:
+        asked = float(text)
+    except ValueError:
+        asked = 0.0
+    if not SLOWEST <= asked <= FASTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate; allowed: {SLOWEST:g} to {FASTEST:g} changes per second")
+    return asked
 
 
 def number(text: str) -> int:

@@ -16,6 +16,7 @@ from bridge.app.check import Verdict, check_all
 from bridge.app.plan import Plan
 from bridge.app.planning import plan_of
 from bridge.cli.exits import Exit
+from bridge.cli.output import complain, say
 from bridge.cli.settings import load_settings, sink_options
 from bridge.cli.signals import WITHOUT_MEANING, heed_signals, ignore_early
 from bridge.kube import CredentialsError
@@ -71,21 +72,21 @@ async def _run(plan: Plan, settings: TelemetrySettings, ignored: Collection[sign
             token.read()
         await web.start()
     except ValueError as error:
-        print(f"telemetry.details_token_file: {error}", file=sys.stderr)
+        complain(f"telemetry.details_token_file: {error}")
         return Exit.CONFIG
     except OSError as error:
-        print(f"telemetry.listen: cannot listen on {listen}: {error.strerror or error}", file=sys.stderr)
+        complain(f"telemetry.listen: cannot listen on {listen}: {error.strerror or error}")
         return Exit.CONFIG
     try:
         await bridge.run()
     except CredentialsError as error:
-        print(f"cluster: {error}", file=sys.stderr)
+        complain(f"cluster: {error}")
         return Exit.CONFIG
     except StateError as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return Exit.CONFIG
     except Damaged as error:
-        print(f"state.directory: {error}", file=sys.stderr)
+        complain(f"state.directory: {error}")
         return Exit.DAMAGED
     finally:
         await web.stop()
@@ -98,14 +99,14 @@ def check(path: Path, *, offline: bool) -> int:
         plan = plan_of(load_settings(path))
     except ConfigError as error:
         return _refuse(error)
-    print(f"{Verdict.RIGHT:<11} {path}: every option is known and in its range")
+    say(f"{Verdict.RIGHT:<11} {path}: every option is known and in its range")
     return Exit.OK if offline else asyncio.run(_check(plan))
 
 
 async def _check(plan: Plan) -> int:
     worst = Exit.OK
     async for finding in check_all(plan):
-        print(finding)
+        say(str(finding))
         worst = max(worst, _EXIT_OF[finding.verdict])
     return worst
 
@@ -113,19 +114,19 @@ async def _check(plan: Plan) -> int:
 def schema(*, reference: bool) -> int:
     """Print what can be written in a configuration file."""
     types = sink_options()
-    print(reference_file(types).rstrip("\n") if reference else json.dumps(json_schema(types), indent=2))
+    say(reference_file(types).rstrip("\n") if reference else json.dumps(json_schema(types), indent=2))
     return Exit.OK
 
 
 def sinks() -> int:
     """Print the types of sinks that are installed."""
     for name, kind in registry.types().items():
-        print(f"{name:<10} {kind.summary}")
+        say(f"{name:<10} {kind.summary}")
     for point, why in registry.unusable().items():
-        print(f"{point:<10} cannot be used: {why}")
+        say(f"{point:<10} cannot be used: {why}")
     return Exit.OK
 
 
 def _refuse(error: ConfigError) -> int:
-    print(error, file=sys.stderr)
+    complain(error)
     return Exit.CONFIG

@@ -9,13 +9,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-
 from bridge.app.bridge import Bridge
 from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.cli.exits import Exit
 from bridge.cli.signals import heed_signals
-from bridge.cli.view import Screen, ScreenSink
+from bridge.cli.view import Screen, ScreenConsole, ScreenSink
 from bridge.facts import unheard
 from bridge.kube import ClusterAccess
 from bridge.playground import Playground
@@ -23,21 +21,23 @@ from bridge.playground.life import Life
 
 
 def demo(*, seconds: float | None, rate: float) -> int:
-    """Until ``seconds`` are over, SIGINT or SIGTERM; ``rate`` is in changes per second. Prints totals at the end."""
-    console = Console(highlight=False)
+    """Until ``seconds`` are over, SIGINT or SIGTERM, or nobody reads what it prints; ``rate`` is in changes per second.
+    Prints totals at the end."""
+    console = ScreenConsole(highlight=False)
     asyncio.run(_demo(console, seconds, rate))
     return Exit.OK
 
 
-async def _demo(console: Console, seconds: float | None, rate: float) -> None:
+async def _demo(console: ScreenConsole, seconds: float | None, rate: float) -> None:
     screen = Screen(console)
     with TemporaryDirectory(prefix="kubedelta-demo-") as state:
         await _run(console, screen, Path(state), seconds, rate)
 
 
-async def _run(console: Console, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
+async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
     async with Playground(bookmark_interval=5.0) as cluster:
         bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
+        console.when_left = bridge.stop
         heed_signals(bridge.stop, at_once=partial(shutil.rmtree, state, ignore_errors=True))
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(Life(cluster, rate=rate).run())

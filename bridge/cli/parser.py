@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 
 from bridge.cli import upkeep_parser
-from bridge.cli.arguments import Command, Parser, config_argument, duration
+from bridge.cli.arguments import Command, Parser, config_argument, duration, rate
 from bridge.cli.verify_parser import add_verify
 
 
@@ -63,7 +63,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         return partial(demo, seconds=chosen.seconds, rate=chosen.rate)
 
     parser.add_argument("--for", dest="seconds", metavar="TIME", type=duration, help="end after, e.g. 5s or 2m")
-    parser.add_argument("--rate", type=float, default=5.0, metavar="N", help="changes per second, about (default: 5)")
+    parser.add_argument(
+        "--rate",
+        type=rate,
+        default=5.0,
+        metavar="N",
+        help="changes per second, about, or as many as this machine makes (default: 5)",
+    )
     parser.set_defaults(command=command)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Awaitable
 
 from bridge.app.stages.figures import Profile, Row
 from bridge.app.stages.hooks import profiled
+from bridge.cli.output import complain
 from bridge.cli.text import table
 
 
@@ -32,7 +32,7 @@ async def with_profile(running: Awaitable[int]) -> int:
 
 
 def _print(what: str, profile: Profile) -> None:
-    print(rendered(what, profile), file=sys.stderr, flush=True)
+    complain(rendered(what, profile))
 
 
 def rendered(what: str, profile: Profile) -> str:

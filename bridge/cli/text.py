@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bridge.model.printable import escaped
+
 _BYTES = 1024
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -23,7 +25,7 @@ def pairs(named: Sequence[tuple[str, str]]) -> str:
 
 def plain(text: str) -> str:
     """One line of it, without anything that a terminal would obey: reasons come from strangers."""
-    return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
+    return escaped(" ".join(text.split()))
 
 
 def shortened(text: str, length: int) -> str:

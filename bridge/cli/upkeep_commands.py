@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,6 +11,8 @@ import msgspec
 
 from bridge.cli import upkeep_tables as tables
 from bridge.cli.exits import Exit
+from bridge.cli.output import complain, say
+from bridge.cli.pretty import pretty
 from bridge.cli.settings import load_settings
 from bridge.cli.text import counted, plain
 from bridge.cli.upkeep import Reached, upkeep_of
@@ -27,7 +28,7 @@ Ask: TypeAlias = Callable[[Reached], Awaitable[Exit]]
 def cursors(path: Path, *, as_json: bool) -> int:
     async def ask(reached: Reached) -> Exit:
         found = await reached.upkeep.cursors()
-        print(_json(found) if as_json else tables.of_cursors(found))
+        say(_json(found) if as_json else tables.of_cursors(found))
         return Exit.OK
 
     return _run(path, ask)
@@ -37,12 +38,12 @@ def replay(path: Path, request: ReplayRequest, *, as_json: bool) -> int:
     async def ask(reached: Reached) -> Exit:
         done = await reached.upkeep.replay(request)
         if as_json:
-            print(_json({**msgspec.to_builtins(done), "running": reached.running}))
+            say(_json({**msgspec.to_builtins(done), "running": reached.running}))
         elif done.records:
             what = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
-            print(f"{request.sink} will be told {what}{_when(reached)}")
+            say(f"{request.sink} will be told {what}{_when(reached)}")
         else:
-            print(f"{request.sink} has had no such record: nothing is told again")
+            say(f"{request.sink} has had no such record: nothing is told again")
         return Exit.OK
 
     return _run(path, ask)
@@ -54,11 +55,11 @@ def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
     async def ask(reached: Reached) -> Exit:
         after = total = 0
         while page := await reached.upkeep.dead_letters(sink, after=after):
-            print("\n".join(map(_json, page)) if as_json else tables.of_dead_letters(page))
+            say("\n".join(map(_json, page)) if as_json else tables.of_dead_letters(page))
             after = page[-1].number
             total += len(page)
         if not as_json:
-            print(counted(total, "dead letter"))
+            say(counted(total, "dead letter"))
         return Exit.OK
 
     return _run(path, ask)
@@ -69,10 +70,10 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
         letter = await _dead_letter(reached.upkeep, number)
         body = await reached.upkeep.dead_letter_body(number)
         if as_json:
-            print(_json({"letter": letter, "object": msgspec.Raw(body)}))
+            say(_json({"letter": letter, "object": msgspec.Raw(body)}))
         else:
-            print(tables.of_dead_letter(letter))
-            print(msgspec.json.format(body).decode())
+            say(tables.of_dead_letter(letter))
+            say(pretty(body.decode()))
         return Exit.OK
 
     return _run(path, ask)
@@ -82,9 +83,9 @@ def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) ->
     async def ask(reached: Reached) -> Exit:
         count = await reached.upkeep.retry(sink, numbers)
         if as_json:
-            print(_json({"retried": count, "running": reached.running}))
+            say(_json({"retried": count, "running": reached.running}))
         else:
-            print(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(reached)}")
+            say(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(reached)}")
         return Exit.OK
 
     return _run(path, ask)
@@ -94,9 +95,9 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
     async def ask(reached: Reached) -> Exit:
         count = await reached.upkeep.drop(sink, numbers)
         if as_json:
-            print(_json({"dropped": count, "running": reached.running}))
+            say(_json({"dropped": count, "running": reached.running}))
         else:
-            print(f"{counted(count, 'dead letter')} of {sink} dropped")
+            say(f"{counted(count, 'dead letter')} of {sink} dropped")
         return Exit.OK
 
     return _run(path, ask)
@@ -105,7 +106,7 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
 def state_check(path: Path, *, as_json: bool) -> int:
     async def ask(reached: Reached) -> Exit:
         report = await reached.upkeep.state_check()
-        print(_json(report) if as_json else tables.of_state(report))
+        say(_json(report) if as_json else tables.of_state(report))
         return Exit.NO if report.problems else Exit.OK
 
     return _run(path, ask)
@@ -151,5 +152,5 @@ async def _asked(settings: Settings, ask: Ask) -> int:
 
 
 def _refuse(why: object, code: Exit) -> int:
-    print(why, file=sys.stderr)
+    complain(why)
     return code

@@ -14,6 +14,7 @@ from bridge.app.verify import ClusterRefuses, ClusterUnavailable, Verification
 from bridge.app.verify import verify as compare
 from bridge.app.verifying import Difference, Name, Verdict, Version
 from bridge.cli.exits import Exit
+from bridge.cli.output import complain, say
 from bridge.cli.settings import load_settings
 from bridge.cli.text import counted, plain
 from bridge.kube import CredentialsError
@@ -42,7 +43,8 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
     except SinkUnavailable as error:
         return _fail(f"sinks.{sink}: {error}", Exit.UNAVAILABLE)
     with suppress(BrokenPipeError):  # Whoever reads only the beginning is still told by the exit code.
-        print(_document(sink, found, limit) if as_json else _text(sink, found, limit), flush=True)
+        say(_document(sink, found, limit) if as_json else _text(sink, found, limit))
+        sys.stdout.flush()
     return Exit.NO if found.differences else Exit.OK
 
 
@@ -60,7 +62,7 @@ def _reader(settings: Settings, sink: str) -> ReadBack:
 
 
 def _fail(reason: str, code: Exit) -> Exit:
-    print(reason, file=sys.stderr)
+    complain(reason)
     return code
 
 

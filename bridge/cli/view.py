@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from bridge.cli.output import discard_output
 from bridge.model.change import Evidence, Op
+from bridge.model.printable import escaped
 from bridge.model.record import Delta, Record
 from bridge.telemetry.status import Snapshot
 from sinks.base import ALL_STORED, Receipt
@@ -21,6 +23,17 @@ _LOOK = {
     Op.DELETED: ("-", "red"),
     Op.SYNC: ("=", "blue"),
 }
+
+
+class ScreenConsole(Console):
+    """Ends quietly where its reader has left."""
+
+    when_left: Callable[[], None] = staticmethod(lambda: None)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        discard_output()
+        self.when_left()
 
 
 class Screen:
@@ -37,9 +50,9 @@ class Screen:
         line = Text.assemble(
             (f"{delta.time[11:23]} ", "dim"),
             (f"{sign} {delta.op:<8}", colour),
-            (f"{delta.resource.name:<32} ", "cyan"),
-            delta.key,
-            (f"  @{delta.resource_version}", "dim"),
+            (f"{escaped(delta.resource.name):<32} ", "cyan"),
+            escaped(delta.key),
+            (f"  @{escaped(delta.resource_version)}", "dim"),
         )
         if delta.evidence is not Evidence.WATCHED:
             line.append(f"  {delta.evidence}", "dim italic")

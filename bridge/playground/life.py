@@ -18,6 +18,10 @@ _AT_ONCE = 4
 
 _SHORTEST_NAP = 0.01
 """Seconds. Above a hundred changes a second several are made at a time."""
+_LONGEST_BURST = 0.01
+"""Seconds of changes without a nap."""
+_NAP_FOR_WORK = 1
+"""So many times as long as its work took, the next nap is at least."""
 
 
 @dataclass(slots=True)
@@ -63,12 +67,16 @@ class Life:
             if not defined and lived >= self._definition_after:
                 self.define()
                 defined = True
-            # After a pause of the whole process, what was missed is not made up for.
-            due = min(int(lived * self._rate) - made, max(1, int(self._rate)))
-            for _ in range(due):
+            due = int(lived * self._rate) - made
+            # What a slow machine, or a pause of the whole process, missed is not made up for: those who watch need the
+            # loop as well.
+            began_steps = clock()
+            while due > 0 and clock() - began_steps < _LONGEST_BURST:
                 self.step()
+                due -= 1
             made = int(lived * self._rate)
-            await asyncio.sleep(max(1 / self._rate, _SHORTEST_NAP))
+            busy = clock() - began_steps
+            await asyncio.sleep(max(1 / self._rate, _SHORTEST_NAP, busy * _NAP_FOR_WORK))
 
     def define(self) -> None:
         """The CRD appears, and stories of its objects may be told."""

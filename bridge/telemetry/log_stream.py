@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import time
@@ -12,6 +13,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from bridge.model.printable import escaped
 from bridge.telemetry.repeats import Repeats
 
 NAME = "kubedelta"
@@ -58,7 +60,21 @@ def set_up_logging(level: str, form: str, stream: TextIO, *, clock: Callable[[],
 
 
 def _for_people(colors: bool) -> list[Processor]:
-    return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
+    return [_escape_values, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_plain_traceback)]
+
+
+def _escape_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Before the colours come, which are control characters too. What is no text is shown by its repr."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = escaped(value)
+    return event
+
+
+def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write(escaped(text.getvalue(), keep="\n"))
 
 
 def _for_machines() -> list[Processor]:
@@ -70,7 +86,7 @@ def _for_machines() -> list[Processor]:
 
 def _json(event: EventDict, **_: object) -> str:
     first = {name: event.pop(name) for name in _FIRST if name in event}
-    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+    return escaped(msgspec.json.encode({**first, **event}, enc_hook=str).decode())
 
 
 class _LibrariesNotTooOften(logging.Filter):

@@ -9,6 +9,9 @@ import structlog
 from bridge.telemetry.log_stream import NAME
 from bridge.telemetry.repeats import Repeats
 
+LONGEST_REASON = 2000
+"""Characters."""
+
 
 class Telling:
     """The log, with a memory for troubles."""
@@ -23,7 +26,7 @@ class Telling:
         times = self._repeats.tell(subject, reason)
         if times is not None:
             often = {"times": times} if times > 1 else {}
-            getattr(self.log, level)(text, **fields, **often, reason=reason)
+            getattr(self.log, level)(text, **fields, **often, reason=reason[:LONGEST_REASON])
 
     def over(self, subject: Hashable) -> bool:
         """The subject is well. True where its trouble was told, so that its end should be too."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridge.model.printable import escaped
 from bridge.web.sources import Informer, Sink, Standing
 
 
 def report(standing: Standing) -> str:
-    """Reasons have been shortened where they were made, and hold no secret."""
+    """Reasons have been shortened where they were made, and hold no secret. Nothing in it can move a cursor."""
     lines = [*map(_informer, standing.informers), *map(_sink, standing.sinks)]
     if not standing.informers:
         lines.insert(0, "[-] no resource is known yet")
     if standing.intake_blocked:
         lines.insert(0, f"[ ] nothing is read from the API server reason: {_one_line(standing.intake_blocked)}")
-    return "\n".join([*lines, f"readyz check {'passed' if standing.ready else 'failed'}", ""])
+    return "\n".join([*map(escaped, lines), f"readyz check {'passed' if standing.ready else 'failed'}", ""])
 
 
 def _informer(informer: Informer) -> str:

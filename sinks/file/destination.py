@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from bridge.model.printable import escaped
 from sinks.base import SinkUnavailable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
 
@@ -181,11 +182,15 @@ class Stream:
         self._name = name
         self._rest = b""
         """Of a line that was torn: it must be completed before another may begin."""
+        self._is_terminal = os.isatty(fd)
         self._interrupted = threading.Event()
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Keeps what was taken; a torn line is completed by the next append, where it comes again as a duplicate."""
+        """Keeps what was taken; a torn line is completed by the next append, where it comes again as a duplicate. A
+        terminal gets escapes for what it would obey; they mean the same in JSON."""
         self._interrupted.clear()
+        if self._is_terminal:
+            lines = [escaped(line.decode(errors="replace"), keep="\n").encode() for line in lines]
         kept = 0
         try:
             self._write(self._rest)

@@ -275,7 +275,7 @@ async def test_dead_letters_are_a_table_for_people(running: Command, state: Fake
         "NUMBER  SINK   SEEN                  RESOURCE          OBJECT       OP       STATE     REASON",
         "7       hook   2026-11-21T08:30:00Z  pods              shop/web-7   updated  rejected  413 Payload Too Large",
         "8       hook   2026-11-21T08:30:00Z  pods              shop/web-8   updated  parked    waits for 7",
-        "12      audit  2026-11-21T08:30:00Z  deployments.apps  shop/web-12  updated  retrying  line one line�[31m two",
+        "12      audit  2026-11-21T08:30:00Z  deployments.apps  shop/web-12  updated  retrying  line one line\\u001b[31m two",  # noqa: E501
         "3 dead letters",
     )
 
@@ -352,6 +352,26 @@ async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: Comman
     state.letters, state.bodies = [a_letter(7)], {7: b'{"a":' * 9_900 + b"1" + b"}" * 9_900}
     code, out, _ = await running("dead-letters show 7 --json")
     assert (code, out.count('"a":')) == (Exit.OK, 9_900)
+
+
+async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: Command, state: FakeUpkeep) -> None:
+    state.letters, state.bodies = [a_letter(7)], {7: b"[" * 9_000 + b"1" + b"]" * 9_000}
+    code, out, _ = await running("dead-letters show 7")
+    assert code == Exit.OK
+    assert len(out) < 40_000
+
+
+@pytest.mark.parametrize("option", ["", " --json"])
+async def test_nothing_of_an_object_that_a_terminal_would_obey_is_printed(
+    running: Command, state: FakeUpkeep, option: str
+) -> None:
+    hostile = "\x9b31m\u202egnp\u2028\x7f"
+    state.letters = [a_letter(7, reason=hostile, resource=hostile)]
+    state.bodies = {7: json.dumps({"kind": hostile}, ensure_ascii=False).encode()}
+    for words in ("dead-letters show 7", "dead-letters list"):
+        code, out, _ = await running(words + option)
+        assert code == Exit.OK
+        assert {letter for letter in out if not letter.isprintable()} == {"\n"}
 
 
 @pytest.mark.parametrize("number", [5, 8])

@@ -377,3 +377,31 @@ def test_a_line_of_a_library_that_repeats_is_written_every_half_minute_with_how_
         ("asyncio", "socket.accept", 3000),
         ("asyncio", "something els", None),
     ]
+
+
+# ── Strangers' text ──────────────────────────────────────────────────────────
+
+HOSTILE = "\x1b[2J\x9b31m\u202egnp\u2028two\nlines\x7f"
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal], ids=["a file", "a terminal"])
+def test_nothing_that_a_terminal_would_obey_reaches_a_log(form: str, stream: type[io.StringIO]) -> None:
+    log = stream()
+    set_up_logging("info", form, log)
+    logs = Logs(clock=Clock())
+    logs.observe(RequestFailed(PODS, ALL, "watch", HOSTILE, 1.0))
+    logs.observe(RecordRejected("audit", HOSTILE, HOSTILE))
+    logs.observe(ResourceUnknown(HOSTILE, HOSTILE))
+    logging.getLogger("aiohttp").warning("a library says %s", HOSTILE)
+    try:
+        raise RuntimeError(HOSTILE)
+    except RuntimeError:
+        logging.getLogger("aiohttp").exception("a library failed")
+    colours = "\x1b" if form == "console" and log.isatty() else ""
+    left = {letter for letter in log.getvalue() if not letter.isprintable()} - {"\n", *colours}
+    assert left == set()
+    assert "[2J" in log.getvalue()
+    assert "\x1b[2J" not in log.getvalue()
+    if form == "json":
+        assert _lines(log)[0]["reason"] == HOSTILE

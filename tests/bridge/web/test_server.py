@@ -215,6 +215,20 @@ async def test_on_every_interface_a_kubelet_may_ask_by_the_pods_address(bridge: 
         assert (await client.get(probe, headers={"Host": "10.1.2.3:8080"})).status_code == 200
 
 
+async def test_verbose_readiness_holds_nothing_that_a_terminal_would_obey(
+    web: httpx.AsyncClient, bridge: ABridge
+) -> None:
+    hostile = "\x1b[2J\x9b31m\u202egnp\u2028two\x7f"
+    bridge.standing = AStanding(
+        (AnInformer(hostile, hostile, "refused", False, reason=hostile),),
+        (ASink(hostile, last_error=hostile),),
+        intake_blocked=hostile,
+    )
+    answer = (await web.get("/readyz?verbose")).text
+    assert {letter for letter in answer if not letter.isprintable()} == {"\n"}
+    assert len(answer.splitlines()) == 4
+
+
 # ── Details are not for everybody ────────────────────────────────────────────
 
 DETAIL = "[+] pods"

@@ -255,3 +255,22 @@ def test_a_named_pipe_without_a_reader_is_unavailable_and_with_one_is_written_to
     assert os.read(reading, 100) == A
     stream.close()
     os.close(reading)
+
+
+def test_a_terminal_gets_escapes_for_what_it_would_obey_and_a_pipe_the_bytes_as_they_are() -> None:
+    line = '{"name":"\u009b31m\u202egnp"}\n'.encode()
+    ours, its = os.openpty()
+    terminal = Stream(its, "standard output")
+    terminal.append([line])
+    terminal_got = os.read(ours, 1000)
+    terminal.close()
+    os.close(ours)
+    reader, writer = os.pipe()
+    pipe = Stream(writer, "standard output")
+    pipe.append([line])
+    pipe_got = os.read(reader, 1000)
+    pipe.close()
+    os.close(reader)
+
+    assert terminal_got.strip() == b'{"name":"\\u009b31m\\u202egnp"}'
+    assert pipe_got == line

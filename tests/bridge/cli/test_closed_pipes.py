@@ -1,0 +1,70 @@
+"""Whoever reads only the beginning of what a command prints has had enough: nothing else is said."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bridge.facts import unheard
+from bridge.outbox import Keeping, Outbox, Start
+
+COMMAND = [sys.executable, "-m", "bridge"]
+
+
+def read_no_further(*words: str, lines: int = 0) -> tuple[int, str]:
+    """Exit code and standard error where the reader leaves after so many lines."""
+    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read().decode()
+        return process.wait(60), error
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_demo_ends_quietly(lines: int) -> None:
+    assert read_no_further("demo", lines=lines) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "--version", "schema", "schema --reference", "sinks"], ids=lambda words: words
+)
+def test_a_command_ends_quietly(words: str) -> None:
+    assert read_no_further(*words.split()) == (0, "")
+
+
+@pytest.mark.parametrize("words", ["cursors", "dead-letters list", "state check", "check --offline"])
+async def test_a_command_that_looks_at_the_state_ends_quietly(tmp_path: Path, words: str) -> None:
+    (tmp_path / "state").mkdir()
+    async with await Outbox.open(tmp_path / "state", {"copy": Start.NOW}, keeping=Keeping(), report=unheard):
+        pass
+    content = {
+        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+        "resources": ["configmaps"],
+        "sinks": {"copy": {"type": "file", "path": "deltas.ndjson"}},
+        "state": {"directory": "state"},
+    }
+    path = tmp_path / "kubedelta.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert await asyncio.to_thread(read_no_further, *words.split(), "-c", str(path)) == (0, "")
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "1e9", "fast"])
+def test_a_rate_that_nobody_can_make_is_a_usage_error(rate: str) -> None:
+    ran = subprocess.run([*COMMAND, "demo", "--rate", rate], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 64
+    assert "allowed: 0.01 to 10000" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_demo_at_a_rate_that_no_machine_makes_shows_what_it_makes() -> None:
+    words = ["demo", "--rate", "10000", "--for", "6s"]
+    ran = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=True)
+    assert len(ran.stdout.splitlines()) > 50
