@@ -30,6 +30,8 @@ DELTA_ATTRIBUTES = (
     "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "partitionkey", "sequence",
     "uid", "resourceversion", "op", "evidence", "epoch",
 )  # fmt: skip
+SNAPSHOT_ATTRIBUTE = "snapshot"
+"""Of the records of a snapshot and of its edges alone, behind the others: the id of that snapshot."""
 NOTICE_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
 
 
@@ -39,6 +41,7 @@ class HeaderNames:
 
     delta: tuple[str, ...]
     notice: tuple[str, ...]
+    snapshot: str
 
     @classmethod
     def prefixed(cls, prefix: str, datacontenttype: str) -> HeaderNames:
@@ -47,6 +50,7 @@ class HeaderNames:
         return cls(
             delta=tuple(called.get(name, prefix + name) for name in DELTA_ATTRIBUTES),
             notice=tuple(called.get(name, prefix + name) for name in NOTICE_ATTRIBUTES),
+            snapshot=prefix + SNAPSHOT_ATTRIBUTE,
         )
 
 
@@ -66,6 +70,7 @@ class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
     evidence: Evidence
     epoch: int
     data: msgspec.Raw
+    snapshot: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _NoticeEvent(msgspec.Struct, frozen=True, gc=False):
@@ -78,6 +83,7 @@ class _NoticeEvent(msgspec.Struct, frozen=True, gc=False):
     partitionkey: str
     sequence: str
     data: msgspec.Raw
+    snapshot: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _GapData(msgspec.Struct, frozen=True):
@@ -116,7 +122,8 @@ class CloudEvents:
     ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five segments: the group is empty for the core group,
     the namespace for cluster-scoped objects (``prod//pods/shop/web-1``,
     ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A notice (a gap, the edge of a snapshot) belongs to no
-    object: it has no subject, and its partition key is the cluster's name.
+    object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
+    ``snapshot``, the id of that snapshot; no others have it.
 
     With ``envelope`` the data of an object's event is what that function makes of the record, and the type says so:
     ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
@@ -137,7 +144,7 @@ class CloudEvents:
         return self._cluster
 
     def attributes(self, record: Record) -> Attributes:
-        """The binary form's values: all of them text, in their order."""
+        """The binary form's values: all of them text, in their order; without the snapshot."""
         if not isinstance(record, Delta):
             return self._notice_attributes(record)
         values = self._delta_attributes(record)
@@ -145,14 +152,20 @@ class CloudEvents:
 
     def headers(self, record: Record, names: HeaderNames) -> dict[str, bytes]:
         """The attributes in UTF-8, under the names that a protocol binding gives them."""
-        return dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
+        headers = dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
+        if record.snapshot is not None:
+            headers[names.snapshot] = record.snapshot.encode()
+        return headers
 
     def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
         """As ``headers``, with the values encoded as the bindings to HTTP and NATS want them."""
         values = self.attributes(record)
         if _UNSAFE.search("".join(values)) is not None:
             values = tuple(percent_encoded(value) for value in values)
-        return dict(zip(_names_for(record, names), values, strict=True))
+        headers = dict(zip(_names_for(record, names), values, strict=True))
+        if record.snapshot is not None:
+            headers[names.snapshot] = percent_encoded(record.snapshot)
+        return headers
 
     def data(self, record: Record) -> bytes:
         """The binary form's payload: JSON."""
@@ -167,9 +180,10 @@ class CloudEvents:
     def structured(self, record: Record) -> bytes:
         """The structured form: one JSON object with the data as its member ``data``."""
         data = msgspec.Raw(self.data(record))
+        snapshot = msgspec.UNSET if record.snapshot is None else record.snapshot
         if isinstance(record, Delta):
-            return _encode(_DeltaEvent(*self._delta_attributes(record), data))
-        return _encode(_NoticeEvent(*self._notice_attributes(record), data))
+            return _encode(_DeltaEvent(*self._delta_attributes(record), data, snapshot))
+        return _encode(_NoticeEvent(*self._notice_attributes(record), data, snapshot))
 
     def _delta_attributes(
         self, delta: Delta

@@ -29,6 +29,7 @@ class _Source(msgspec.Struct, frozen=True):
     sequence: int
     evidence: Evidence
     epoch: int
+    snapshot: str
 
 
 class _GapSource(msgspec.Struct, frozen=True):
@@ -65,9 +66,11 @@ class Envelopes:
     """``{"op", "before", "after", "source", "ts_ms"}`` for the records of one cluster.
 
     ``op`` is ``c`` for an object that came, ``u`` for a change, ``d`` for a delete, ``r`` for an object that is told
-    without having changed (the first list, a resync), ``gap`` for records that will never come, and ``snapshot`` where
-    the telling of all objects began or ended (``source.edge``). ``after`` is the object, null for a delete; ``before``
-    of a delete is its last known state. ``ts_ms`` is when the bridge saw it, in milliseconds since 1970.
+    without having changed (a snapshot, the first list, a resync), ``gap`` for records that will never come, and
+    ``snapshot`` where the telling of all objects began or ended (``source.edge``). ``after`` is the object, null for a
+    delete; ``before`` of a delete is its last known state. ``source.snapshot`` is ``true`` for the records of a
+    snapshot, ``last`` for the last of them, and ``false`` for all others. ``ts_ms`` is when the bridge saw it, in
+    milliseconds since 1970.
 
     ``before``: also tell what an object was before it changed, where that is known (null where it is not).
     ``patch``: add a merge patch (RFC 7386) from before to after as ``patch``, null where there is nothing to compare.
@@ -94,7 +97,7 @@ class Envelopes:
         source = self._source(delta)
         if delta.op is Op.DELETED:
             return _Envelope("d", body, NULL, source, _milliseconds(delta.time), self._no_patch())
-        read = delta.op is Op.ADDED and delta.evidence is Evidence.LISTED
+        read = delta.op is Op.ADDED and (delta.evidence is Evidence.LISTED or delta.snapshot is not None)
         earlier = delta.before
         return _Envelope(
             op="r" if read else _OPS[delta.op],
@@ -136,6 +139,7 @@ class Envelopes:
             sequence=delta.sequence,
             evidence=delta.evidence,
             epoch=delta.epoch,
+            snapshot="false" if delta.snapshot is None else "last" if delta.last_of_snapshot else "true",
         )
 
 

@@ -37,6 +37,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """Names of the sinks this is for; None for all."""
     replay: int = 0
     """The number of the replay that delivers this record once more; 0 outside of replays."""
+    snapshot: str | None = None
+    """Id of the snapshot that it is part of; None for a change as it happened."""
+    last_of_snapshot: bool = False
 
     @property
     def id(self) -> str:
@@ -78,6 +81,10 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return f"gap/{self.first}/{self.sequence}"
 
     @property
+    def snapshot(self) -> None:
+        """It is part of none."""
+
+    @property
     def unique_id(self) -> str:
         return self.id
 
@@ -97,7 +104,8 @@ class SnapshotEdge(StrEnum):
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """The beginning or the end of a telling of every known object, in the stream of one sink. Between the two stand
-    the objects as ``added``, each with the sequence number of the record it was last told in."""
+    the objects as ``added``, each with the sequence number of the record it was last told in, and with the id of the
+    snapshot."""
 
     edge: SnapshotEdge
     sequence: int
@@ -108,8 +116,13 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     time: str
 
     @property
+    def snapshot(self) -> str:
+        """The id of all of it."""
+        return snapshot_id(self.sink, self.sequence)
+
+    @property
     def id(self) -> str:
-        return f"snapshot/{self.sink}/{self.sequence}/{self.edge}"
+        return f"{self.snapshot}/{self.edge}"
 
     @property
     def unique_id(self) -> str:
@@ -122,6 +135,11 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     @property
     def ordering_key(self) -> tuple[str, str]:
         return NO_OBJECT
+
+
+def snapshot_id(sink: str, through: int) -> str:
+    """Of the snapshot that this sink is told, of all that there was through this sequence number."""
+    return f"snapshot/{sink}/{through}"
 
 
 Notice: TypeAlias = Gap | Snapshot

@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.record import Gap, Record, Snapshot, SnapshotEdge
+from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge, snapshot_id
 from bridge.outbox import rows
 from bridge.outbox.compaction import Step, compact
 from bridge.outbox.errors import Damaged
@@ -95,6 +95,7 @@ def read(
         (sink, errand.told, limit),
     )
     places = [errand.told]
+    last = _end_of_snapshot(database, sink, errand)
 
     def records() -> Iterator[Record]:
         for place, *values in found:
@@ -102,9 +103,26 @@ def read(
             record = _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], codec)
             if errand.replay and not isinstance(record, Snapshot):
                 record = msgspec.structs.replace(record, replay=errand.replay)
+            if place <= last and isinstance(record, Delta):
+                record = msgspec.structs.replace(
+                    record, snapshot=snapshot_id(sink, errand.after), last_of_snapshot=place == last
+                )
             yield record
 
     return list(bounded(records())), places[-1]
+
+
+def _end_of_snapshot(database: apsw.Connection, sink: str, errand: Errand) -> int:
+    """The place of its last object; 0 where nothing of one is left to be told. What a compaction put behind it is newer
+    than all of it."""
+    if errand.kind is not ErrandKind.SNAPSHOT:
+        return 0
+    query = (
+        "SELECT place FROM selections WHERE sink = ? AND place > ? AND time IS NULL AND seq <= ?"
+        " ORDER BY place DESC LIMIT 1"
+    )
+    found = database.execute(query, (sink, errand.told, errand.after)).fetchone()
+    return 0 if found is None else int(found[0])
 
 
 _SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before"
@@ -188,15 +206,17 @@ def compacted(
         told_through = max(told_through, errand.after)
     notices: list[Selected] = []
     befores: dict[int, bytes | None] = {}
-    count = 0
+    count = of_snapshot = 0
+    snapshot = errand.after if errand is not None and errand.kind is ErrandKind.SNAPSHOT else 0
 
     def steps() -> Iterator[Step]:
-        nonlocal count
+        nonlocal count, of_snapshot
         for selected, kind, key, uid in _waiting(database, sink, errand, taken, through):
             count += 1
             if selected.time is not None or selected.op == rows.GAP:
                 notices.append(selected)
                 continue
+            of_snapshot += selected.sequence <= snapshot
             if selected.before_sequence is not None:
                 befores[selected.before_sequence] = selected.before
             yield Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence)
@@ -208,7 +228,8 @@ def compacted(
         else:
             before = befores[kept.before] if kept.before in befores else _before(database, kept.before)
             planned.append(Selected(kept.sequence, kept.op.value, before_sequence=kept.before, before=before))
-    return count, _bracketed(notices, planned)
+    gone = of_snapshot - sum(each.sequence <= snapshot for each in planned)
+    return count, _bracketed([_without(gone, notice) for notice in notices], planned)
 
 
 def dropped(
@@ -255,6 +276,13 @@ def _in_parts(database: apsw.Connection, query: str, after: int, *values: Any) -
     while part := list(database.execute(f"{query} LIMIT {_PART}", (after, *values))):
         yield from part
         after = part[-1][0]
+
+
+def _without(gone: int, notice: Selected) -> Selected:
+    """The end of a snapshot counts what stands in front of it: so many objects of it are told as something newer."""
+    if notice.op != SnapshotEdge.ENDED:
+        return notice
+    return notice._replace(records=(notice.records or 0) - gone)
 
 
 def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:

@@ -181,6 +181,10 @@ def attributes_of(record: Record) -> dict[str, str]:
         "datacontenttype": "application/json",
         "sequence": str(record.sequence).zfill(20),
     }
+    if isinstance(record, Snapshot):
+        common["snapshot"] = f"snapshot/{record.sink}/{record.sequence}"
+    elif isinstance(record, Delta) and record.snapshot is not None:
+        common["snapshot"] = record.snapshot
     if isinstance(record, Gap):
         name = f"gap/{record.first}/{record.sequence}"
         return {**common, "id": name, "type": "kubedelta.gap.v1", "partitionkey": CLUSTER}

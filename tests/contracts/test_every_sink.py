@@ -61,6 +61,8 @@ def varied() -> list[Record]:
         add(body=body)
     add(epoch=2)
     add(epoch=3)
+    add(snapshot="snapshot/mine/9")
+    add(snapshot="snapshot/mine/9", last_of_snapshot=True)
     records.append(a_gap(len(records) + 1, len(records) + 10))
     records.extend(a_snapshot(edge, through=records[-1].sequence) for edge in SnapshotEdge)
     return records

@@ -25,6 +25,8 @@ def a_delta(
     body: bytes | None = None,
     before: bytes | None = None,
     epoch: int = 1,
+    snapshot: str | None = None,
+    last_of_snapshot: bool = False,
 ) -> Delta:
     """One change. The resourceVersion is a thousand more than the sequence, the uid belongs to the key."""
     version = str(1000 + sequence)
@@ -41,6 +43,8 @@ def a_delta(
         epoch=epoch,
         body=body if body is not None else a_body(resource, key, uid, version),
         before=before,
+        snapshot=snapshot,
+        last_of_snapshot=last_of_snapshot,
     )
 
 

@@ -123,12 +123,24 @@ def test_a_snapshots_edges_say_how_many_objects_stand_between_them(edge: Snapsho
         "datacontenttype": "application/json",
         "partitionkey": "prod-eu1",
         "sequence": "00000000000000000009",
+        "snapshot": "snapshot/audit/9",
     }
     data = {"sink": "audit", "through": 9, "count": 4}
 
     assert read_structured(a_snapshot(edge)) == (expected, data)
     assert read_binary(a_snapshot(edge)) == (expected, data)
     assert EVENTS.partition_key(a_snapshot(edge)) == "prod-eu1"
+
+
+def test_a_record_of_a_snapshot_names_it_in_every_form_and_no_other_does() -> None:
+    told = a_delta(snapshot="snapshot/audit/9")
+
+    assert read_structured(told)[0]["snapshot"] == read_binary(told)[0]["snapshot"] == "snapshot/audit/9"
+    assert EVENTS.encoded_headers(told, HTTP)["ce-snapshot"] == "snapshot/audit/9"
+    for other in (a_delta(), a_gap()):
+        assert "snapshot" not in read_structured(other)[0]
+        assert "snapshot" not in read_binary(other)[0]
+        assert "ce-snapshot" not in EVENTS.encoded_headers(other, HTTP)
 
 
 def test_an_id_that_comes_again_in_a_later_epoch_comes_from_another_source() -> None:

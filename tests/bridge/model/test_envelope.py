@@ -45,6 +45,7 @@ def test_an_update_has_the_object_after_it_and_where_it_came_from() -> None:
             "sequence": 12,
             "evidence": "watched",
             "epoch": 1,
+            "snapshot": "false",
         },
         "ts_ms": 1795251600123,
     }
@@ -85,6 +86,13 @@ def test_a_delete_has_its_last_known_state_before_and_nothing_after() -> None:
 )
 def test_operations_have_the_letters_of_debezium(op: Op, evidence: Evidence, letter: str) -> None:
     assert read(a_delta(op=op, evidence=evidence))["op"] == letter
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_record_of_a_snapshot_is_read_and_says_whether_it_is_the_last(last: bool) -> None:
+    envelope = read(a_delta(op=Op.ADDED, snapshot="snapshot/audit/9", last_of_snapshot=last))
+
+    assert (envelope["op"], envelope["source"]["snapshot"]) == ("r", "last" if last else "true")
 
 
 def test_a_gap_is_an_operation_of_its_own() -> None:

@@ -90,6 +90,59 @@ async def test_a_new_sink_is_told_every_object_between_two_notices_and_then_what
     assert SnapshotEnded("late", 2) in facts
 
 
+async def test_every_record_of_a_snapshot_names_it_and_the_last_one_says_that_it_is(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        await (await Informed().begin(outbox)).tells(outbox, "updated shop/b", "added shop/d")
+        await taker.take(2)
+        taker.settle()
+        await outbox.tidy()
+        left = crashed(tmp_path, tmp_path / "left")
+        records = await taker.rest(limit=1)
+    async with opened(left, WITH_LATE) as outbox:
+        again = await Taker(outbox, "late").rest(limit=10)
+
+    assert records == again
+    assert named(records) == [
+        ("added shop/b", "snapshot/late/3", False),
+        ("added shop/c", "snapshot/late/3", True),
+        ("snapshot", "snapshot/late/3", False),
+        ("updated shop/b", None, False),
+        ("added shop/d", None, False),
+    ]
+
+
+async def test_what_happens_in_a_snapshot_that_is_compacted_is_no_part_of_it(tmp_path: Path) -> None:
+    """Its end counts the objects that are told in it."""
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        await (await Informed().begin(outbox)).tells(outbox, "updated shop/a", "deleted shop/c", "added shop/d")
+        await taker.stream.compact(outbox.boot_last)
+        records = await taker.rest()
+
+    assert named(records) == [
+        ("snapshot", "snapshot/late/3", False),
+        ("added shop/a", "snapshot/late/3", False),
+        ("added shop/b", "snapshot/late/3", True),
+        ("updated shop/a", None, False),
+        ("deleted shop/c", None, False),
+        ("added shop/d", None, False),
+        ("snapshot", "snapshot/late/3", False),
+    ]
+    began, ended = (record for record in records if isinstance(record, Snapshot))
+    assert (began.count, ended.count) == (3, 2)
+
+
+def named(records: Sequence[Record]) -> list[tuple[str, str | None, bool]]:
+    """What is told, the snapshot that it says to be of, and whether it says to be the last of it."""
+    last = [isinstance(record, Delta) and record.last_of_snapshot for record in records]
+    return list(zip(story(records), (record.snapshot for record in records), last, strict=True))
+
+
 async def test_a_snapshot_of_nothing_is_none(tmp_path: Path) -> None:
     async with opened(tmp_path, WITH_LATE) as outbox:
         assert outbox.sinks["late"].errand is None
