@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from concurrent.futures import Executor
 from typing import Any
 
@@ -18,6 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from sinks.kafka.encode import Headers
 
 _FAR = 1 << 62
+_ANSWERS = 10.0
+"""Seconds that a producer which broke waits for answers to what it had sent."""
 _quiet = logging.getLogger("kubedelta.librdkafka.quiet")
 _quiet.disabled = True
 _outspoken = logging.getLogger("kubedelta.librdkafka")
@@ -71,6 +74,11 @@ class Courier:
         self._thread.start()
 
     @property
+    def failing(self) -> bool:
+        """It sends nothing more. It breaks when what it had sent is answered, or seconds later."""
+        return self._fatal is not None
+
+    @property
     def aloft(self) -> int:
         """Messages that librdkafka has."""
         return self.launched - self.landed
@@ -122,6 +130,7 @@ class Courier:
         while not self._ending.is_set():
             self._poll(0.1)
             if self._fatal is not None and self.broken is None:
+                self._drop_queued()
                 self._drop_all()
                 self.broken = self._fatal
                 self._tell()
@@ -139,6 +148,13 @@ class Courier:
             self._on_error(error.args[0])
         except Exception as error:  # A report that raised comes out here, as a SystemError at times.
             self._fatal = f"the producer's reports failed: {error!r}"
+
+    def _drop_queued(self) -> None:
+        """What was not sent yet. What was sent is answered: dropped too, it might be stored and be sent again."""
+        until = time.monotonic() + _ANSWERS
+        while self.aloft > 0 and time.monotonic() < until and not self._ending.is_set():
+            self._producer.purge(in_flight=False)  # Again and again: what is to be sent once more is queued anew.
+            self._poll(0.02)
 
     def _drop_all(self) -> None:
         while self.aloft > 0:

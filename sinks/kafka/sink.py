@@ -31,12 +31,12 @@ class KafkaSink:
     leaves neither duplicates nor another order. The same holds after a ``deliver`` that was cancelled.
 
     **A record that a broker refuses.** Brokers refuse a whole batch for one record that is too large for its topic. The
-    producer stops then, before anything behind it is stored (``enable.gapless.guarantee``). The records of that batch
-    are sent again one by one, by a producer without that guarantee, which needs none; the one that is refused alone is
-    rejected.
+    producer stops then, before anything behind it is stored (``enable.gapless.guarantee``). What other batches it had
+    sent is answered first, so that nothing is sent twice. The records of the refused batch are sent again one by one,
+    by a producer without that guarantee, which needs none; the one that is refused alone is rejected.
 
-    **A producer that broke** is replaced. What it had and was not acknowledged is sent again: it may be there twice,
-    with equal ids.
+    **A producer that broke** is replaced. What it had sent and no broker answered for seconds is sent again: it may be
+    there twice, with equal ids.
     """
 
     def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
@@ -117,10 +117,13 @@ class KafkaSink:
 
     async def _courier_that_is(self, *, gapless: bool) -> Courier:
         """Raises SinkUnavailable."""
-        courier = self._courier
-        if courier is not None and (courier.broken is not None or courier.gapless is not gapless):
+        courier, patience = self._courier, self._options.ack_timeout
+        if courier is not None and (courier.failing or courier.gapless is not gapless):
+            # Not before what it sent is answered: what is dropped is sent again, and would be there twice.
+            if not await courier.wait(courier.launched, patience):
+                raise SinkUnavailable(f"no acknowledgement within {patience:g} s: {courier.trouble}")
             self._courier = None
-            await courier.end(0 if courier.broken else _GOODBYE)
+            await courier.end(0)
         if self._courier is None:
             self._courier = await self._new_courier(gapless=gapless)
         return self._courier
