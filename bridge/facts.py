@@ -111,6 +111,16 @@ class InputUnreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectLeftBare:
+    """An object is too deep or too large to be taken in: of this version, nothing is told but which object it is."""
+
+    resource: Resource
+    scope: Scope
+    reason: str
+    """Names the object."""
+
+
+@dataclass(frozen=True, slots=True)
 class VersionsRanBackwards:
     """The API server is at an older version than it was: its store was restored. A new epoch began."""
 
@@ -445,6 +455,7 @@ Fact: TypeAlias = (
     | RequestFailed
     | ResourceRefused
     | InputUnreadable
+    | ObjectLeftBare
     | VersionsRanBackwards
     | InformerSynced
     | InformerStopped

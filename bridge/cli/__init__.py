@@ -24,8 +24,6 @@ from collections.abc import Sequence
 from bridge.cli.exits import Exit
 from bridge.cli.shadows import shadowed
 
-DEEPEST = 12_000
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the return value is the exit code. Whoever stops reading what a command prints has had
@@ -38,9 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from bridge.cli.parser import parse
 
     forbid_core_dumps()
-
-    # An object may be nested as deep as kube-apiserver takes it: 10,000 levels. Decoding one counts against this limit.
-    sys.setrecursionlimit(DEEPEST)
     prepare_streams()
     try:
         return parse(sys.argv[1:] if arguments is None else arguments)()

@@ -1,8 +1,8 @@
 """The only room that speaks to the API server.
 
 access, kubeconfig, in_cluster, exec_plugin, auth, tls, proxy   where it is, whom we trust, who we are
-transport, answering, status                                    HTTP, and what its answers mean
-frames, pages, wire                                             bytes → answers; pure, and the hot path
+transport, inflate, answering, status                           HTTP, and what its answers mean
+frames, pages, wire, nesting                                    bytes → answers; pure, and the hot path
 lister_watcher, paths                                           list and watch of one resource in one scope
 catalogue, discovery, documents, accepted, names                what the server serves, and kubectl's names for it
 api, client                                                     everything else, and the door for the others

@@ -65,6 +65,7 @@ class KubeClient:
             compress=self._compress,
             metadata_only=metadata_only,
             managed_fields=managed_fields,
+            report=self._report,
         )
 
     async def discover(self, previous: Catalogue | None = None) -> Catalogue:

@@ -9,14 +9,28 @@ from __future__ import annotations
 
 import msgspec
 
+from bridge.kube.nesting import deeper_than, members
 from bridge.kube.status import read_status, shortened, trouble
-from bridge.kube.wire import UNREADABLE, Head, is_utf8, names_a_secret, read_object, strip
+from bridge.kube.wire import (
+    DEEPEST,
+    UNREADABLE,
+    Head,
+    LeftBare,
+    bare,
+    is_utf8,
+    may_be_deep,
+    names_a_secret,
+    read_object,
+    strip,
+    text_at,
+    too_deep,
+)
 from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
 from bridge.model.object import ApiObject, object_key
 from bridge.model.resource import Resource
 
-LONGEST_LINE = 64 << 20
-"""Bytes. etcd takes objects of 1.5 MiB by default; managed fields and conversion may double that."""
+LONGEST_LINE = 16 << 20
+"""Bytes, as of an object in a list. Of a longer line only the object's identity is kept."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that closes a WatchList's initial events (KEP-3157)."""
@@ -65,21 +79,26 @@ class Frames:
         managed_fields: bool = True,
         longest_line: int = LONGEST_LINE,
     ) -> None:
-        """``longest_line`` is in bytes; a longer one ends the stream. ``initial_events``: it is a WatchList. Without
-        ``managed_fields`` these are cut out."""
+        """``longest_line`` is in bytes. ``initial_events``: it is a WatchList. Without ``managed_fields`` these are cut
+        out."""
         self._resource = resource
+        self._may_be_deep = may_be_deep(resource)
         self._managed_fields = managed_fields
         self._initial_events = initial_events
         self._longest_line = longest_line
         self._unfinished: list[bytes] = []
         self._unfinished_size = 0
+        self._beyond: _Event | Unreadable | None = None
+        """What a line tells that is too long, and not at its end: nothing more of it is kept."""
+        self.left_bare: list[str] = []
+        """Why objects left bare, by name. Whoever tells it may clear it."""
         self.ended = False
         """A Trouble was the last answer. What follows is not read."""
 
     @property
     def mid_line(self) -> bool:
         """The bytes so far do not end with a whole line. At the end of a stream, these are thrown away."""
-        return self._unfinished_size > 0
+        return self._unfinished_size > 0 or self._beyond is not None
 
     def feed(self, chunk: bytes) -> list[WatchAnswer]:
         """The answers in the lines that ``chunk`` completes, in order; neighbouring events are one Announced. How
@@ -87,6 +106,8 @@ class Frames:
         if self.ended:
             return []
         # Only \n ends a line: U+0085 and U+2028 are ordinary characters inside of JSON strings.
+        if self._beyond is not None:
+            return self._pass_over(self._beyond, chunk)
         end = chunk.rfind(b"\n") + 1
         if not end:
             return self._keep(chunk)
@@ -102,7 +123,18 @@ class Frames:
     def _keep(self, part: bytes) -> list[WatchAnswer]:
         self._unfinished.append(part)
         self._unfinished_size += len(part)
-        return [self._too_long()] if self._unfinished_size > self._longest_line else []
+        if self._unfinished_size > self._longest_line:
+            self._beyond = self._too_long(b"".join(self._unfinished))
+            self._forget_unfinished()
+        return []
+
+    def _pass_over(self, beyond: _Event | Unreadable, chunk: bytes) -> list[WatchAnswer]:
+        end = chunk.find(b"\n")
+        if end < 0:
+            return []
+        self._beyond = None
+        told: WatchAnswer = Announced([beyond]) if isinstance(beyond, tuple) else beyond
+        return [told, *self.feed(chunk[end + 1 :])]
 
     def _read(self, lines: bytes, end: int) -> list[WatchAnswer]:
         answers: list[WatchAnswer] = []
@@ -149,7 +181,7 @@ class Frames:
         start += len(prefix)
         stop -= 1
         body, stripped = (lines[start:stop], False) if self._managed_fields else strip(lines, start, stop, metadata)
-        if not is_utf8(body):
+        if not is_utf8(body) or (self._may_be_deep and deeper_than(body, DEEPEST)):
             return None
         key = object_key(metadata.namespace, metadata.name)
         thing = ApiObject(key, metadata.uid, metadata.resource_version, body, stripped, names_a_secret(head))
@@ -157,12 +189,14 @@ class Frames:
 
     def _unusual(self, line: memoryview) -> _Event | WatchAnswer | None:
         if len(line) > self._longest_line:
-            return self._too_long()
+            return self._too_long(line)
         raw = bytes(line)
         if not raw.strip():
             return None
         try:
             found = _decode_any_line(raw)
+        except RecursionError:
+            return self._bare(raw, too_deep(raw))
         except UNREADABLE as error:
             return Unreadable(shortened(f"a line of {len(raw)} bytes is not a watch event: {error}"))
         if found.kind == "Status":  # Without an event around it: the server failed after it had said 200.
@@ -176,14 +210,7 @@ class Frames:
                 return self._end(self._status(found.object))
             case EventType.ADDED | EventType.MODIFIED | EventType.DELETED:
                 thing = read_object(found.object, self._resource, managed_fields=self._managed_fields)
-                return (
-                    Unreadable(shortened(f"{found.type}: {thing}"))
-                    if isinstance(thing, str)
-                    else (
-                        _TYPES[found.type],
-                        thing,
-                    )
-                )
+                return self._told(found.type, thing)
             case _:
                 return Unreadable(shortened(f"an event of unknown type {found.type!r}"))
 
@@ -193,8 +220,28 @@ class Frames:
             return Failed("an ERROR event without a Status")
         return trouble(status.code, status, initial_events=self._initial_events)
 
-    def _too_long(self) -> Trouble:
-        return self._end(Failed(f"a line is longer than {self._longest_line} bytes"))
+    def _told(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
+        if isinstance(thing, str):
+            return Unreadable(shortened(f"{kind}: {thing}"))
+        if isinstance(thing, LeftBare):
+            self.left_bare.append(shortened(thing.reason))
+            thing = thing.object
+        return _TYPES[kind], thing
+
+    def _too_long(self, line: bytes | memoryview) -> _Event | Unreadable:
+        return self._bare(bytes(line[: self._longest_line]), f"it is longer than {self._longest_line} bytes")
+
+    def _bare(self, line: bytes, reason: str) -> _Event | Unreadable:
+        """What can be told of a line that no decoder can be asked about; it may be cut off."""
+        kind, start = "", -1
+        for key, begin, end in members(line, len(line) - len(line.lstrip())):
+            if key == b'"type"':
+                kind = text_at(line, begin, end)
+            elif key == b'"object"':
+                start = begin
+        if kind not in _PREFIXES or start < 0:
+            return Unreadable(shortened(f"a line is not a watch event that can be read: {reason}"))
+        return self._told(kind, bare(line, self._resource, reason, at=start))
 
     def _end(self, answer: Trouble) -> Trouble:
         self.ended = True

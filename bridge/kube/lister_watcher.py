@@ -11,10 +11,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 
 import httpx
 
+from bridge.facts import ObjectLeftBare, Report, unheard
 from bridge.kube.answering import refusal
 from bridge.kube.errors import CredentialsError
 from bridge.kube.frames import Frames
-from bridge.kube.pages import read_page
+from bridge.kube.inflate import pieces
+from bridge.kube.pages import PageReader
 from bridge.kube.paths import collection_path
 from bridge.kube.status import shortened
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
@@ -57,14 +59,17 @@ class ApiListerWatcher:
         compress: bool = False,
         metadata_only: bool = False,
         managed_fields: bool = True,
+        report: Report = unheard,
     ) -> None:
         """``silence``, ``patience`` and ``overtime`` are in seconds; ``compress`` lets the server compress lists,
         which costs it nothing on balance (less to encrypt) and us less than reading ten times the bytes.
         ``metadata_only`` asks for lists without spec and status; a server that cannot do so sends whole objects.
         Without ``managed_fields`` these are cut out as soon as they are seen, where the server writes them as
-        kube-apiserver does."""
+        kube-apiserver does. Reports ObjectLeftBare."""
         self._http = http
         self._resource = resource
+        self._scope = scope
+        self._report = report
         self._managed_fields = managed_fields
         self._path = collection_path(resource, scope.namespace if resource.namespaced else None)
         self._selectors = {
@@ -90,12 +95,19 @@ class ApiListerWatcher:
                 trouble = await refusal(response)
                 if trouble is not None:
                     return trouble
-                body = await response.aread()
+                reader = PageReader(self._resource, managed_fields=self._managed_fields)
+                async with aclosing(pieces(response)) as body:
+                    async for piece in body:
+                        reader.feed(piece)
+                        if reader.failed is not None:
+                            break
         except CredentialsError as error:
             return Failed(shortened(str(error)))
         except NETWORK_ERRORS as error:
             return not_answered(error, self._http.base_url)
-        return read_page(body, self._resource, managed_fields=self._managed_fields)
+        page = reader.end()
+        self._tell_of_bare(reader)
+        return page
 
     def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
         return self._watch(request)
@@ -153,6 +165,13 @@ class ApiListerWatcher:
                 return
             for answer in frames.feed(chunk):
                 yield answer
+            if frames.left_bare:
+                self._tell_of_bare(frames)
+
+    def _tell_of_bare(self, reader: PageReader | Frames) -> None:
+        for reason in reader.left_bare:
+            self._report(ObjectLeftBare(self._resource, self._scope, reason))
+        reader.left_bare.clear()
 
     def _why_nothing_came(
         self, error: Exception, limit: asyncio.Timeout, overdue: float, request: WatchRequest

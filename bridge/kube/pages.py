@@ -1,14 +1,43 @@
-"""The bytes of a list page, turned into a Page. Pure."""
+"""The bytes of a list page, turned into objects as they come. Pure. Hot.
+
+A page is ``{…,"items":[{…},{…}],…}``, and is never held: items are cut off one by one. Their ends are found by what
+stands between two items as kube-apiserver writes them, ``},{"metadata":{"name":"``, and the decoder that reads an
+item says whether it was its end. Where it was not, where nothing of the kind stands, or an item is nested deeper than
+the decoder goes, brackets are counted (``nesting``).
+"""
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
+from bridge.kube.nesting import Nesting, end_of_value, members
 from bridge.kube.status import read_status, shortened, trouble
-from bridge.kube.wire import UNREADABLE, read_object
+from bridge.kube.wire import UNREADABLE, LeftBare, bare, decode_head, read_object, whole_object
 from bridge.model.answers import Failed, Page, Trouble
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
+
+LEAST = 256 * 1024
+"""Bytes that are worth a look. Fewer wait for more, or for the end."""
+LONGEST_OBJECT = 16 << 20
+"""Bytes. etcd takes 1.5 MiB by default, and kube-apiserver 3 MiB of one request; managed fields and conversion may
+double that. Of a longer object only the identity is kept."""
+LONGEST_AROUND = 1 << 20
+"""Bytes of a list beside its items, white space included."""
+MOST_UNREADABLE = 100
+"""Items of a page that cannot be told apart, of which it is told."""
+_PATIENCE = 2 << 20
+"""Bytes in which the next item has not been found: it is looked for by counting brackets."""
+_MOST = 4 << 20
+"""Bytes that are waited for at most before what is there is looked at."""
+
+_BEGINNING = re.compile(rb'\{"metadata":\{"name":"|\{"metadata":\{|\{"(?:apiVersion|kind)":"[^"\\]{1,300}","')
+_LONGEST_BEGINNING = 400
+_WHITE = re.compile(rb"\s*+")
+_ITEMS = b'"items"'
+_CLOSING = ord("]")
 
 
 class _ListMetadata(msgspec.Struct):
@@ -25,25 +54,253 @@ class _List(msgspec.Struct):
 _decode_list = msgspec.json.Decoder(_List).decode
 
 
-def read_page(body: bytes, resource: Resource, *, managed_fields: bool = True) -> Page | Trouble:
-    """The objects of a page, each with bytes of its own; Failed for anything but a list that a watch can follow.
-    Without ``managed_fields`` these are cut out."""
-    try:
-        page = _decode_list(body)
-    except UNREADABLE as error:
-        return Failed(shortened(f"the list could not be read: {error}"))
-    if page.kind == "Status" and (status := read_status(body)):
-        return trouble(status.code, status)
-    if not page.kind.endswith("List"):
-        return Failed(shortened(f"the answer is a {page.kind or 'nameless thing'}, not a list"))
-    if not page.metadata.resource_version:
-        return Failed("the list has no metadata.resourceVersion: it cannot be watched from here")
-    objects: list[ApiObject] = []
-    unreadable: list[str] = []
-    for item in page.items or ():
-        thing = read_object(item, resource, managed_fields=managed_fields)
-        if isinstance(thing, str):
-            unreadable.append(shortened(thing))
-        else:
-            objects.append(thing)
-    return Page(objects, page.metadata.resource_version, page.metadata.next_page or None, tuple(unreadable))
+class PageReader:
+    """One page, in pieces of any length. Owned by whoever reads it."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        managed_fields: bool = True,
+        longest_object: int = LONGEST_OBJECT,
+        least: int = LEAST,
+    ) -> None:
+        """Without ``managed_fields`` these are cut out; ``longest_object`` and ``least`` are in bytes."""
+        self._resource = resource
+        self._managed_fields = managed_fields
+        self._longest_object = longest_object
+        self._least = least
+        self._step = self._before_items
+        """What the text is from ``_at`` on. True where it goes on in this text, False where more of it must come."""
+        self._text = b""
+        self._at = 0
+        self._pending: list[bytes] = []
+        self._pending_size = 0
+        self._final = False
+        self._begins = b""
+        """The list up to its items."""
+        self._ends = b""
+        """The list behind its items."""
+        self._white = 0
+        self._between: bytes | None = None
+        """What stands between two items; empty where they have no beginning in common, None before the first."""
+        self._searched = 0
+        """Up to here, the next item does not begin."""
+        self._nesting = Nesting()
+        self._too_long: LeftBare | str = ""
+        self._objects: list[ApiObject] = []
+        self._unreadable: list[str] = []
+        self.left_bare: list[str] = []
+        """Why objects left bare, by name. Whoever tells it may clear it."""
+        self.version = ""
+        """The list's, once it is known that this is a list and which version it has: before the items as kube-apiserver
+        writes its own kinds, behind them as it writes custom resources."""
+        self.failed: Failed | None = None
+        """What came so far cannot be a list. What follows is not read."""
+
+    def feed(self, piece: bytes) -> int:
+        """Go on with the page. What is kept of it is the text of one object, and what nobody took. Returns how many
+        objects were read."""
+        before = len(self._objects)
+        self._pending.append(piece)
+        self._pending_size += len(piece)
+        # Not every piece is looked at: a long object would be copied once for each of them.
+        if self._pending_size >= max(self._least, min(len(self._text), _MOST)):
+            self._advance()
+        return len(self._objects) - before
+
+    def take(self) -> list[ApiObject]:
+        """The objects that were read since the last time."""
+        objects, self._objects = self._objects, []
+        return objects
+
+    def end(self) -> Page | Trouble:
+        """The page is over: what was not taken, the list's version, and what could not be read; Failed for anything but
+        a list that a watch can follow."""
+        self._final = True
+        self._advance()
+        if self.failed is not None:
+            return self.failed
+        if self._step == self._before_items:
+            return self._page(self._text)
+        if self._step != self._behind_items:
+            return _malformed("it ends before its items do")
+        return self._page(b"".join((self._begins, b"[]", self._ends)))
+
+    def _page(self, text: bytes) -> Page | Trouble:
+        try:
+            page = _decode_list(text)
+        except UNREADABLE as error:
+            return _malformed(str(error))
+        if page.kind == "Status" and (status := read_status(text)):
+            return trouble(status.code, status)
+        if page.items:
+            return _malformed("its items come twice")
+        if not page.kind.endswith("List"):
+            return Failed(shortened(f"the answer is a {page.kind or 'nameless thing'}, not a list"))
+        if not page.metadata.resource_version:
+            return Failed("the list has no metadata.resourceVersion: it cannot be watched from here")
+        unreadable = tuple(self._unreadable)
+        return Page(self.take(), page.metadata.resource_version, page.metadata.next_page or None, unreadable)
+
+    def _advance(self) -> None:
+        self._text = b"".join((self._text, *self._pending))
+        self._pending.clear()
+        self._pending_size = 0
+        while self.failed is None and self._step():
+            pass
+        self._text = b"" if self.failed is not None else self._text[self._at :]
+        self._searched = max(0, self._searched - self._at)
+        self._at = 0
+
+    # ── Around the items ─────────────────────────────────────────────────────
+
+    def _before_items(self) -> bool:
+        begin = len(self._text) - len(self._text.lstrip())
+        for key, start, _ in members(self._text, begin, last=_ITEMS):
+            if key == _ITEMS and self._text.startswith(b"[", start):
+                self._begins, self._at = self._text[:start], start + 1
+                self._know_version()
+                self._step = self._next_item
+                return True
+        self._check_around(len(self._text))
+        return False
+
+    def _know_version(self) -> None:
+        try:
+            page = _decode_list(self._begins + b"[]}")
+        except UNREADABLE as error:
+            self.failed = _malformed(str(error))
+            return
+        if page.kind.endswith("List"):
+            self.version = page.metadata.resource_version
+
+    def _behind_item(self) -> bool:
+        if not self._skip_white():
+            return False
+        mark = self._text[self._at]
+        if mark not in b",]":
+            self.failed = _malformed("its items are not a list")
+        self._at += 1
+        self._step = self._behind_items if mark == _CLOSING else self._next_item
+        return True
+
+    def _behind_items(self) -> bool:
+        self._ends += self._text[self._at :]
+        self._at = len(self._text)
+        self._check_around(len(self._begins) + len(self._ends))
+        return False
+
+    def _skip_white(self) -> bool:
+        """Whether something else follows in this text."""
+        white = _WHITE.match(self._text, self._at)
+        end = white.end() if white else self._at
+        self._white += end - self._at
+        self._at = end
+        self._check_around(self._white)
+        return end < len(self._text) and self.failed is None
+
+    def _check_around(self, size: int) -> None:
+        if size > LONGEST_AROUND:
+            self.failed = _malformed(f"it has more than {LONGEST_AROUND} bytes beside its items")
+
+    # ── Items ────────────────────────────────────────────────────────────────
+
+    def _next_item(self) -> bool:
+        if not self._skip_white():
+            return False
+        first = self._text[self._at]
+        if first == _CLOSING:
+            self._at += 1
+            self._step = self._behind_items
+            return True
+        if first not in b"{[":
+            return self._scalar()
+        if self._between is None:
+            if len(self._text) - self._at < _LONGEST_BEGINNING and not self._final:
+                return False
+            beginning = _BEGINNING.match(self._text, self._at)
+            self._between = b"}," + beginning[0] if beginning else b""
+        if self._between and self._cut(self._between) and self._may_wait():
+            return False
+        self._nesting = Nesting()
+        self._searched = self._at
+        self._step = self._inside_item
+        return True
+
+    def _may_wait(self) -> bool:
+        return len(self._text) - self._at <= _PATIENCE and not self._final
+
+    def _cut(self, between: bytes) -> bool:
+        """Read the items that another one follows. False where one is not what it looks like."""
+        text, resource, managed_fields = self._text, self._resource, self._managed_fields
+        view = memoryview(text)
+        at, longest = self._at, self._longest_object
+        while (found := text.find(between, max(at, self._searched))) >= 0:
+            body = view[at : found + 1]
+            try:
+                head = decode_head(body)
+            except UNREADABLE:
+                self._at = at
+                return False
+            if len(body) > longest:
+                self._at = at
+                return False
+            self._put(whole_object(head, body, resource, managed_fields=managed_fields))
+            at = self._searched = found + 2
+        self._at = at
+        self._searched = max(at, len(text) - len(between))
+        return True
+
+    def _inside_item(self) -> bool:
+        end = self._nesting.end(self._text, self._searched)
+        if end >= 0:
+            body = memoryview(self._text)[self._at : end]
+            if len(body) > self._longest_object:
+                self._put(self._bare())
+            else:
+                self._put(read_object(body, self._resource, managed_fields=self._managed_fields))
+            self._at = self._searched = end
+            self._step = self._behind_item
+            return True
+        self._searched = len(self._text)
+        if self._searched - self._at > self._longest_object:
+            self._too_long = self._bare()
+            self._at = self._searched
+            self._step = self._beyond_item
+        return False
+
+    def _beyond_item(self) -> bool:
+        end = self._nesting.end(self._text, self._at)
+        self._at = self._searched = len(self._text) if end < 0 else end
+        if end < 0:
+            return False
+        self._put(self._too_long)
+        self._step = self._behind_item
+        return True
+
+    def _bare(self) -> LeftBare | str:
+        return bare(self._text, self._resource, f"it is longer than {self._longest_object} bytes", at=self._at)
+
+    def _scalar(self) -> bool:
+        end = end_of_value(self._text, self._at)
+        if end < 0:
+            self._check_around(len(self._text) - self._at)
+            return False
+        self._put(read_object(self._text[self._at : end], self._resource))
+        self._at = end
+        self._step = self._behind_item
+        return True
+
+    def _put(self, thing: ApiObject | LeftBare | str) -> None:
+        if isinstance(thing, ApiObject):
+            self._objects.append(thing)
+        elif isinstance(thing, LeftBare):
+            self._objects.append(thing.object)
+            self.left_bare.append(shortened(thing.reason))
+        elif len(self._unreadable) < MOST_UNREADABLE:
+            self._unreadable.append(shortened(thing))
+
+
+def _malformed(reason: str) -> Failed:
+    return Failed(shortened(f"the list could not be read: {reason}"))

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from bridge.model.object import LAST_APPLIED, ApiObject, object_key
+from bridge.kube.nesting import Nesting, deeper_than, members
+from bridge.model.object import LAST_APPLIED, ApiObject, bare_body, object_key
 from bridge.model.resource import Resource
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes of a server: msgspec lets the last two through, for a string that is not UTF-8 and
 for an object that is nested deeper than the interpreter goes."""
 
+
+DEEPEST = 500
+"""Levels of objects and arrays, beyond which an object leaves bare. kube-apiserver takes 10,000, msgspec reads 1,000 to
+10,000 depending on Python, and whoever gets the object may read less: Jackson 1,000, PHP 512. No object that somebody
+means has a hundred."""
+
+_BOUNDED = frozenset(
+    {"", "autoscaling", "batch", "policy"}
+    | {
+        f"{each}.k8s.io"
+        for each in ("coordination", "discovery", "events", "networking", "node", "rbac.authorization", "scheduling")
+    }
+)
+"""Groups of kube-apiserver without a free-form member: what they serve cannot be deep, managed fields apart."""
+_BOUNDED_OF_APPS = frozenset(f"{each}.apps" for each in ("daemonsets", "deployments", "replicasets", "statefulsets"))
+"""``controllerrevisions.apps`` is free-form."""
 
 _MANAGED_FIELDS = b'"managedFields":'
 _LAST_APPLIED = LAST_APPLIED.encode()
@@ -37,19 +56,116 @@ class Head(msgspec.Struct, gc=False):
     metadata: Metadata | None = None
 
 
-_decode_head = msgspec.json.Decoder(Head).decode
+decode_head = msgspec.json.Decoder(Head).decode
 
 
-def read_object(body: bytes | msgspec.Raw, resource: Resource, *, managed_fields: bool = True) -> ApiObject | str:
+class LeftBare(NamedTuple):
+    """An object that cannot be read whole, but is known: nothing leaves but which one it is."""
+
+    object: ApiObject
+    reason: str
+    """Names it."""
+
+
+def may_be_deep(resource: Resource) -> bool:
+    """Whether objects of it have members that nothing but the size of a request bounds."""
+    return resource.group not in _BOUNDED and resource.name not in _BOUNDED_OF_APPS
+
+
+def read_object(
+    body: bytes | memoryview | msgspec.Raw, resource: Resource, *, managed_fields: bool = True
+) -> ApiObject | LeftBare | str:
     """The object with a body of its own that says ``kind`` and ``apiVersion``, or the reason why it is unusable.
 
     Items of a built-in list say neither: the bridge adds them, so that nobody behind it has to guess. Without
     ``managed_fields``, see ``strip``.
     """
     try:
-        head = _decode_head(body)
+        head = decode_head(body)
+    except RecursionError:
+        text = bytes(body)
+        return bare(text, resource, too_deep(text))
     except UNREADABLE as error:
         return str(error)
+    return whole_object(head, memoryview(body), resource, managed_fields=managed_fields)
+
+
+def whole_object(
+    head: Head, body: memoryview, resource: Resource, *, managed_fields: bool = True
+) -> ApiObject | LeftBare | str:
+    """What ``read_object`` gives for a body whose head has been decoded."""
+    if unusable := _why_unusable(head):
+        return unusable
+    metadata = head.metadata or Metadata()
+    key = object_key(metadata.namespace, metadata.name)
+    whole, stripped = _naming_its_kind(body, head, resource), False
+    if not managed_fields:
+        whole, stripped = strip(whole, 0, len(whole), metadata)
+    if not is_utf8(whole):
+        return f"{key} has a string that is not UTF-8"
+    if may_be_deep(resource) and deeper_than(whole, DEEPEST):
+        return bare(whole, resource, too_deep(whole))
+    return ApiObject(key, metadata.uid, metadata.resource_version, whole, stripped, names_a_secret(head))
+
+
+def bare(text: bytes, resource: Resource, reason: str, *, at: int = 0) -> LeftBare | str:
+    """The object that begins at ``at``, of which no decoder can be asked, without anything but which one it is; or the
+    reason why that cannot be told. The text may end before the object does."""
+    head = find_head(text, at)
+    if unusable := _why_unusable(head):
+        return f"{unusable}, and {reason}"
+    metadata = head.metadata or Metadata()
+    key = object_key(metadata.namespace, metadata.name)
+    body = bare_body(resource, key, metadata.uid, metadata.resource_version)
+    return LeftBare(ApiObject(key, metadata.uid, metadata.resource_version, body, stripped=True), f"{key}: {reason}")
+
+
+def too_deep(text: bytes) -> str:
+    """A reason, for what a decoder gave up on."""
+    nesting = Nesting()
+    nesting.end(text)
+    return f"it is nested {nesting.deepest} levels deep, and at most {DEEPEST} are taken in"
+
+
+def find_head(text: bytes, at: int = 0) -> Head:
+    """As ``decode_head``, but without recursion, and of an object that may be cut off: what is not there is empty."""
+    head = Head()
+    for key, start, end in members(text, at):
+        match key:
+            case b'"kind"':
+                head.kind = text_at(text, start, end)
+            case b'"apiVersion"':
+                head.api_version = text_at(text, start, end)
+            case b'"metadata"':
+                head.metadata = _find_metadata(text, start)
+    return head
+
+
+def _find_metadata(text: bytes, at: int) -> Metadata:
+    found = Metadata()
+    for key, start, end in members(text, at):
+        match key:
+            case b'"name"':
+                found.name = text_at(text, start, end)
+            case b'"namespace"':
+                found.namespace = text_at(text, start, end)
+            case b'"uid"':
+                found.uid = text_at(text, start, end)
+            case b'"resourceVersion"':
+                found.resource_version = text_at(text, start, end)
+    return found
+
+
+def text_at(text: bytes, start: int, end: int) -> str:
+    """The string there; empty for what is none."""
+    try:
+        return msgspec.json.decode(text[start : max(start, end)], type=str)
+    except UNREADABLE:
+        return ""
+
+
+def _why_unusable(head: Head) -> str:
+    """Empty for an object that can be told apart."""
     if head.kind == "Table":
         return "a Table, not an object"
     metadata = head.metadata
@@ -62,12 +178,7 @@ def read_object(body: bytes | msgspec.Raw, resource: Resource, *, managed_fields
         return f"{key} has no metadata.uid"
     if not metadata.resource_version:
         return f"{key} has no metadata.resourceVersion"
-    whole, stripped = _naming_its_kind(memoryview(body), head, resource), False
-    if not managed_fields:
-        whole, stripped = strip(whole, 0, len(whole), metadata)
-    if not is_utf8(whole):
-        return f"{key} has a string that is not UTF-8"
-    return ApiObject(key, metadata.uid, metadata.resource_version, whole, stripped, names_a_secret(head))
+    return ""
 
 
 def names_a_secret(head: Head) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from bridge.model.resource import Resource
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation with a copy of the whole object inside itself, Secret data included."""
 
@@ -19,11 +21,21 @@ class _MetadataOnly(msgspec.Struct):
 
 
 _labels_decoder = msgspec.json.Decoder(_MetadataOnly)
+_encode = msgspec.json.Encoder().encode
 
 
 def object_key(namespace: str, name: str) -> str:
     """``namespace/name``, or the name alone where there is no namespace (client-go's MetaNamespaceKeyFunc)."""
     return f"{namespace}/{name}" if namespace else name
+
+
+def bare_body(resource: Resource, key: str, uid: str, resource_version: str) -> bytes:
+    """An object of which nothing is told but which one it is, by kind, name, uid and version."""
+    namespace, _, name = key.rpartition("/")
+    metadata = {"name": name, "uid": uid, "resourceVersion": resource_version}
+    if namespace:
+        metadata["namespace"] = namespace
+    return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
 
 class ApiObject(msgspec.Struct, frozen=True, gc=False):

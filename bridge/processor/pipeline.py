@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridge.model.object import ApiObject
+from bridge.model.object import ApiObject, bare_body
 from bridge.model.resource import Resource
-from bridge.processor.redact import bare, is_secret, redacted
+from bridge.processor.redact import is_secret, redacted
 from bridge.processor.redaction_key import RedactionKey
 from bridge.processor.strip import stripped
 
@@ -26,7 +26,7 @@ def transform_for(resource: Resource, key: RedactionKey) -> Callable[[ApiObject]
         try:
             body = redacted(thing, resource, key) if secret else stripped(thing.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-            body = bare(thing, resource)
+            body = bare_body(resource, thing.key, thing.uid, thing.resource_version)
         if body is thing.body:
             return thing
         return ApiObject(thing.key, thing.uid, thing.resource_version, body)

@@ -70,7 +70,7 @@ def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
     A digest covers the resource, namespace and name of the object, the path of the value and the value: equal values
     in two places have different digests, and an unchanged value keeps its digest. Raises msgspec.DecodeError,
     UnicodeDecodeError or RecursionError for a body that is no Secret as Kubernetes writes one; then nothing of the body
-    may leave (see ``bare``).
+    may leave (see ``bare_body``).
     """
     secret = _read_secret(thing.body)
     place = (resource.name.encode(), thing.namespace.encode(), thing.name.encode())
@@ -88,14 +88,6 @@ def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
     secret.metadata.labels = digests("metadata.labels", secret.metadata.labels)
     secret.metadata.annotations = digests("metadata.annotations", _without_last_applied(secret.metadata.annotations))
     return _encode(secret)
-
-
-def bare(thing: ApiObject, resource: Resource) -> bytes:
-    """A minimal object: kind, apiVersion, name, namespace, uid, resourceVersion."""
-    metadata = {"name": thing.name, "uid": thing.uid, "resourceVersion": thing.resource_version}
-    if thing.namespace:
-        metadata["namespace"] = thing.namespace
-    return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
 
 def _without_last_applied(annotations: _Values) -> _Values:

@@ -23,6 +23,7 @@ from bridge.facts import (
     IntakeBlocked,
     ListEnded,
     ListenerOverrun,
+    ObjectLeftBare,
     OutboxFull,
     OutboxRebuilt,
     RecordRejected,
@@ -66,6 +67,7 @@ class ResourceCounters:
         self._failures = counter("reflector_failures", "Lists and watches that failed and are tried again.", "verb")
         self._refusals = counter("reflector_refusals", "Lists and watches that the API server refused.", "status")
         self._unreadable = counter("reflector_unreadable", "Items and lines that could not be read and were left out.")
+        self._bare = counter("reflector_bare_objects", "Objects too large or too deep: only their identity left.")
         self._restores = counter("reflector_version_resets", "Times the API server's versions ran backwards.")
         self._committed = counter("records_committed", "Records stored in the outbox.", "op")
         self._committed_bytes = counter("records_committed_bytes", "Bytes of object bodies stored in the outbox.")
@@ -104,6 +106,8 @@ class ResourceCounters:
                 self._refusals.labels(self._known(resource, scope), str(status)).inc()
             case InputUnreadable(resource, scope):
                 self._unreadable.labels(self._known(resource, scope)).inc()
+            case ObjectLeftBare(resource, scope):
+                self._bare.labels(self._known(resource, scope)).inc()
             case VersionsRanBackwards(resource, scope):
                 self._restores.labels(self._known(resource, scope)).inc()
 

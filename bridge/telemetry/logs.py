@@ -24,6 +24,7 @@ from bridge.facts import (
     InformerSynced,
     InputUnreadable,
     ListEnded,
+    ObjectLeftBare,
     RequestFailed,
     ResourceRefused,
     ResourceUnknown,
@@ -62,7 +63,7 @@ class Logs:
                 self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
             case ListEnded() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
                 self._informer(fact)
-            case RequestFailed() | ResourceRefused() | InputUnreadable() | VersionsRanBackwards():
+            case RequestFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():
                 self._informer_trouble(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
@@ -98,13 +99,16 @@ class Logs:
                 self._refused.pop(key, None)
                 self._telling.forget(("failed", *key))
                 self._telling.forget(("unreadable", *key))
+                self._telling.forget(("bare", *key))
                 log.info("informer stopped")
 
     def _served(self, key: tuple[Resource, Scope]) -> None:
         if self._refused.pop(key, None) is not None:
             self._log.info("the API server serves it again", **_named(*key))
 
-    def _informer_trouble(self, fact: RequestFailed | ResourceRefused | InputUnreadable | VersionsRanBackwards) -> None:
+    def _informer_trouble(
+        self, fact: RequestFailed | ResourceRefused | InputUnreadable | ObjectLeftBare | VersionsRanBackwards
+    ) -> None:
         key = fact.resource, fact.scope
         named = _named(*key)
         match fact:
@@ -118,6 +122,9 @@ class Logs:
             case InputUnreadable(reason=reason):
                 text = "the API server sent something that cannot be read; it was left out"
                 self._telling.trouble(("unreadable", *key), text, reason, **named)
+            case ObjectLeftBare(reason=reason):
+                text = "an object is too large or too deep; nothing leaves of it but which one it is"
+                self._telling.trouble(("bare", *key), text, reason, **named)
             case VersionsRanBackwards(was=was, now=now):
                 text = "the API server's versions ran backwards: its store was restored; comparing everything with it"
                 self._log.warning(text, **named, was=was, now=now)

@@ -23,8 +23,9 @@ from bridge.delivery.sink_worker import SinkWorker
 from bridge.informer.controller import Controller
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.watcher import Watcher
-from bridge.kube import pages, transport, wire
+from bridge.kube import transport, wire
 from bridge.kube.frames import Frames
+from bridge.kube.pages import PageReader
 from bridge.model.answers import Announced, Page
 from bridge.outbox import rows, writer
 from bridge.outbox.intake import Intake
@@ -53,7 +54,8 @@ HOOKS = (
     Hook(Stage.SPLIT, Frames, "feed", lambda _, answers: sum(map(_events, answers))),
     Hook(Stage.DECODE, Frames, "_event", lambda _, event: event is not None),
     Hook(Stage.DECODE, Frames, "_unusual", lambda _, found: isinstance(found, tuple)),
-    Hook(Stage.DECODE, pages, "read_page", lambda _, page: len(page.objects) if isinstance(page, Page) else 0),
+    Hook(Stage.DECODE, PageReader, "feed", lambda _, objects: objects),
+    Hook(Stage.DECODE, PageReader, "end", lambda _, page: len(page.objects) if isinstance(page, Page) else 0),
     Hook(Stage.STRIP, wire, "strip"),  # Counted where the pipeline looks at it.
     Hook(Stage.FIFO, DeltaFIFO, "happened", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "replaced", lambda args, _: len(args[1])),

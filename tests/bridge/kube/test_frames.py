@@ -155,7 +155,6 @@ def test_other_line_ends_inside_strings_do_not_end_a_line() -> None:
         line("BOOKMARK", {"kind": "Pod", "metadata": {}}),
         line("BOOKMARK", {"kind": "Pod"}),
         line("ADDED", pod("c")).replace(b'"c"', b'"\xff"'),
-        line("ADDED", pod("c", spec="deep")).replace(b'"deep"', DEEP),
         line("BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": "deep"}}).replace(b'"deep"', DEEP),
     ],
 )
@@ -204,12 +203,68 @@ def test_a_line_of_3_mb_is_an_event_like_any_other() -> None:
     assert [len(each.body) > 3_000_000 for _, each in told] == [False, True, False]
 
 
-def test_a_line_longer_than_allowed_ends_the_stream_by_name() -> None:
+@pytest.mark.parametrize("size", [1, 7, 600, 10_000])
+def test_a_line_longer_than_allowed_is_left_out_by_name(size: int) -> None:
+    stream = line("ADDED", pod("a")) + b"x" * 1200 + b"\n" + line("ADDED", pod("b"))
     frames = Frames(PODS, longest_line=1000)
-    answers = read(line("ADDED", pod("a")), b"x" * 600, b"x" * 600, line("ADDED", pod("b")), frames=frames)
-    assert [type(answer) for answer in answers] == [Announced, Failed]
-    assert answers[1] == Failed("a line is longer than 1000 bytes")
-    assert frames.ended
+
+    answers = read(*(stream[at : at + size] for at in range(0, len(stream), size)), frames=frames)
+
+    assert [type(answer) for answer in answers] == [Announced, Unreadable, Announced]
+    assert answers[1] == Unreadable("a line is not a watch event that can be read: it is longer than 1000 bytes")
+    assert not frames.mid_line
+
+
+@pytest.mark.parametrize("size", [1, 7, 600, 10_000])
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_an_object_too_long_for_a_line_leaves_bare_and_nothing_is_missing(kind: str, size: int) -> None:
+    stream = line("ADDED", pod("a")) + line(kind, pod("long", "9", spec="x" * 1200)) + line("ADDED", pod("b"))
+    frames = Frames(PODS, longest_line=1000)
+
+    answers = read(*(stream[at : at + size] for at in range(0, len(stream), size)), frames=frames)
+
+    assert {type(answer) for answer in answers} == {Announced}
+    assert [(told.value, thing.key) for told, thing in events(answers)] == [
+        ("ADDED", "shop/a"),
+        (kind, "shop/long"),
+        ("ADDED", "shop/b"),
+    ]
+    metadata = {"name": "long", "namespace": "shop", "uid": "uid-long", "resourceVersion": "9"}
+    assert events(answers)[1][1].manifest() == {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
+    assert frames.left_bare == ["shop/long: it is longer than 1000 bytes"]
+
+
+def test_a_line_that_is_cut_off_too_long_and_never_ends_is_thrown_away() -> None:
+    frames = Frames(PODS, longest_line=1000)
+    assert read(line("ADDED", pod("long", spec="x" * 1200))[:-5], frames=frames) == []
+    assert frames.mid_line
+
+
+@pytest.mark.parametrize("depth", [10_000, 100_000])
+@pytest.mark.parametrize("where", ["spec", "metadata"])
+def test_an_object_nested_too_deep_for_the_decoder_leaves_bare_and_nothing_is_missing(depth: int, where: str) -> None:
+    """Its managed fields are as deep as it is."""
+    deep = (b'{"a":[' * depth)[: depth * 6] + b"1" + b"]}" * depth
+    thing = pod("deep", "9")
+    (thing["metadata"] if where == "metadata" else thing)["managedFields"] = "deep"
+    thing["metadata"] = dict(sorted(thing["metadata"].items()))
+    told = (
+        line("MODIFIED", thing).replace(b':"deep"', b":" + deep, 1)
+        if where == "metadata"
+        else line("MODIFIED", thing).replace(b'"managedFields":"deep"', b'"managedFields":' + deep)
+    )
+    frames = Frames(PODS)
+
+    answers = read(line("ADDED", pod("a")) + told + line("ADDED", pod("b")), frames=frames)
+
+    [announced] = answers
+    assert isinstance(announced, Announced)
+    assert [thing.key for _, thing in announced.events] == ["shop/a", "shop/deep", "shop/b"]
+    bare = announced.events[1][1]
+    assert (bare.uid, bare.resource_version, bare.stripped) == ("uid-deep", "9", True)
+    assert b"managedFields" not in bare.body
+    [reason] = frames.left_bare
+    assert reason.startswith("shop/deep: it is nested ")
 
 
 def test_putting_a_long_line_together_takes_time_proportional_to_its_length() -> None:

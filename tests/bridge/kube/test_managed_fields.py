@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.kube.frames import Frames
-from bridge.kube.pages import read_page
+from bridge.kube.pages import PageReader
 from bridge.model.answers import Announced, Page
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
@@ -45,7 +45,9 @@ def told_of(thing: Json, *, managed_fields: bool = False) -> ApiObject:
 
 def listed(thing: Json, *, managed_fields: bool = False) -> bytes:
     page = {"kind": "WidgetList", "metadata": {"resourceVersion": "9"}, "items": [thing]}
-    answer = read_page(compact(page), WIDGETS, managed_fields=managed_fields)
+    reader = PageReader(WIDGETS, managed_fields=managed_fields)
+    reader.feed(compact(page))
+    answer = reader.end()
     assert isinstance(answer, Page), answer
     [told] = answer.objects
     return told.body

@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bridge.kube.pages import read_page
-from bridge.model.answers import Expired, Failed, Page
+from bridge.kube.pages import LONGEST_OBJECT, PageReader
+from bridge.model.answers import Expired, Failed, Page, Trouble
 from bridge.model.resource import Resource
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
 WIDGETS = Resource("example.com", "v1beta1", "widgets", "Widget", namespaced=True)
 
-DEEP = b'{"kind":"PodList","items":[%b]}' % (b"[" * 100_000 + b"]" * 100_000)
 NOT_UTF_8 = b'{"kind":"\xff"}'
 
 
@@ -25,6 +28,12 @@ def page(*items: Any, kind: str = "PodList", **metadata: Any) -> bytes:
     metadata = {"resourceVersion": "41", **metadata}
     found = {"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": items}
     return json.dumps(found, separators=(",", ":")).encode()
+
+
+def read_page(body: bytes, resource: Resource) -> Page | Trouble:
+    reader = PageReader(resource)
+    reader.feed(body)
+    return reader.end()
 
 
 def read(body: bytes, resource: Resource = PODS) -> Page:
@@ -106,9 +115,7 @@ def test_an_answer_that_is_not_a_list_to_go_on_from_is_a_failure(body: bytes, re
     assert read_page(body, PODS) == Failed(reason)
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b"<html>", page(item())[:-1], page(item()).replace(b":", b""), DEEP, NOT_UTF_8]
-)
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", page(item())[:-1], page(item()).replace(b":", b""), NOT_UTF_8])
 def test_a_malformed_list_is_a_failure(body: bytes) -> None:
     answer = read_page(body, PODS)
     assert isinstance(answer, Failed)
@@ -119,3 +126,167 @@ def test_a_malformed_list_is_a_failure(body: bytes) -> None:
 def test_a_status_in_place_of_a_list_is_what_it_says() -> None:
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "token too old"}
     assert read_page(json.dumps(status).encode(), PODS) == Expired("410 Expired: token too old")
+
+
+# ── As it comes ──────────────────────────────────────────────────────────────
+
+
+def in_pieces(body: bytes, size: int, longest_object: int = LONGEST_OBJECT) -> PageReader:
+    reader = PageReader(PODS, least=1, longest_object=longest_object)
+    for at in range(0, len(body), size):
+        reader.feed(body[at : at + size])
+    return reader
+
+
+FALSE_ENDS: list[dict[str, Any]] = [
+    item("a", spec={"templates": [{"metadata": {"name": "x"}}, {"metadata": {"name": "y"}}]}),
+    item("b", spec={"text": '},{"metadata":{"name":"', "braces": "{[\\", "quote": '"}'}),
+    item("c", spec=[[[]], {}, [{"metadata": {"name": ","}}, {"metadata": {"name": "z"}}]]),
+    item("d"),
+]
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text('{}[],:"\\ aä\n') | st.just('},{"metadata":{"name":"'),
+    lambda within: st.lists(within, max_size=4) | st.dictionaries(st.text('ab{"\\', max_size=3), within, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    specs=st.lists(JSON, max_size=6),
+    cuts=st.lists(st.integers(0, 3000), max_size=8),
+    first=st.sampled_from(["metadata", "items"]),
+    beginning=st.sampled_from([{}, {"kind": "Pod"}, {"apiVersion": "v1", "kind": "Pod"}, {"spec": 1}]),
+    indent=st.sampled_from([None, 1]),
+)
+def test_how_a_page_is_cut_and_in_which_order_it_is_written_makes_no_difference(
+    specs: list[Any], cuts: list[int], first: str, beginning: dict[str, Any], indent: int | None
+) -> None:
+    items = [{**beginning, **item(f"n{number}", spec=spec)} for number, spec in enumerate(specs)]
+    around = {"kind": "PodList", "metadata": {"resourceVersion": "41", "continue": "on"}}
+    written = {"items": items, **around} if first == "items" else {**around, "items": items}
+    separators = (",", ":") if indent is None else None
+    body = json.dumps(written, separators=separators, indent=indent, ensure_ascii=False).encode()
+
+    reader = PageReader(PODS, least=1)
+    told = []
+    for start, end in pairwise(sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})):
+        reader.feed(body[start:end])
+        told += reader.take()
+    answer = reader.end()
+
+    assert isinstance(answer, Page)
+    assert (answer.version, answer.next_page, answer.unreadable) == ("41", "on", ())
+    whole = [{"kind": "Pod", "apiVersion": "v1", **each} for each in items]
+    assert [thing.manifest() for thing in (*told, *answer.objects)] == whole
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 10_000])
+def test_what_looks_like_the_end_of_an_item_and_is_none_is_passed_over(size: int) -> None:
+    answer = in_pieces(page(*FALSE_ENDS), size).end()
+    assert isinstance(answer, Page)
+    assert [thing.manifest()["spec"] for thing in answer.objects[:3]] == [each["spec"] for each in FALSE_ENDS[:3]]
+    assert len(answer.objects) == len(FALSE_ENDS)
+
+
+def test_objects_are_there_before_the_page_is_over_and_are_not_kept() -> None:
+    reader = PageReader(PODS, least=1)
+    body = page(*(item(f"n{number}") for number in range(100)))
+    reader.feed(body[: len(body) // 2])
+
+    assert reader.version == "41"
+    assert len(reader.take()) > 40
+    assert reader.take() == []
+
+
+@pytest.mark.parametrize("depth", [10_000, 100_000])
+@pytest.mark.parametrize("size", [777, 1 << 20])
+def test_an_item_nested_too_deep_leaves_bare_by_name_and_the_page_is_complete(depth: int, size: int) -> None:
+    deep = b'{"a":[' * depth + b"1" + b"]}" * depth
+    body = page(item("a"), item("deep", spec="deep"), item("b")).replace(b'"spec":"deep"', b'"spec":' + deep)
+    reader = in_pieces(body, size)
+
+    answer = reader.end()
+
+    assert isinstance(answer, Page)
+    assert answer.unreadable == ()
+    assert [thing.key for thing in answer.objects] == ["shop/a", "shop/deep", "shop/b"]
+    assert answer.objects[1].manifest() == {"kind": "Pod", "apiVersion": "v1", **item("deep")}
+    assert reader.left_bare == [f"shop/deep: it is nested {2 * depth + 1} levels deep, and at most 500 are taken in"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "resource", "bare"), [(500, WIDGETS, False), (501, WIDGETS, True), (501, PODS, False)]
+)
+def test_what_has_free_form_members_is_as_deep_as_every_reader_reads_whatever_python_it_is(
+    levels: int, resource: Resource, bare: bool
+) -> None:
+    """What a pod has is bounded by its definition: it is not looked at."""
+    body = page(item("a", spec="deep")).replace(b'"deep"', b"[" * (levels - 1) + b"]" * (levels - 1))
+    [thing] = read(body, resource).objects
+    assert (b"spec" not in thing.body) == bare
+
+
+def test_an_item_nested_too_deep_that_cannot_be_told_apart_is_unreadable() -> None:
+    deep = b'{"a":' * 10**5 + b"1" + b"}" * 10**5
+    answer = read(b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[%b]}' % deep)
+    assert answer.unreadable == (
+        "an object without metadata, and it is nested 100000 levels deep, and at most 500 are taken in",
+    )
+
+
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_an_item_too_long_leaves_bare_by_name(size: int) -> None:
+    body = page(item("a"), item("long", data="x" * 5000), item("b"), item("c", data="{" * 999))
+    reader = in_pieces(body, size, longest_object=2000)
+
+    answer = reader.end()
+
+    assert isinstance(answer, Page)
+    assert [thing.key for thing in answer.objects] == ["shop/a", "shop/long", "shop/b", "shop/c"]
+    assert answer.objects[1].manifest() == {"kind": "Pod", "apiVersion": "v1", **item("long")}
+    assert reader.left_bare == ["shop/long: it is longer than 2000 bytes"]
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        pytest.param([b"{" + b" " * 10_000], id="white space at the beginning"),
+        pytest.param([page()[:-2], b" " * 10_000], id="white space among the items"),
+        pytest.param([page(), b" " * 10_000], id="white space at the end"),
+        pytest.param([page()[:-2], b'"' + b"x" * 10_000, b"x" * 10_000], id="a string for an item"),
+        pytest.param([page(item())[:-3] + b',"a":"', b"x" * 10_000], id="an item without end"),
+        pytest.param([page()[:-2], b"[" * 10_000], id="brackets without end"),
+        pytest.param([b"x" * 10_000], id="no JSON"),
+    ],
+)
+def test_an_answer_without_end_takes_no_memory(endless: list[bytes]) -> None:
+    reader = PageReader(PODS)
+    for piece in endless:
+        reader.feed(piece)
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):  # 100 MB
+            reader.feed(endless[-1])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 << 20
+    assert isinstance(reader.end(), Failed)
+
+
+def test_items_that_come_twice_are_a_failure() -> None:
+    answer = read_page(page(item()).replace(b"]}", b'],"items":[1]}'), PODS)
+    assert answer == Failed("the list could not be read: its items come twice")
+
+
+@pytest.mark.parametrize("broken", [b"}{", b"},,{", b"}:{", b"}]{"])
+def test_items_that_are_no_list_are_a_failure(broken: bytes) -> None:
+    body = page(item("a"), item("b")).replace(b"},{", broken)
+    assert isinstance(read_page(body, PODS), Failed)
+
+
+def test_one_item_that_is_no_json_is_named_and_loses_nothing_else() -> None:
+    answer = read(page(item("a"), item("b", spec="HERE"), item("c")).replace(b'"HERE"', b"nonsense"))
+    assert [thing.name for thing in answer.objects] == ["a", "c"]
+    assert answer.unreadable[0].startswith("JSON is malformed")

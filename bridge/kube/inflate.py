@@ -1,0 +1,77 @@
+"""The body of an answer in pieces of bounded size, however small a server can write a large one.
+
+httpx inflates each chunk whole: 128 KiB of gzip can be 128 MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+
+import httpx
+
+LARGEST_PIECE = 256 * 1024
+"""Bytes that are inflated at once."""
+LARGEST_DOCUMENT = 32 << 20
+"""Bytes of a document that is read whole. Discovery of a thousand definitions has one or two million."""
+
+_GZIP = 31
+"""zlib's name for the format."""
+
+
+async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """The body, inflated where it is gzip. Raises httpx.DecodingError for what is not, and for any other encoding."""
+    encoding = str(response.headers.get("Content-Encoding", "identity")).strip().lower()
+    if encoding not in {"identity", "gzip", ""}:
+        raise httpx.DecodingError(f"the answer came as {encoding[:40]!r}, which was not asked for")
+    inflating = _Inflating() if encoding == "gzip" else None
+    async for chunk in response.aiter_raw():
+        if inflating is None:
+            yield chunk
+            continue
+        for piece in inflating.pieces(chunk):
+            yield piece
+            await asyncio.sleep(0)  # A thousand times as much may follow from what is here already.
+    if inflating is not None and not inflating.ended:
+        raise httpx.DecodingError("the compressed answer ends too early")
+
+
+async def read_whole(response: httpx.Response, most: int = LARGEST_DOCUMENT) -> bytes:
+    """The body as one document. Raises httpx.DecodingError, also where it is larger than ``most`` bytes."""
+    read: list[bytes] = []
+    left = most
+    async with aclosing(pieces(response)) as body:
+        async for piece in body:
+            read.append(piece)
+            left -= len(piece)
+            if left < 0:
+                raise httpx.DecodingError(f"the answer is larger than {most >> 20} MiB")
+    return b"".join(read)
+
+
+class _Inflating:
+    """Go writes one member of gzip for an answer, others may write several."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_GZIP)
+
+    @property
+    def ended(self) -> bool:
+        return self._inflate.eof
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        more = False
+        try:
+            while chunk or more:
+                if self._inflate.eof:
+                    self._inflate = zlib.decompressobj(_GZIP)
+                piece = self._inflate.decompress(chunk, LARGEST_PIECE)
+                chunk = self._inflate.unconsumed_tail or self._inflate.unused_data
+                # What zlib has taken in already may not have fitted, either.
+                more = len(piece) == LARGEST_PIECE and not self._inflate.eof
+                if piece:
+                    yield piece
+        except zlib.error as error:
+            raise httpx.DecodingError(f"the compressed answer cannot be read: {error}") from error

@@ -1,0 +1,100 @@
+"""JSON looked through without recursion."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.kube.nesting import Nesting, deeper_than, end_of_value, members
+from bridge.kube.wire import decode_head, find_head
+
+TEXTS = st.text('{}[],:"\\ aä\n\x00', max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda within: st.lists(within, max_size=4) | st.dictionaries(TEXTS, within, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    value=st.lists(JSON) | st.dictionaries(TEXTS, JSON),
+    cuts=st.lists(st.integers(0, 1000), max_size=9),
+    behind=st.sampled_from([b"", b"]", b"}}}", b',{"a":1}', b'"']),
+)
+def test_the_end_of_a_value_is_found_however_it_is_cut(value: Any, cuts: list[int], behind: bytes) -> None:
+    text = json.dumps(value, ensure_ascii=False).encode()
+    whole = text + behind
+    nesting = Nesting()
+
+    for start, stop in pairwise(sorted({0, len(whole), *(cut % len(whole) for cut in cuts)})):
+        end = nesting.end(whole[start:stop])
+        if end >= 0:
+            assert start + end == len(text)
+            return
+    raise AssertionError("the end was not found")
+
+
+@given(members_of=st.dictionaries(TEXTS, JSON, max_size=6), indent=st.sampled_from([None, 2]))
+def test_members_are_found_where_they_stand(members_of: dict[str, Any], indent: int | None) -> None:
+    text = json.dumps(members_of, indent=indent, ensure_ascii=False).encode()
+
+    assert {json.loads(key): json.loads(text[start:end]) for key, start, end in members(text)} == members_of
+
+
+@given(
+    metadata=st.dictionaries(st.sampled_from(["name", "namespace", "uid", "resourceVersion", "labels"]), TEXTS),
+    more=st.dictionaries(st.sampled_from(["kind", "apiVersion", "spec", "status"]), TEXTS),
+    order=st.booleans(),
+)
+def test_what_is_found_of_an_object_is_what_its_decoder_reads(
+    metadata: dict[str, str], more: dict[str, str], order: bool
+) -> None:
+    thing = {"metadata": metadata, **more} if order else {**more, "metadata": metadata}
+    text = json.dumps(thing).encode()
+
+    found, decoded = find_head(text), decode_head(text)
+
+    assert (found.kind, found.api_version) == (decoded.kind, decoded.api_version)
+    assert found.metadata
+    assert decoded.metadata
+    for name in ("name", "namespace", "uid", "resource_version"):
+        assert getattr(found.metadata, name) == getattr(decoded.metadata, name)
+
+
+@pytest.mark.parametrize(("cut", "name"), [(0, "web"), (1, "web"), (20, "web"), (40, "web"), (49, ""), (60, "")])
+def test_an_object_that_is_cut_off_is_read_as_far_as_it_goes(cut: int, name: str) -> None:
+    text = b'{"kind":"Pod","metadata":{"name":"web","uid":"u"},"spec":{"a":[1,2,3],"b":"long"}}'
+    head = find_head(text[: len(text) - cut])
+    assert head.kind == "Pod"
+    assert head.metadata is None or head.metadata.name == name
+
+
+@given(value=st.lists(JSON) | st.dictionaries(TEXTS, JSON), levels=st.integers(0, 8))
+def test_what_is_deeper_is_known_whatever_stands_in_strings(value: Any, levels: int) -> None:
+    text = json.dumps(value, ensure_ascii=False).encode()
+    nesting = Nesting()
+    nesting.end(text)
+
+    assert deeper_than(text, levels) == (nesting.deepest > levels)
+
+
+def test_it_counts_how_deep_it_went() -> None:
+    nesting = Nesting()
+    nesting.end(b'[{"a":[]},[[[[]]]]]')
+    assert nesting.deepest == 5
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"{", b'{"a', b'{"a":', b'{"a":1', b"[]", b'{"a" 1}', b"{1:2}"])
+def test_what_is_no_object_has_no_members_that_end(text: bytes) -> None:
+    assert all(end < 0 for _, _, end in members(text))
+
+
+def test_a_million_brackets_are_looked_through_in_no_time() -> None:
+    text = b'{"a":[' * 1_000_000
+    assert end_of_value(text, 0) == -1
+    assert Nesting().end(b"[" * 10_000_000 + b"]" * 10_000_000) == 20_000_000
