@@ -198,6 +198,20 @@ class DeliveryDelayed:
     records: int
     reason: str
     retry_after: float
+    asked: float | None = None
+    """Seconds that the destination asked for, where it did (Retry-After)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPaused:
+    """An operator paused the sink, now or before this start. Its backlog has its bounds all the same."""
+
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkResumed:
+    sink: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,6 +479,8 @@ Fact: TypeAlias = (
     | SinkOpened
     | BatchDelivered
     | DeliveryDelayed
+    | SinkPaused
+    | SinkResumed
     | DestinationMade
     | RecordRejected
     | RecordsLeftBehind

@@ -32,7 +32,8 @@ class MaxBacklogSettings(Section):
 
     records: Positive | None = Field(
         default=None,
-        description="Most records that the sink has not settled.",
+        description="Most records that the sink has not settled; it is looked at four times a second, and at most half "
+        "as many are in flight. With compact, the newest state of each object is kept, however many there are.",
         examples=[1_000_000],
     )
     # Less than one batch would never do.

@@ -136,7 +136,9 @@ def test_a_command_that_the_readme_names_is_understood(words: list[str]) -> None
         given += ["copy"]
     if given[0] == "replay" and "--from" not in given:
         given += ["--from", "beginning"]
-    if given[0] not in ("demo", "schema", "sinks") and "-c" not in given:
+    if given[0] == "sinks" and len(given) == 2:
+        given.append("copy")
+    if given[0] not in ("demo", "schema") and given != ["sinks"] and "-c" not in given:
         given += ["-c", "x.yaml"]
     parse(given)
 

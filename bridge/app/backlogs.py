@@ -14,7 +14,7 @@ from bridge.outbox.backlog import drop_through, why_full
 LOOK = 0.25
 """Seconds between two looks at the backlogs; they are counted in records, so little grows meanwhile."""
 _WORTH_IT = 1000
-"""Records, at least, behind a compaction before the next one; fewer where ``max_backlog`` allows fewer."""
+"""Records."""
 
 
 class Backlogs:
@@ -65,14 +65,15 @@ class Backlogs:
         stream, last = self._streams[plan.name], self._outbox.last
         if plan.when_full is WhenFull.DROP:
             held = self._outbox.sinks[plan.name].holds
-            through = drop_through(plan.bounds, self._outbox.milestones, held, last, self._now())
+            beside = stream.handed_out + 1  # The Gap.
+            through = drop_through(plan.bounds, self._outbox.milestones, held, last, self._now(), beside)
             first, count = await stream.drop(through)
             if count:
                 self._report(BacklogDropped(plan.name, first, through, count))
             return
         if plan.name in self._compacted:
             through, left = self._compacted[plan.name]
-            if last - through < max(min(_WORTH_IT, plan.bounds.records or _WORTH_IT), left):
+            if last - through < _worth_it(plan.bounds.records, left):
                 return  # It would come to about the same again.
         before, after = await stream.compact(self._outbox.boot_last)
         self._compacted[plan.name] = (last, after)
@@ -81,3 +82,11 @@ class Backlogs:
 
     def _why_full(self, plan: SinkPlan) -> str:
         return why_full(plan.bounds, self._outbox.backlog_of(plan.name))
+
+
+def _worth_it(bound: int | None, left: int) -> int:
+    """New records behind a compaction that left so many, before the next one: what it costs grows with both. A bound
+    that is small, and can be held, is held."""
+    if bound is not None and left < bound <= _WORTH_IT:
+        return 1
+    return max(min(_WORTH_IT, bound or _WORTH_IT), left)

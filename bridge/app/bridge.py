@@ -88,7 +88,7 @@ class _Running:
         self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, report)
         streams = {name: end.stream for name, end in self._ends.items()}
         self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
-        self._upkeep = LiveUpkeep(outbox, self._ends)
+        self._upkeep = LiveUpkeep(outbox, self._ends, report)
         self._factory: SharedInformerFactory | None = None
         self._subscriptions: Subscriptions | None = None
         self._ends_by = float("inf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,12 @@ class SinkPlan:
     on_rejected: OnRejected = OnRejected.PARK
     clear_text: str | None = None
     """Which of its credentials would cross a network unencrypted, in words for the operator."""
+
+    @property
+    def most_in_flight(self) -> int:
+        """Records that may be handed out and not settled. They count against ``max_backlog`` and nothing can shorten
+        them any more: half of the bound is left for what waits."""
+        return sys.maxsize if self.bounds.records is None else max(1, self.bounds.records // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

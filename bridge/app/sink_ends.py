@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from bridge.app.plan import Plan, SinkPlan
 from bridge.app.stream import SinkStream
-from bridge.delivery import LaneWorker, SinkWorker, Worker
-from bridge.facts import Report
+from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker
+from bridge.facts import Report, SinkPaused
 from bridge.model.record import Record
 from bridge.outbox import Outbox
 from bridge.outbox.letters import Letters
@@ -37,10 +38,20 @@ def _make_end(plan: SinkPlan, outbox: Outbox, processor: SharedProcessor[Record]
     )
     stream = SinkStream(plan.name, listener, outbox.sinks)
     letters = outbox.sinks.letters[plan.name]
-    return SinkEnd(plan, stream, letters, _make_worker(plan, stream, letters, report))
+    worker = _make_worker(plan, stream, letters, report)
+    if outbox.sinks[plan.name].paused:
+        worker.suspend()
+        report(SinkPaused(plan.name))
+    return SinkEnd(plan, stream, letters, worker)
+
+
+def seconds_until(when: float | None) -> float | None:
+    """``when`` is a time on the event loop's clock."""
+    return None if when is None else max(0.0, when - asyncio.get_running_loop().time())
 
 
 def _make_worker(plan: SinkPlan, stream: SinkStream, letters: Letters, report: Report) -> SinkWorker:
+    most = plan.most_in_flight
     if plan.lanes is None:
         return Worker(
             plan.name,
@@ -49,7 +60,7 @@ def _make_worker(plan: SinkPlan, stream: SinkStream, letters: Letters, report: R
             letters,
             report=report,
             now=utc_now,
-            max_batch=plan.max_batch,
+            max_batch=min(plan.max_batch, most),
             on_rejected=plan.on_rejected,
         )
     return LaneWorker(
@@ -59,7 +70,8 @@ def _make_worker(plan: SinkPlan, stream: SinkStream, letters: Letters, report: R
         letters,
         report=report,
         now=utc_now,
-        max_batch=plan.max_batch,
+        max_batch=min(plan.max_batch, most),
+        max_records=min(MAX_RECORDS, most),
         lanes=plan.lanes,
         on_rejected=plan.on_rejected,
     )

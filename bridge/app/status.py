@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bridge.app.backlogs import Backlogs
 from bridge.app.plan import Wanted
-from bridge.app.sink_ends import SinkEnd
+from bridge.app.sink_ends import SinkEnd, seconds_until
 from bridge.app.subscriptions import Subscriptions
 from bridge.informer import SharedInformer, SharedInformerFactory
 from bridge.outbox import Outbox
@@ -75,7 +75,6 @@ def snapshot_of(
 
 
 def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
-    now = asyncio.get_running_loop().time()
     worker, letters, stream = end.worker, end.letters, end.stream
     backlog, errand = outbox.backlog_of(end.plan.name), stream.errand
     return SinkStatus(
@@ -94,7 +93,8 @@ def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
         errand_left=0 if errand is None else errand.left,
         circuit=CircuitState(worker.circuit),
         last_error=worker.trouble or "",
-        retry_in=None if worker.retry_at is None else max(0.0, worker.retry_at - now),
+        retry_in=seconds_until(worker.retry_at),
+        asked=None if worker.retry_at is None else worker.asked,
     )
 
 

@@ -54,6 +54,14 @@ class SinkStream:
         return self._sinks[self.sink].errand
 
     @property
+    def handed_out(self) -> int:
+        """Records that were, and are not settled."""
+        cursor = self._sinks[self.sink]
+        errand = cursor.errand
+        through = self.taken if errand is None else min(self.taken, errand.after)
+        return max(0, through - cursor.settled) + (0 if errand is None else errand.told - cursor.settled_place)
+
+    @property
     def exhausted(self) -> bool:
         """See delivery.ports.Pending."""
         return self._listener.exhausted if self.errand is None else self._waits_for_errand

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridge.app.sink_ends import SinkEnd
+import msgspec
+
+from bridge.app.sink_ends import SinkEnd, seconds_until
+from bridge.facts import Report, SinkPaused, SinkResumed
 from bridge.model.record import Delta
 from bridge.model.upkeep import (
     Cursor,
@@ -51,6 +54,16 @@ class FileUpkeep:
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         return await self._letters(sink).drop(numbers)
 
+    async def retry_sink(self, sink: str) -> bool:
+        _ = self._outbox.sinks[sink]
+        return False
+
+    async def pause_sink(self, sink: str) -> bool:
+        return await self._outbox.sinks.pause(sink, True)
+
+    async def resume_sink(self, sink: str) -> bool:
+        return await self._outbox.sinks.pause(sink, False)
+
     async def state_check(self) -> StateReport:
         return await self._outbox.check()
 
@@ -78,15 +91,37 @@ class FileUpkeep:
             cursor.configured,
             "" if errand is None else errand.kind.value,
             0 if errand is None else errand.last - cursor.settled_place,
+            cursor.paused,
         )
 
 
 class LiveUpkeep(FileUpkeep):
     """On a running bridge."""
 
-    def __init__(self, outbox: Outbox, ends: Mapping[str, SinkEnd]) -> None:
+    def __init__(self, outbox: Outbox, ends: Mapping[str, SinkEnd], report: Report) -> None:
         super().__init__(outbox)
         self._ends = ends
+        self._report = report
+
+    async def retry_sink(self, sink: str) -> bool:
+        known = await super().retry_sink(sink)
+        return self._ends[sink].worker.retry_now() if sink in self._ends else known
+
+    async def pause_sink(self, sink: str) -> bool:
+        changed = await super().pause_sink(sink)
+        if sink in self._ends:
+            self._ends[sink].worker.suspend()
+        if changed:
+            self._report(SinkPaused(sink))
+        return changed
+
+    async def resume_sink(self, sink: str) -> bool:
+        changed = await super().resume_sink(sink)
+        if sink in self._ends:
+            self._ends[sink].worker.resume()
+        if changed:
+            self._report(SinkResumed(sink))
+        return changed
 
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         count = await super().retry(sink, numbers)
@@ -104,6 +139,15 @@ class LiveUpkeep(FileUpkeep):
         if sink not in self._ends:
             return await super()._replay(sink, start, kind, namespace)
         return await self._ends[sink].stream.replay(start, kind, namespace)
+
+    def _cursor(self, sink: str) -> Cursor:
+        cursor = super()._cursor(sink)
+        if sink not in self._ends:
+            return cursor
+        worker = self._ends[sink].worker
+        return msgspec.structs.replace(
+            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, trouble=worker.trouble or ""
+        )
 
     def _wake(self, sink: str) -> None:
         if sink in self._ends:

@@ -23,7 +23,7 @@ def parse(arguments: Sequence[str]) -> Command:
     _add_check(commands.add_parser("check", help="try the file, the permissions and every sink; deliver nothing"))
     _add_demo(commands.add_parser("demo", help="a small cluster that lives, on the terminal; no cluster needed"))
     _add_schema(commands.add_parser("schema", help="print the JSON Schema of the configuration file"))
-    _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are"))
+    _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are; retry, pause or resume a sink"))
     add_verify(commands.add_parser("verify", help="compare what a sink holds with the cluster"))
     upkeep_parser.add_to(commands)
     chosen = parser.parse_args(arguments)
@@ -90,3 +90,4 @@ def _add_sinks(parser: argparse.ArgumentParser) -> None:
         return sinks
 
     parser.set_defaults(command=command)
+    upkeep_parser.add_sink_actions(parser)

@@ -103,6 +103,43 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
     return _run(path, ask)
 
 
+def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        changed = await reached.upkeep.retry_sink(sink)
+        said = f"{sink} is tried now" if changed else f"{sink} does not wait for anything"
+        if not reached.running:
+            said = f"no bridge runs: the next one tries {sink} as soon as it starts"
+        print(_steered(changed, reached) if as_json else said)
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def pause_sink(path: Path, sink: str, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        changed = await reached.upkeep.pause_sink(sink)
+        held = "nothing is delivered to it until kubedelta sinks resume, and its max_backlog holds"
+        said = f"{sink} is paused: {held}" if changed else f"{sink} was paused already"
+        print(_steered(changed, reached) if as_json else said)
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        changed = await reached.upkeep.resume_sink(sink)
+        said = f"{sink} goes on{_when(reached)}" if changed else f"{sink} was not paused"
+        print(_steered(changed, reached) if as_json else said)
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def _steered(changed: bool, reached: Reached) -> str:
+    return _json({"changed": changed, "running": reached.running})
+
+
 def state_check(path: Path, *, as_json: bool) -> int:
     async def ask(reached: Reached) -> Exit:
         report = await reached.upkeep.state_check()

@@ -51,6 +51,34 @@ def _add_cursors(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=command)
 
 
+def add_sink_actions(parser: argparse.ArgumentParser) -> None:
+    """Of ``kubedelta sinks``, which without one lists the types of sinks."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", parser_class=IntermixedParser)
+    _add_sink_action(actions.add_parser("retry", help="try a sink now, however long it still was to wait"))
+    _add_sink_action(
+        actions.add_parser("pause", help="deliver nothing to a sink until it is resumed, restarts included")
+    )
+    _add_sink_action(actions.add_parser("resume", help="deliver to a paused sink again"))
+
+
+def _add_sink_action(parser: argparse.ArgumentParser) -> None:
+    action = parser.prog.rpartition(" ")[2]
+
+    def command(chosen: argparse.Namespace) -> Command:
+        from bridge.cli import upkeep_commands
+
+        steer = {
+            "retry": upkeep_commands.retry_sink,
+            "pause": upkeep_commands.pause_sink,
+            "resume": upkeep_commands.resume_sink,
+        }[action]
+        return partial(steer, chosen.config, chosen.sink, as_json=chosen.as_json)
+
+    parser.add_argument("sink", metavar="SINK")
+    _common_arguments(parser)
+    parser.set_defaults(command=command)
+
+
 def _add_state(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_state_check(actions.add_parser("check", help="integrity, counts and sizes; exits 1 where something is wrong"))

@@ -18,6 +18,11 @@ def of_cursors(found: Cursors) -> str:
 
 def _cursor(cursor: Cursor) -> list[str]:
     notes = []
+    if cursor.paused:
+        notes.append("paused")
+    elif cursor.retry_in is not None:
+        asked = f" (it asked for {age(cursor.asked)})" if cursor.asked else ""
+        notes.append(f"tried again in {age(cursor.retry_in)}{asked}: {shortened(cursor.trouble, _LONGEST_REASON)}")
     if cursor.errand:
         notes.append(f"{cursor.errand}: {cursor.errand_left} left")
     if not cursor.configured:

@@ -7,9 +7,9 @@ Parking     what was rejected, and what waits behind it
 """
 
 from bridge.delivery.circuit import CircuitState, Retry
-from bridge.delivery.lanes import LaneWorker
+from bridge.delivery.lanes import MAX_RECORDS, LaneWorker
 from bridge.delivery.parking import OnRejected
 from bridge.delivery.sink_worker import SinkWorker, WorkerState
 from bridge.delivery.worker import Worker
 
-__all__ = ["CircuitState", "LaneWorker", "OnRejected", "Retry", "SinkWorker", "Worker", "WorkerState"]
+__all__ = ["MAX_RECORDS", "CircuitState", "LaneWorker", "OnRejected", "Retry", "SinkWorker", "Worker", "WorkerState"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from operator import attrgetter
 
 from bridge.delivery.circuit import Circuit, Retry
@@ -36,13 +37,16 @@ class Attempts:
         self._report = report
         self._chance = chance
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
+        self._longest_asked = retry.longest_asked
         self._sink: Sink | None = None
-        self._failing: dict[Hashable, str] = {}
+        self._failing: dict[Hashable, RetryLater] = {}
         """What did not go through when it was last tried, and why."""
         self._change = asyncio.Event()
         self.circuit = Circuit(retry)
         self.retry_at: float | None = None
         """On the event loop's clock: the end of the pause."""
+        self.suspended = False
+        """An operator paused the sink: no attempt begins."""
         self.under_way = 0
         """Attempts."""
         self.delivered = 0
@@ -56,20 +60,51 @@ class Attempts:
     @property
     def trouble(self) -> str | None:
         """What the destination last could not do, of what it still has not done."""
+        return None if self._latest is None else self._latest.reason
+
+    @property
+    def asked(self) -> float | None:
+        """Seconds that the destination asked to be left alone, where it did, with that trouble."""
+        return None if self._latest is None else self._latest.after
+
+    @property
+    def _latest(self) -> RetryLater | None:
         return next(reversed(self._failing.values()), None)
+
+    @property
+    def ready_at(self) -> float:
+        """When the next attempt may begin, on the event loop's clock. Infinite where no clock decides."""
+        return float("inf") if self.suspended else self.circuit.ready_at
+
+    def suspend(self) -> None:
+        """What is under way comes to its end."""
+        self.suspended = True
+
+    def resume(self) -> None:
+        self.suspended = False
+        self._tell()
+
+    def hurry(self) -> None:
+        """End every pause."""
+        now = _clock()
+        self.circuit.hurry(now)
+        if self.retry_at is not None:
+            self.retry_at = now
+        self._tell()
 
     async def open(self) -> None:
         """Make sinks until one opens."""
         while self._sink is None:
+            await self._until_ready()
             sink = self._make_sink()
             try:
                 await sink.open()
             except SinkUnavailable as error:
                 await sink.close()
                 _heed_cancellation()
-                self._failing[None] = str(error)
+                trouble = self._failing[None] = RetryLater(str(error))
                 delay = self._opening.next(_clock(), self._chance())
-                await self.pause(RetryLater(str(error)), delay, records=0)
+                await self.pause(trouble, delay, records=0)
             except BaseException:
                 await sink.close()
                 raise
@@ -89,12 +124,11 @@ class Attempts:
         should be made, where this one failed. ``what``: see Circuit.failed."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
-        while (ready_at := self.circuit.ready_at) > _clock():
-            await self._wait_until(ready_at)
+        await self._until_ready()
         number, began = self.circuit.begin(), _clock()
         self.under_way += 1
         try:
-            receipt = await self._sink.deliver(batch)
+            receipt = self._bounded(await self._sink.deliver(batch))
         finally:
             self.under_way -= 1
         _heed_cancellation()
@@ -108,15 +142,24 @@ class Attempts:
 
     async def pause(self, trouble: RetryLater, delay: float, records: int) -> None:
         """Let ``delay`` seconds pass. For whoever makes one attempt at a time."""
-        self.retry_at = _clock() + delay
         self.delayed(trouble, delay, records)
+        self.retry_at = until = _clock() + delay
         try:
-            await asyncio.sleep(delay)
+            while until > _clock():
+                await self._wait_until(until)
+                until = self.retry_at
         finally:
             self.retry_at = None
 
     def delayed(self, trouble: RetryLater, delay: float, records: int) -> None:
-        self._report(DeliveryDelayed(self._name, records, trouble.reason, delay))
+        self._report(DeliveryDelayed(self._name, records, trouble.reason, delay, trouble.after))
+
+    def _bounded(self, receipt: Receipt) -> Receipt:
+        """Whatever a destination asks for, it is tried again some day."""
+        trouble = receipt.trouble
+        if trouble is None or trouble.after is None or 0 <= trouble.after <= self._longest_asked:
+            return receipt
+        return replace(receipt, trouble=replace(trouble, after=max(0.0, min(trouble.after, self._longest_asked))))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
         if receipt.made:
@@ -145,7 +188,7 @@ class Attempts:
 
     def _failed(self, number: int, trouble: RetryLater, what: Hashable) -> float:
         self._failing.pop(what, None)
-        self._failing[what] = trouble.reason
+        self._failing[what] = trouble
         failure = self.circuit.failed(
             number, _clock(), self._chance(), at_least=trouble.after, whole=trouble.whole, what=what
         )
@@ -156,6 +199,10 @@ class Attempts:
 
     def _tell(self) -> None:
         self._change.set()
+
+    async def _until_ready(self) -> None:
+        while (ready_at := self.ready_at) > _clock():
+            await self._wait_until(ready_at)
 
     async def _wait_until(self, when: float) -> None:
         """Or until the circuit changes."""

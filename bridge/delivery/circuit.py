@@ -26,6 +26,8 @@ class Retry:
     quiet: float = 120.0
     failures: int = 5
     """In a row, after which the circuit opens."""
+    longest_asked: float = 3600.0
+    """Most seconds that a destination may ask for; one that asks for more is tried once in so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,11 @@ class Circuit:
                 return until
             case HalfOpen():
                 return float("inf")
+
+    def hurry(self, now: float) -> None:
+        """Somebody knows that a pause is of no use any more: the next attempt may begin now."""
+        if isinstance(self.state, Open):
+            self.state = replace(self.state, until=min(self.state.until, now))
 
     def begin(self) -> int:
         """An attempt begins, at ``ready_at`` or later. Returns its number, to tell its outcome with."""

@@ -115,7 +115,7 @@ class LaneWorker(SinkWorker):
 
     @property
     def retry_at(self) -> float | None:
-        if not self._attempts.is_open:
+        if self._attempts.suspended or not self._attempts.is_open:
             return super().retry_at
         circuit = self._attempts.circuit.ready_at
         if circuit > asyncio.get_running_loop().time():
@@ -126,9 +126,14 @@ class LaneWorker(SinkWorker):
         """One lane that waits leaves the others free, an open circuit none."""
         if super().may_deliver_by(when):
             return True
-        if not self._attempts.is_open or self._attempts.circuit.ready_at > when:
+        if not self._attempts.is_open or self._attempts.ready_at > when:
             return False
         return self._queue.is_active or (self._taking and not self._pending.exhausted)
+
+    def retry_now(self) -> bool:
+        waiting = super().retry_now()
+        self._queue.add_delayed_now()
+        return waiting
 
     @property
     def _is_busy(self) -> bool:

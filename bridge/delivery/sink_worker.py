@@ -29,6 +29,8 @@ class WorkerState(StrEnum):
     DELIVERING = "delivering"
     WAITING = "waiting"
     """The destination could not take records; they are delivered again after a while."""
+    PAUSED = "paused"
+    """An operator paused it: nothing is delivered until somebody resumes it."""
 
 
 class SinkWorker(ABC):
@@ -97,13 +99,32 @@ class SinkWorker(ABC):
 
     def may_deliver_by(self, when: float) -> bool:
         """An attempt is under way, or begins by ``when``."""
+        if self._attempts.suspended:
+            return self._attempts.under_way > 0
         retry_at = self.retry_at
         return self.state is not WorkerState.WAITING or retry_at is None or retry_at <= when
+
+    # ── What an operator asks for ────────────────────────────────────────────
+
+    def suspend(self) -> None:
+        """Begin no attempt until ``resume``. At most one batch is taken meanwhile, or what fits the lanes."""
+        self._attempts.suspend()
+
+    def resume(self) -> None:
+        self._attempts.resume()
+
+    def retry_now(self) -> bool:
+        """End every pause, also one that the destination asked for. False where there was none."""
+        waiting = self.retry_at is not None
+        self._attempts.hurry()
+        return waiting
 
     # ── How it stands ────────────────────────────────────────────────────────
 
     @property
     def state(self) -> WorkerState:
+        if self._attempts.suspended and not self._attempts.under_way:
+            return WorkerState.PAUSED
         if not self._attempts.is_open:
             return WorkerState.OPENING if self.retry_at is None else WorkerState.WAITING
         if self._attempts.under_way:
@@ -124,7 +145,12 @@ class SinkWorker(ABC):
     @property
     def retry_at(self) -> float | None:
         """On the event loop's clock, while waiting."""
-        return self._attempts.retry_at
+        return None if self._attempts.suspended else self._attempts.retry_at
+
+    @property
+    def asked(self) -> float | None:
+        """Seconds that the destination asked to be left alone, where it did, with its last trouble."""
+        return self._attempts.asked
 
     @property
     def delivered(self) -> int:

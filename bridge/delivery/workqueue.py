@@ -100,6 +100,13 @@ class WorkQueue(Generic[K]):
         self.add_after(key, delay)
         return delay
 
+    def add_delayed_now(self) -> None:
+        """End every delay. What is remembered of failures stays."""
+        delayed, self._delayed = self._delayed, {}
+        for key, timer in delayed.items():
+            timer.cancel()
+            self.add(key)
+
     def forget(self, key: K) -> None:
         """It is well, or gone: its next delay is a first one."""
         self._failures.pop(key, None)

@@ -25,6 +25,14 @@ class Cursor(msgspec.Struct, frozen=True):
     """``snapshot``, ``compacted``, ``dropped`` or ``replay`` while something other than the log is told first."""
     errand_left: int = 0
     """Records of it."""
+    paused: bool = False
+    """An operator paused it."""
+    retry_in: float | None = None
+    """Seconds until it is tried again, where it waits for that now."""
+    asked: float | None = None
+    """Seconds that the destination asked to be left alone, where that is why."""
+    trouble: str = ""
+    """What the destination last could not do; empty since it could, and where no bridge runs."""
 
 
 class Cursors(msgspec.Struct, frozen=True):
@@ -119,6 +127,19 @@ class Upkeep(Protocol):
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         """Give up: these, or all of this sink. What is parked behind a dropped letter is delivered. Returns how many
         were dropped."""
+        ...
+
+    async def retry_sink(self, sink: str) -> bool:
+        """Try this sink now, however long it still was to wait. False where it did not wait."""
+        ...
+
+    async def pause_sink(self, sink: str) -> bool:
+        """Deliver nothing to it until it is resumed, whatever is restarted meanwhile; its backlog keeps its bounds.
+        False where it was paused already."""
+        ...
+
+    async def resume_sink(self, sink: str) -> bool:
+        """False where it was not paused."""
         ...
 
     async def state_check(self) -> StateReport:

@@ -56,12 +56,12 @@ def why_full(bounds: Bounds, size: Size) -> str:
     return ""
 
 
-def drop_through(bounds: Bounds, milestones: Milestones, settled: int, last: int, now: float) -> int:
+def drop_through(bounds: Bounds, milestones: Milestones, settled: int, last: int, now: float, beside: int = 0) -> int:
     """Behind this sequence number the backlog is within every bound, with room for more. ``settled`` where it is
-    already."""
+    already. ``beside``: records that count and cannot be dropped."""
     through = settled
     if bounds.records is not None:
-        through = max(through, last - int(bounds.records * ROOM))
+        through = max(through, last - max(0, int(bounds.records * ROOM) - beside))
     if bounds.bytes is not None:
         through = max(through, milestones.sequence_within_bytes(int(bounds.bytes * ROOM)))
     if bounds.age is not None:

@@ -36,6 +36,8 @@ class Cursor:
     dirty: bool = False
     settled_place: int = 0
     """What is told out of turn is settled up to here."""
+    paused: bool = False
+    """An operator paused the sink. Durable: a crash resumes nothing."""
 
     @property
     def holds(self) -> int:
@@ -70,12 +72,14 @@ class Progress:
 def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Cursor]:
     """Every cursor there is."""
     there = set(configured)
-    found = list(database.execute("SELECT sink, settled, absent_seconds FROM cursors"))
+    found = list(database.execute("SELECT sink, settled, absent_seconds, paused FROM cursors"))
     cursors = {}
-    for sink, settled, absent in found:
+    for sink, settled, absent, paused in found:
         errand = errands.load(database, sink)
         place = 0 if errand is None else errand.told
-        cursors[sink] = Cursor(sink, settled, absent, errand, configured=sink in there, settled_place=place)
+        cursors[sink] = Cursor(
+            sink, settled, absent, errand, configured=sink in there, settled_place=place, paused=bool(paused)
+        )
     return cursors
 
 
@@ -101,6 +105,10 @@ def miss(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> Non
     database.executemany(
         "UPDATE cursors SET absent_seconds = absent_seconds + ? WHERE sink = ?", [(seconds, sink) for sink in sinks]
     )
+
+
+def pause(database: apsw.Connection, sink: str, paused: bool) -> None:
+    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused, sink))
 
 
 def forget(database: apsw.Connection, sink: str) -> None:

@@ -162,6 +162,21 @@ class Sinks:
             shrinks=True,  # The sink is told nothing before it is done.
         )
 
+    # ── Pauses ───────────────────────────────────────────────────────────────
+
+    async def pause(self, sink: str, paused: bool) -> bool:
+        """Pause this sink, or resume it. Returns when that is durable; False where it was so already. Raises
+        UnknownTarget."""
+        cursor = self[sink]
+        if cursor.paused is paused:
+            return False
+        await self._store.write(
+            partial(cursors.pause, sink=sink, paused=paused),
+            committed=lambda _: setattr(cursor, "paused", paused),
+            shrinks=True,
+        )
+        return True
+
     # ── Sinks that are gone ──────────────────────────────────────────────────
 
     async def count_absence(self, seconds: float, forget_after: float) -> None:

@@ -20,6 +20,8 @@ from bridge.facts import (
     SinkForgotten,
     SinkInsecure,
     SinkOpened,
+    SinkPaused,
+    SinkResumed,
     SnapshotBegan,
     SnapshotEnded,
 )
@@ -40,6 +42,10 @@ class SinkLogs:
             case SinkOpened(sink):
                 self._telling.over(("delayed", sink))
                 self._log.info("sink is open", sink=sink)
+            case SinkPaused(sink):
+                self._log.warning("sink is paused: nothing is delivered until kubedelta sinks resume", sink=sink)
+            case SinkResumed(sink):
+                self._log.info("sink is resumed", sink=sink)
             case DestinationMade(sink, what, again=True):
                 text = "what the sink writes into was gone and is made again, empty; kubedelta replay tells again"
                 self._log.warning(text, sink=sink, what=what)
@@ -59,9 +65,13 @@ class SinkLogs:
     def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
         trouble, sink = self._telling.trouble, fact.sink
         match fact:
-            case DeliveryDelayed(_, records, reason, retry_after):
+            case DeliveryDelayed(_, records, reason, retry_after, asked):
                 text, wait = "sink cannot take records now", round(retry_after, 1)
-                trouble(("delayed", sink), text, reason, sink=sink, waiting_records=records, retry_in=wait)
+                waiting: dict[str, float] = {"waiting_records": records, "retry_in": wait}
+                if asked:
+                    text += ", and asked to be left alone for a while; kubedelta sinks retry tries at once"
+                    waiting["asked_seconds"] = round(asked, 1)
+                trouble(("delayed", sink), text, reason, level="warning", sink=sink, **waiting)
             case CircuitOpened(_, failures, reason):
                 text = "sink takes nothing; one delivery at a time tries whether it is back"
                 trouble(("circuit", sink), text, reason, sink=sink, failures=failures)

@@ -28,6 +28,8 @@ class SinkState(StrEnum):
     DELIVERING = "delivering"
     WAITING = "waiting"
     """The destination could not take records; they are delivered again after a while."""
+    PAUSED = "paused"
+    """An operator paused it: nothing is delivered until somebody resumes it."""
 
 
 class CircuitState(StrEnum):
@@ -91,6 +93,8 @@ class SinkStatus:
     """What it last could not do; empty since it could."""
     retry_in: float | None = None
     """Seconds until it tries again, while it is waiting."""
+    asked: float | None = None
+    """Seconds that the destination asked to be left alone, where that is why it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """What an operator may ask of a running bridge, over a unix socket in its state directory.
 
 The file's permission is the login: only the user of the bridge (and root) may open it, and who may open it may replay,
-retry and drop. There is no other: no token, no port, nothing that a web page or another machine can reach.
+retry, drop, pause and resume. There is no other: no token, no port, nothing that a web page or another machine can
+reach.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aiohttp import web
 from bridge.facts import ADMIN_SERVER, Report, unheard
 from bridge.model.upkeep import ReplayRequest, UnknownTarget, Upkeep
 from bridge.web.admin_socket import SocketFile
-from bridge.web.admin_wire import LARGEST_REQUEST, PREFIX, Chosen, Count, Number, Page, Refusal
+from bridge.web.admin_wire import LARGEST_REQUEST, PREFIX, Changed, Chosen, Count, Named, Number, Page, Refusal
 from bridge.web.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -50,6 +51,7 @@ class AdminServer:
         app.router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._answer_object)
         app.router.add_post(f"{PREFIX}/dead-letters/retry", self._answer_retry)
         app.router.add_post(f"{PREFIX}/dead-letters/drop", self._answer_drop)
+        app.router.add_post(f"{PREFIX}/sinks/{{action:retry|pause|resume}}", self._answer_sink)
         app.router.add_get(f"{PREFIX}/state", self._answer_state)
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=0, lingering_time=0, shutdown_timeout=2.0)
 
@@ -109,6 +111,17 @@ class AdminServer:
     async def _answer_drop(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=Chosen)
         return _json(Count(await self._upkeep.drop(chosen.sink, chosen.numbers)))
+
+    async def _answer_sink(self, request: web.Request) -> web.Response:
+        sink = msgspec.json.decode(await request.read(), type=Named).sink
+        match request.match_info["action"]:
+            case "retry":
+                changed = await self._upkeep.retry_sink(sink)
+            case "pause":
+                changed = await self._upkeep.pause_sink(sink)
+            case _:
+                changed = await self._upkeep.resume_sink(sink)
+        return _json(Changed(changed))
 
     async def _answer_state(self, _request: web.Request) -> web.Response:
         return _json(await self._upkeep.state_check())

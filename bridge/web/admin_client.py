@@ -13,7 +13,18 @@ import msgspec
 
 from bridge.model.upkeep import Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
 from bridge.web.admin_socket import found
-from bridge.web.admin_wire import LARGEST_PAGE, LARGEST_REQUEST, PREFIX, SOCKET, Chosen, Count, Page, Refusal
+from bridge.web.admin_wire import (
+    LARGEST_PAGE,
+    LARGEST_REQUEST,
+    PREFIX,
+    SOCKET,
+    Changed,
+    Chosen,
+    Count,
+    Named,
+    Page,
+    Refusal,
+)
 
 T = TypeVar("T")
 
@@ -88,6 +99,15 @@ class AdminClient:
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         return _decoded(await self._ask("POST", "/dead-letters/drop", _chosen(sink, numbers)), Count).count
+
+    async def retry_sink(self, sink: str) -> bool:
+        return _decoded(await self._ask("POST", "/sinks/retry", Named(sink)), Changed).changed
+
+    async def pause_sink(self, sink: str) -> bool:
+        return _decoded(await self._ask("POST", "/sinks/pause", Named(sink)), Changed).changed
+
+    async def resume_sink(self, sink: str) -> bool:
+        return _decoded(await self._ask("POST", "/sinks/resume", Named(sink)), Changed).changed
 
     async def state_check(self) -> StateReport:
         return _decoded(await self._ask("GET", "/state", seconds=_CHECK_SECONDS), StateReport)

@@ -30,6 +30,16 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None for all."""
 
 
+class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sink."""
+
+    sink: str
+
+
+class Changed(msgspec.Struct, frozen=True):
+    changed: bool
+
+
 class Count(msgspec.Struct, frozen=True):
     count: int
 

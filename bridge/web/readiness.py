@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from bridge.model.printable import escaped
 from bridge.web.sources import Informer, Sink, Standing
@@ -53,6 +54,9 @@ def _trouble(sink: Sink) -> Iterator[str]:
         yield f"circuit={sink.circuit}"
     if sink.retry_in is not None:
         yield f"retry_in={sink.retry_in:.1f}s"
+        if sink.asked:
+            until = datetime.now(UTC) + timedelta(seconds=sink.retry_in)
+            yield f"asked={sink.asked:.0f}s until={until:%Y-%m-%dT%H:%M:%SZ}"
     if sink.last_error:
         yield f"reason: {_one_line(sink.last_error)}"
 

@@ -33,6 +33,8 @@ class FakeUpkeep:
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.asked: list[tuple[object, ...]] = []
+        self.changes = True
+        """What it answers who steers a sink."""
         self.error: Exception | None = None
         """Raised by every method, if there is one."""
 
@@ -65,9 +67,23 @@ class FakeUpkeep:
         self._take("drop", sink, numbers)
         return self._count(sink, numbers)
 
+    async def retry_sink(self, sink: str) -> bool:
+        return self._steer("retry_sink", sink)
+
+    async def pause_sink(self, sink: str) -> bool:
+        return self._steer("pause_sink", sink)
+
+    async def resume_sink(self, sink: str) -> bool:
+        return self._steer("resume_sink", sink)
+
     async def state_check(self) -> StateReport:
         self._take("state_check")
         return self.report
+
+    def _steer(self, action: str, sink: str) -> bool:
+        self._take(action, sink)
+        self._expect(sink)
+        return self.changes
 
     def _take(self, *asked: object) -> None:
         self.asked.append(asked)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from bridge.facts import BacklogCompacted, IntakeBlocked, IntakeResumed
-from bridge.model.record import Gap
+from bridge.model.record import Gap, Record
 from bridge.outbox import Bounds, WhenFull
+from bridge.web.admin_client import AdminClient
+from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink
 
@@ -98,3 +101,59 @@ async def test_compact_leaves_the_newest_of_an_object_to_the_sink_and_everything
     assert stuck.deltas[-1] == live.deltas[-1]
     assert len(stuck.records) <= 2 + BOUND
     assert not any(isinstance(record, Gap) for record in stuck.records), "nothing that it needs is missing"
+
+
+# ── Small bounds ─────────────────────────────────────────────────────────────
+
+SMALL = 10
+
+
+class DeadSink(RecordingSink):
+    """Takes nothing until it is alive; keeps nobody waiting."""
+
+    alive = False
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if self.alive:
+            return await super().deliver(batch)
+        return Receipt(pending=range(len(batch)), trouble=RetryLater("connection refused", whole=True))
+
+
+@pytest.mark.parametrize("policy", [WhenFull.DROP, WhenFull.COMPACT])
+@pytest.mark.parametrize("lanes", [None, Lanes(concurrency=8)], ids=["batches", "lanes"])
+async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
+    tmp_path: Path, policy: WhenFull, lanes: Lanes | None
+) -> None:
+    dead, live = DeadSink(), RecordingSink()
+    options = {"bounds": Bounds(records=SMALL), "when_full": policy, "lanes": lanes}
+    async with running(dead, live, options={"sink-0": options}, state=tmp_path) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("a"))
+        await live.until(lambda sink: sink.records)
+        await change(world, live, 300)
+        await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= SMALL)
+        dead.alive = True
+        async with AdminClient(tmp_path) as client:
+            await client.retry_sink("sink-0")
+        await dead.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 301)
+
+    assert len(dead.records) <= SMALL, "no more than that was left when it came back"
+    if policy is WhenFull.DROP:
+        missing = sum(record.count or 0 for record in dead.records if isinstance(record, Gap))
+        assert missing + len(dead.deltas) == 301, "what it did not get, it was told of"
+
+
+async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> None:
+    paused, live = RecordingSink(), RecordingSink()
+    options = {"bounds": Bounds(records=SMALL), "when_full": WhenFull.COMPACT}
+    async with running(paused, live, options={"sink-0": options}, state=tmp_path) as world:
+        await world.until_ready()
+        async with AdminClient(tmp_path) as client:
+            await client.pause_sink("sink-0")
+            world.cluster.create("configmaps", a_config_map("a"))
+            await live.until(lambda sink: sink.records)
+            await change(world, live, 100)
+            await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= SMALL)
+            assert paused.records == []
+            await client.resume_sink("sink-0")
+        await paused.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 101)

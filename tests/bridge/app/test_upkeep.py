@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from bridge.app.upkeep import FileUpkeep
-from bridge.facts import unheard
+from bridge.facts import SinkPaused, SinkResumed, unheard
 from bridge.model.record import Delta, Record
-from bridge.model.upkeep import Replayed, ReplayRequest
+from bridge.model.upkeep import Replayed, ReplayRequest, UnknownTarget
 from bridge.outbox import Keeping, Outbox, Start
+from bridge.telemetry.status import SinkState
 from bridge.web.admin_client import AdminClient
-from sinks.base import Receipt
+from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink
 
@@ -38,7 +40,7 @@ class PickySink(RecordingSink):
 
 @asynccontextmanager
 async def a_bridge(state: Path, sink: RecordingSink) -> AsyncIterator[tuple[World, AdminClient]]:
-    async with running(sink, state=state, keeping=RETAINED) as world:
+    async with running(sink, state=state, keeping=RETAINED, restart_on_cluster_change=True) as world:
         await world.until_ready()
         async with AdminClient(state) as client:
             yield world, client
@@ -130,3 +132,69 @@ async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Pa
         assert outbox.sinks.letters[SINK].retrying
         assert [each.number for each in await outbox.sinks.letters[SINK].next_retries(10)] == [letter.number]
         assert outbox.sinks.lag(SINK) == 1
+
+
+class ShySink(RecordingSink):
+    """Asks to be left alone for an hour, while it is shy."""
+
+    shy = False
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if self.shy:
+            return Receipt(pending=range(len(batch)), trouble=RetryLater("answers 503", after=3600.0, whole=True))
+        return await super().deliver(batch)
+
+
+async def test_a_sink_that_asked_for_an_hour_says_so_and_is_tried_when_an_operator_asks(tmp_path: Path) -> None:
+    sink = ShySink()
+    sink.shy = True
+    async with a_bridge(tmp_path, sink) as (world, client):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].state is SinkState.WAITING)
+        status = world.bridge.snapshot().sinks[0]
+        assert status.asked == 3600.0
+        assert 3590 < (status.retry_in or 0) < 3601
+        [cursor] = (await client.cursors()).sinks
+        assert (cursor.asked, cursor.trouble) == (3600.0, "answers 503")
+        assert 3590 < (cursor.retry_in or 0) < 3601
+
+        sink.shy = False
+        assert await client.retry_sink(SINK)
+        await sink.until(lambda sink: sink.told() == ["added default/a"])
+        assert world.bridge.snapshot().sinks[0].asked is None
+
+
+async def test_a_pause_survives_a_crash_and_ends_when_somebody_resumes_it(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with a_bridge(tmp_path, sink) as (world, client):
+        assert await client.pause_sink(SINK)
+        assert not await client.pause_sink(SINK)
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].lag == 1)
+        assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+        assert world.reported(SinkPaused)
+    async with a_bridge(tmp_path, sink) as (world, client):
+        assert world.reported(SinkPaused), "it is said at each start"
+        assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+        assert [each.paused for each in (await client.cursors()).sinks] == [True]
+        assert sink.records == []
+        assert await client.resume_sink(SINK)
+        assert world.reported(SinkResumed)
+        await sink.until(lambda sink: sink.records)
+
+
+async def test_a_pause_of_the_files_counts_at_the_next_start(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with a_bridge(tmp_path, sink):
+        pass
+    async with the_files(tmp_path) as upkeep:
+        assert await upkeep.pause_sink(SINK)
+        assert not await upkeep.retry_sink(SINK)
+        with pytest.raises(UnknownTarget, match="there is no sink nobody"):
+            await upkeep.pause_sink("nobody")
+    async with a_bridge(tmp_path, sink) as (world, _):
+        assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+    async with the_files(tmp_path) as upkeep:
+        assert await upkeep.resume_sink(SINK)
+    async with a_bridge(tmp_path, sink) as (world, _):
+        await world.until(lambda: world.bridge.snapshot().sinks[0].state is SinkState.IDLE)

@@ -98,6 +98,48 @@ def lines(*text: str) -> str:
     return "".join(f"{line}\n" for line in text)
 
 
+# ── sinks ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("action", "changes", "said"),
+    [
+        ("retry", True, "hook is tried now"),
+        ("retry", False, "hook does not wait for anything"),
+        (
+            "pause",
+            True,
+            "hook is paused: nothing is delivered to it until kubedelta sinks resume, and its max_backlog holds",
+        ),
+        ("pause", False, "hook was paused already"),
+        ("resume", True, "hook goes on"),
+        ("resume", False, "hook was not paused"),
+    ],
+)
+async def test_a_sink_is_steered_by_name(
+    running: Command, state: FakeUpkeep, action: str, changes: bool, said: str
+) -> None:
+    state.changes = changes
+
+    assert await running(f"sinks {action} hook") == (Exit.OK, lines(said), "")
+    assert state.asked[-1] == (f"{action}_sink", "hook")
+    code, out, _ = await running(f"sinks {action} hook --json")
+    assert (code, json.loads(out)) == (Exit.OK, {"changed": changes, "running": True})
+
+
+async def test_where_no_bridge_runs_a_pause_counts_from_the_next_start(stopped: Command) -> None:
+    assert (await stopped("sinks pause hook"))[1].startswith("hook is paused: ")
+    assert (await stopped("sinks resume hook"))[1] == lines("hook goes on, when the bridge starts: it does not run now")
+    assert (await stopped("sinks retry hook"))[1] == lines(
+        "no bridge runs: the next one tries hook as soon as it starts"
+    )
+
+
+def test_without_an_action_sinks_lists_their_types(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sinks"]) == Exit.OK
+    assert capsys.readouterr().out.startswith("kafka ")
+
+
 # ── cursors ──────────────────────────────────────────────────────────────────
 
 
@@ -109,6 +151,8 @@ async def test_cursors_are_a_table_for_people(running: Command, state: FakeUpkee
             Cursor("audit", 1234, 0, 0, 0.0, True),
             Cursor("hook", 1000, 234, 1_300_000, 200.0, True, errand="snapshot", errand_left=500),
             Cursor("old", 900, 334, 2048, 7300.0, False),
+            Cursor("shy", 1200, 34, 2048, 60.0, True, retry_in=3550.0, asked=3600.0, trouble="answers 503"),
+            Cursor("still", 1200, 34, 2048, 60.0, True, paused=True, trouble="answers 503"),
         ],
     )
 
@@ -120,6 +164,8 @@ async def test_cursors_are_a_table_for_people(running: Command, state: FakeUpkee
         "audit  1234     0       0 B      -",
         "hook   1000     234     1.2 MiB  3m      snapshot: 500 left",
         "old    900      334     2.0 KiB  2h      not in the configuration",
+        "shy    1200     34      2.0 KiB  1m      tried again in 59m (it asked for 1h): answers 503",
+        "still  1200     34      2.0 KiB  1m      paused",
         "801 to 1234 can be replayed",
     )
 
@@ -150,6 +196,10 @@ async def test_cursors_are_one_document_for_machines(running: Command) -> None:
                 "configured": True,
                 "errand": "",
                 "errand_left": 0,
+                "paused": False,
+                "retry_in": None,
+                "asked": None,
+                "trouble": "",
             }
         ],
     }
@@ -480,6 +530,9 @@ EVERY = [
     "dead-letters show 7",
     "dead-letters retry hook --all",
     "dead-letters drop hook --all",
+    "sinks retry hook",
+    "sinks pause hook",
+    "sinks resume hook",
     "state check",
 ]
 
@@ -607,9 +660,13 @@ def test_help_names_every_command_and_every_action() -> None:
     assert {"replay", "dead-letters", "cursors", "state"} <= set(helped().split())
     assert {"list", "show", "retry", "drop"} <= set(helped("dead-letters").split())
     assert "check" in helped("state").split()
+    assert {"retry", "pause", "resume"} <= set(helped("sinks").split())
 
 
-@pytest.mark.parametrize("words", ["replay", "cursors", "state check", *map("dead-letters {}".format, ACTIONS)])
+@pytest.mark.parametrize(
+    "words",
+    ["replay", "cursors", "state check", "sinks retry", "sinks pause", *map("dead-letters {}".format, ACTIONS)],
+)
 def test_every_command_takes_a_configuration_and_speaks_to_machines(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

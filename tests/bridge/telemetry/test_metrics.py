@@ -66,7 +66,7 @@ def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> N
         "sink_delivered_records_total{sink=audit}": 10,
         "sink_delivered_bytes_total{sink=audit}": 700,
         "sink_delivery_seconds_count{sink=audit}": 1,
-        "sink_retries_total{sink=audit}": 1,
+        "sink_retries_total{sink=audit}": 2,
         "sink_rejected_records_total{sink=audit}": 1,
         "gap_records_total{sink=audit}": 16,
         "sink_parked_records_total{sink=audit}": 6,

@@ -118,6 +118,16 @@ async def test_dead_letters_come_page_by_page(client: AdminClient, upkeep: FakeU
     ]
 
 
+@pytest.mark.parametrize("changes", [True, False])
+async def test_a_sink_is_tried_paused_and_resumed(client: AdminClient, upkeep: FakeUpkeep, changes: bool) -> None:
+    upkeep.changes = changes
+    for action in ("retry_sink", "pause_sink", "resume_sink"):
+        assert await getattr(client, action)("hook") is changes
+        with pytest.raises(UnknownTarget, match="there is no sink nobody"):
+            await getattr(client, action)("nobody")
+        assert upkeep.asked[-2:] == [(action, "hook"), (action, "nobody")]
+
+
 @pytest.mark.parametrize("name", ["null", "7", "true", "", "a b", "a&sink=b", "a/../b", "ä%2F", "#"])
 async def test_a_sink_is_asked_for_by_its_very_name(client: AdminClient, upkeep: FakeUpkeep, name: str) -> None:
     with pytest.raises(UnknownTarget):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -37,6 +39,7 @@ class ASink:
     errand: str = ""
     errand_left: int = 0
     circuit: str = "closed"
+    asked: float | None = None
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,15 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
             ASink(),
             ASink("hook", "webhook", "waiting", 12, "503 from\nthe receiver", 2.5, 61.25, 3, 2, circuit="open"),
             ASink("new", errand="snapshot", errand_left=40),
+            ASink("shy", "webhook", "waiting", 1, "503", 3600.0, 1.0, asked=3600.0),
         ),
     )
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
-    assert answer.text.splitlines() == [
+    until = re.search(r" until=(\S+)", answer.text)
+    assert until is not None
+    assert 3500 < (datetime.fromisoformat(until[1]) - datetime.now(UTC)).total_seconds() <= 3600
+    assert answer.text.replace(until[0], "").splitlines() == [
         "[+] pods (all) live objects=3 last_contact=1.2s",
         "[-] jobs.batch (namespace shop) refused objects=0 reason: no rights",
         "[-] widgets unknown objects=0",
@@ -157,6 +164,7 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
             "reason: 503 from the receiver"
         ),
         "[ ] sink new (kafka) idle lag=0 snapshot_left=40",
+        "[ ] sink shy (webhook) waiting lag=1 lag_age=1.0s retry_in=3600.0s asked=3600s reason: 503",
         "readyz check failed",
     ]
 

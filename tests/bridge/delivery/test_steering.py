@@ -1,0 +1,129 @@
+"""A worker that an operator tries, pauses and resumes; of both kinds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bridge.delivery import Retry, SinkWorker, WorkerState
+from bridge.facts import DeliveryDelayed
+from sinks.base import Lanes, Receipt, RetryLater, SinkUnavailable
+from tests.bridge.delivery.fakes import ScriptedSink, pods
+from tests.bridge.delivery.world import World, now, virtual
+
+HOUR = 3600.0
+BUSY = RetryLater("answers 503", after=HOUR, whole=True)
+SLOW = RetryLater("answers 500", after=HOUR)
+BOTH = pytest.mark.parametrize("lanes", [None, Lanes(concurrency=3)], ids=["batches", "lanes"])
+
+
+def states(worker: SinkWorker) -> tuple[WorkerState, float | None]:
+    return worker.state, worker.retry_at
+
+
+@BOTH
+@pytest.mark.parametrize("trouble", [BUSY, SLOW], ids=["whole", "one record"])
+@virtual
+async def test_a_sink_that_waits_for_an_hour_is_tried_at_once_when_somebody_asks(
+    lanes: Lanes | None, trouble: RetryLater
+) -> None:
+    world = World(ScriptedSink(Receipt((0,), trouble)), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        await world.until(lambda: worker.state is WorkerState.WAITING)
+        assert worker.asked == HOUR
+        assert worker.retry_at is not None
+        assert worker.retry_at >= now() + HOUR - 1
+        asked_at = now()
+        assert worker.retry_now()
+        await worker.wait_idle()
+        assert now() - asked_at < 1
+        assert not worker.retry_now(), "it does not wait any more"
+
+    assert world.pending.settled == 1
+    (fact,) = world.reported(DeliveryDelayed)
+    assert fact.asked == HOUR
+
+
+@virtual
+async def test_a_sink_that_does_not_open_is_tried_at_once_too() -> None:
+    world = World(ScriptedSink(opens=[SinkUnavailable("down")]), pods("a"), retry=Retry(initial=1000.0))
+    async with world.running() as worker:
+        await world.until(lambda: worker.retry_at is not None)
+        asked_at = now()
+        assert worker.retry_now()
+        await worker.wait_idle()
+        assert now() - asked_at < 1
+
+
+@BOTH
+@pytest.mark.parametrize(("asked", "waited"), [(1e12, HOUR), (-5.0, 0.0), (float("inf"), HOUR)])
+@virtual
+async def test_nobody_is_left_alone_for_more_than_an_hour(lanes: Lanes | None, asked: float, waited: float) -> None:
+    script = ScriptedSink(Receipt((0,), RetryLater("no", after=asked, whole=True)))
+    world = World(script, pods("a"), lanes=lanes, chance=lambda: 0.0)
+    await world.run_until_idle()
+
+    first, second = world.sink.times
+    assert second - first == pytest.approx(waited, abs=0.01)
+
+
+@BOTH
+@virtual
+async def test_to_a_paused_sink_nothing_is_delivered_until_it_is_resumed(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(), pods("ab"), lanes=lanes, max_batch=2)
+    async with world.running() as worker:
+        await worker.wait_idle()
+        worker.suspend()
+        world.pending.happened(*pods("cdefghij", first=3))
+        await asyncio.sleep(10 * HOUR)
+        assert states(worker) == (WorkerState.PAUSED, None)
+        assert world.pending.settled == 2
+        assert len(world.sink.stored) == 2
+        assert not worker.may_deliver_by(now() + HOUR), "no grace is spent on it"
+
+        worker.resume()
+        await worker.wait_idle()
+        assert states(worker) == (WorkerState.IDLE, None)
+
+    assert len(world.sink.stored) == 10
+
+
+@BOTH
+@virtual
+async def test_what_is_under_way_when_it_is_paused_comes_to_its_end(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(seconds=5.0), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        await world.until(lambda: world.sink.at_once)
+        worker.suspend()
+        assert states(worker) == (WorkerState.DELIVERING, None)
+        await world.until(lambda: world.pending.settled == 1)
+        assert states(worker) == (WorkerState.PAUSED, None)
+
+
+@BOTH
+@virtual
+async def test_a_pause_outlasts_the_pause_of_a_failure(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(Receipt((0,), BUSY)), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        await world.until(lambda: worker.state is WorkerState.WAITING)
+        worker.suspend()
+        await asyncio.sleep(3 * HOUR)
+        worker.retry_now()
+        await asyncio.sleep(HOUR)
+        assert len(world.sink.times) == 1
+        worker.resume()
+        await worker.wait_idle()
+        assert len(world.sink.times) == 2
+
+
+@BOTH
+@virtual
+async def test_a_sink_that_is_paused_before_it_begins_is_not_opened(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(opens=[SinkUnavailable("a worker asked for it")]), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        worker.suspend()
+        await asyncio.sleep(HOUR)
+        assert world.sink.opens, "still there"
+        worker.resume()
+        await worker.wait_idle()
