@@ -28,6 +28,7 @@ RECIPE_OF_FIXTURE = {
     "kubernetes_build": recipes.KUBERNETES,
     "nats_build": recipes.NATS,
     "kafka_build": recipes.KAFKA,
+    "promlint_build": recipes.PROMLINT,
 }
 """A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
 
@@ -137,3 +138,8 @@ def nats_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def kafka_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.KAFKA, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def promlint_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.PROMLINT, pytestconfig)

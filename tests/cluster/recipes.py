@@ -42,8 +42,8 @@ class Recipe:
 
 
 def _go(name: str, module: str, *packages: str, output: str = "") -> Recipe:
-    sources = (RECIPES / name / "go.mod", RECIPES / name / "go.sum")
-    version = _version(sources[0], rf"^\s*{re.escape(module)} v(\S+)")
+    sources = (RECIPES / name / "go.mod", RECIPES / name / "go.sum", *(RECIPES / name).glob("*.go"))
+    version = _version(sources[0], rf"^(?:require)?\s*{re.escape(module)} v(\S+)")
     command = ("go", "build", "-trimpath", "-ldflags", _ldflags(version), "-o", f"{{out}}/{output}", *packages)
     return Recipe(name, version, Group.GO, sources, command)
 
@@ -78,4 +78,7 @@ KUBERNETES = _go(
     "k8s.io/kubernetes/cmd/kube-controller-manager",
 )
 
-ALL = (ETCD, NATS, KAFKA, KUBERNETES)
+PROMLINT = _go("promlint", "github.com/prometheus/client_golang", ".")
+"""No server: Prometheus' own linter of metrics, without the whole of promtool around it."""
+
+ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMLINT)
