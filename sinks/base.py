@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -98,6 +98,29 @@ class EventOptions(SinkOptions):
 class SinkUnavailable(Exception):
     """The destination cannot be reached or cannot take anything now; it may later. The message tells the operator
     what to look at, without any secret."""
+
+
+class WrongOption(SinkUnavailable):
+    """An option is of no use as it is, or the file that it names. Met before anything runs (``SinkType.examine``), it
+    is a mistake in the configuration; met later, it is waited for like any other trouble: the file may be renewed."""
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(f"{option}: {reason}")
+        self.option = option
+        """Its path below the sink, such as ``ca_file`` or ``properties.linger.ms``."""
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a sink writes to, where several sinks may meet."""
+
+    thing: str
+    """The same for two sinks that meet."""
+    words: str
+    """What that is, for the operator."""
+    alone: bool
+    """Nobody else may write to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +265,27 @@ def no_lanes(_options: SinkOptions) -> None:
     """For a sink that takes batches."""
 
 
+def no_mistakes(_options: SinkOptions) -> Sequence[WrongOption]:
+    """For a sink whose options name neither files nor settings of others."""
+    return ()
+
+
+def no_claims(_options: SinkOptions) -> Sequence[Claim]:
+    """For a sink that minds nobody beside it."""
+    return ()
+
+
+def mistakes_of(steps: Iterable[Callable[[], object]]) -> list[WrongOption]:
+    """What each of these steps raises."""
+    found = []
+    for step in steps:
+        try:
+            step()
+        except WrongOption as wrong:
+            found.append(wrong)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class SinkType:
     """How the registry knows a sink; further packages offer theirs as entry points in ``kubedelta.sinks``."""
@@ -259,32 +303,54 @@ class SinkType:
     """Whether a sink with these options wants lanes. None: it is given batches, one after another."""
     read_back: Callable[[], type[ReadBack]] | None = None
     """Imports and returns what reads the destination for ``kubedelta verify``; None where nothing can be read back."""
+    examine: Callable[[Any], Sequence[WrongOption]] = no_mistakes
+    """Before anything runs: what cannot work in options that are right by themselves, such as the files that they name.
+    Asks no destination; may block for some time."""
+    claims: Callable[[Any], Sequence[Claim]] = no_claims
+    """What a sink with these options writes to, so that two that would disturb each other are refused."""
 
 
-def read_secret(path: Path) -> str:
-    """The content of a ``*_file`` option without the newline at its end. Raises SinkUnavailable that names the path."""
+_LARGEST_SECRET = 1 << 20
+"""Bytes: a chain of certificates has some thousand."""
+
+
+def read_secret(path: Path, option: str) -> str:
+    """The content of the file that this option names, without the newline at its end; never empty. Raises
+    WrongOption."""
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_SECRET + 1)
+        text = content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise SinkUnavailable(f"cannot read the secret file {path}: {type(error).__name__}") from error
+        raise WrongOption(option, f"cannot read the secret file {path}: {_why(error)}") from error
+    if len(content) > _LARGEST_SECRET:
+        raise WrongOption(option, f"the secret file {path} is larger than {_LARGEST_SECRET >> 20}MiB")
+    if not text.strip():
+        raise WrongOption(option, f"the secret file {path} is empty")
+    return text
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is not text (UTF-8)"
 
 
 class SecretFile:
     """A secret that may be renewed while the bridge runs, as Kubernetes does with mounted Secrets."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, option: str) -> None:
         self._path = path
+        self._option = option
         self._seen: tuple[int, int, int] | None = None
         self._content = ""
 
     def read(self) -> str:
-        """What the file holds now. It is read again only when it was replaced or changed. Raises SinkUnavailable."""
+        """What the file holds now. It is read again only when it was replaced or changed. Raises WrongOption."""
         try:
             status = self._path.stat()
         except OSError as error:
-            raise SinkUnavailable(f"cannot read the secret file {self._path}: {type(error).__name__}") from error
+            raise WrongOption(self._option, f"cannot read the secret file {self._path}: {_why(error)}") from error
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if seen != self._seen:
-            self._content = read_secret(self._path)
+            self._content = read_secret(self._path, self._option)
             self._seen = seen
         return self._content

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bridge.app.plan import Plan, SinkPlan, Wanted
+from bridge.app.preflight import preflight
 from bridge.facts import unheard
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
 from bridge.model.resource import Resource, Scope
-from sinks.base import SinkUnavailable
+from sinks.base import SinkUnavailable, WrongOption
 
 VERBS = ("list", "watch")
 
@@ -36,13 +37,17 @@ class Finding:
 
 async def check_all(plan: Plan) -> AsyncIterator[Finding]:
     """Findings as they come: the cluster first, then its resources, then every sink."""
+    mistakes = await asyncio.to_thread(preflight, plan)
+    for subject, reason in mistakes:
+        yield Finding(subject, Verdict.WRONG, reason)
     try:
         async with connect(plan.access, report=unheard) as client:
             async for finding in _check_cluster(plan, client):
                 yield finding
     except CredentialsError as error:
-        yield Finding("cluster", Verdict.WRONG, str(error))
-    for finding in await asyncio.gather(*(_check_sink(sink) for sink in plan.sinks)):
+        yield _of_cluster(error)
+    wrong = {subject.split(".")[1] for subject, _ in mistakes}
+    for finding in await asyncio.gather(*(_check_sink(sink) for sink in plan.sinks if sink.name not in wrong)):
         yield finding
 
 
@@ -82,11 +87,20 @@ async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
     return f"{', '.join(missing)} {resource} {where}"
 
 
+def _of_cluster(error: CredentialsError) -> Finding:
+    subject, _, reason = str(error).partition(": ")
+    if subject.startswith("cluster."):
+        return Finding(subject, Verdict.WRONG, reason)
+    return Finding("cluster", Verdict.WRONG, str(error))
+
+
 async def _check_sink(plan: SinkPlan) -> Finding:
     subject = f"sinks.{plan.name}"
     sink = plan.make()
     try:
         return Finding(subject, Verdict.RIGHT, await sink.check())
+    except WrongOption as error:
+        return Finding(f"{subject}.{error.option}", Verdict.WRONG, error.reason)
     except SinkUnavailable as error:
         return Finding(subject, Verdict.UNREACHABLE, str(error))
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Bounds, Keeping, Start, WhenFull
-from sinks.base import Lanes, Sink
+from sinks.base import Claim, Lanes, Sink, WrongOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,10 @@ class SinkPlan:
     on_rejected: OnRejected = OnRejected.PARK
     clear_text: str | None = None
     """Which of its credentials would cross a network unencrypted, in words for the operator."""
+    examine: Callable[[], Sequence[WrongOption]] = tuple
+    """What cannot work in its options, found without asking its destination. Blocks."""
+    claims: Callable[[], Sequence[Claim]] = tuple
+    """What it writes to. Blocks."""
 
     @property
     def most_in_flight(self) -> int:

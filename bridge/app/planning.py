@@ -84,4 +84,6 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         when_full=WhenFull(settings.when_full.value),
         on_rejected=OnRejected(settings.on_rejected.value),
         clear_text=options.clear_text(),
+        examine=partial(kind.examine, options),
+        claims=partial(kind.claims, options),
     )

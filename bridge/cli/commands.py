@@ -15,6 +15,7 @@ from bridge.app.bridge import Bridge
 from bridge.app.check import Verdict, check_all
 from bridge.app.plan import Plan
 from bridge.app.planning import plan_of
+from bridge.app.preflight import preflight
 from bridge.cli.exits import Exit
 from bridge.cli.output import complain, say
 from bridge.cli.settings import load_settings, sink_options
@@ -45,6 +46,9 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         plan = plan_of(settings)
     except ConfigError as error:
         return _refuse(error)
+    if mistakes := preflight(plan):
+        complain("\n".join(f"{path}: {where}: {reason}" for where, reason in mistakes))
+        return Exit.CONFIG
     gc.freeze()  # What is there by now lives as long as the process: no collection needs to look at it again.
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
     running = _run(plan, settings.telemetry, ignored)
@@ -80,7 +84,7 @@ async def _run(plan: Plan, settings: TelemetrySettings, ignored: Collection[sign
     try:
         await bridge.run()
     except CredentialsError as error:
-        complain(f"cluster: {error}")
+        complain(of_cluster(error))
         return Exit.CONFIG
     except StateError as error:
         complain(error)
@@ -125,6 +129,11 @@ def sinks() -> int:
     for point, why in registry.unusable().items():
         say(f"{point:<10} cannot be used: {why}")
     return Exit.OK
+
+
+def of_cluster(error: CredentialsError) -> str:
+    """What is wrong, behind the option that is meant; what was found elsewhere is of the cluster as a whole."""
+    return str(error) if str(error).startswith("cluster.") else f"cluster: {error}"
 
 
 def _refuse(error: ConfigError) -> int:

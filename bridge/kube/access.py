@@ -111,6 +111,7 @@ def _override(access: ClusterAccess, chosen: Chosen) -> Chosen:
     if access.ca_file:
         ca_file = str(access.ca_file.expanduser())
         cluster = structs.replace(cluster, certificate_authority=ca_file, certificate_authority_data=None)
+        chosen = replace(chosen, whose_authority="cluster.ca_file")
     if access.token_file:
         user = User(token_file=str(access.token_file.expanduser()))
         chosen = replace(chosen, whose_user="cluster.token_file", in_the_clear=True)
@@ -125,7 +126,7 @@ def _connection(chosen: Chosen, environ: Mapping[str, str]) -> Connection:
     server = _url(cluster.server, chosen.whose_cluster)
     if server.scheme == "http" and not chosen.in_the_clear:
         chosen = replace(chosen, user=User())
-    tls = _tls(cluster, chosen.whose_cluster) if server.scheme == "https" else None
+    tls = _tls(chosen) if server.scheme == "https" else None
     proxy: httpx.Proxy | None = None
     if cluster.proxy_url:
         proxy = proxy_from_url(cluster.proxy_url, f"{chosen.whose_cluster}: proxy-url")
@@ -153,10 +154,14 @@ def _url(server: str, whose: str) -> httpx.URL:
     return url
 
 
-def _tls(cluster: Cluster, whose: str) -> ssl.SSLContext:
-    authority = _authority(cluster, whose)
+def _tls(chosen: Chosen) -> ssl.SSLContext:
+    cluster = chosen.cluster
+    authority = _authority(cluster, chosen.whose_cluster)
     if cluster.insecure_skip_tls_verify and authority:
-        raise CredentialsError(f"{whose}: insecure-skip-tls-verify and a certificate authority exclude each other")
+        raise CredentialsError(
+            f"{chosen.whose_cluster}: insecure-skip-tls-verify and a certificate authority exclude each other"
+        )
+    whose = chosen.whose_authority or f"{chosen.whose_cluster}: certificate-authority"
     return cluster_context(authority, whose, verify=not cluster.insecure_skip_tls_verify)
 
 
@@ -168,6 +173,11 @@ def _authority(cluster: Cluster, whose: str) -> bytes | Path | None:
 
 def _auth(chosen: Chosen, tls: ssl.SSLContext | None) -> httpx.Auth | None:
     user, whose = chosen.user, chosen.whose_user
+    if user.username or user.password:
+        raise CredentialsError(
+            f"{whose}: username and password were taken out of Kubernetes (1.19): use a token, a client certificate or "
+            "a credential plugin (exec)"
+        )
     if user.auth_provider:
         raise CredentialsError(f"{whose}: auth-provider was taken out of Kubernetes: use a credential plugin (exec)")
     credentials: list[Credential] = []
@@ -180,11 +190,11 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None) -> httpx.Auth | None:
     if tls and certificate and key:
         credentials.append(CertificateFiles(tls, certificate, key, whose))
     if user.token_file:
-        credentials.append(TokenFile(Path(user.token_file), user.token))
+        # Said now, and not with every request: whoever starts a bridge is there to mend it.
+        named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
+        credentials.append(TokenFile(Path(user.token_file), user.token, named).read_at_once())
     elif user.token:
         credentials.append(FixedToken(user.token))
-    elif user.username:
-        return httpx.BasicAuth(user.username, user.password or "")
     elif user.exec and tls:
         credentials.append(_plugin(chosen, user.exec, tls))
     return ClusterAuth(Several(credentials), whose) if credentials else None

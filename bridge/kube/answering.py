@@ -9,6 +9,7 @@ import httpx
 
 from bridge.kube.status import read_status, shortened, trouble
 from bridge.model.answers import Failed, Trouble
+from bridge.model.wrong_protocol import wants_https
 
 LONGEST_STATUS = 64 * 1024
 """Bytes of an error's body that are read; a Status has some hundred."""
@@ -22,7 +23,10 @@ async def refusal(response: httpx.Response, *, initial_events: bool = False) -> 
             return None
         named = kind or "no content type"
         return Failed(shortened(f"{response.status_code} with {named}, not application/json: is this the API server?"))
-    status = read_status(await _beginning(response)) if kind == "application/json" else None
+    beginning = await _beginning(response)
+    if wants_https(response.status_code, beginning):
+        return Failed("400: the server speaks HTTPS on this port: write https:// in its address")
+    status = read_status(beginning) if kind == "application/json" else None
     return trouble(
         response.status_code,
         status,

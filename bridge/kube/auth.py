@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import httpx
 
@@ -14,6 +14,9 @@ from bridge.kube.errors import CredentialsError
 
 REREAD_AFTER = 60.0
 """Seconds after which a file is read again even if it looks the same, as client-go does."""
+
+_LARGEST_TOKEN = 1 << 20
+"""Characters."""
 
 FileState = tuple[int, int, int]
 
@@ -98,13 +101,27 @@ class TokenFile:
 
     certificate_changes: ClassVar[bool] = False
 
-    def __init__(self, path: Path, fallback: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """``fallback`` is used until the file can be read; without one, that is an error."""
+    def __init__(
+        self,
+        path: Path,
+        fallback: str | None = None,
+        named: str = "tokenFile",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``fallback`` is used until the file can be read; without one, that is an error, which says how the file is
+        ``named``."""
         self._path = path
+        self._named = named
         self._token = fallback
         self._clock = clock
         self._state: FileState | None = None
         self._read_at = float("-inf")
+
+    def read_at_once(self) -> Self:
+        """Raises CredentialsError."""
+        self._read()
+        return self
 
     async def token(self) -> str:
         state = file_state(self._path)
@@ -120,11 +137,12 @@ class TokenFile:
     def _read(self) -> None:
         state = file_state(self._path)
         try:
-            token = self._path.read_text().strip()
+            with self._path.open(encoding="utf-8") as file:
+                token = file.read(_LARGEST_TOKEN).strip()
         except (OSError, UnicodeDecodeError) as error:
-            trouble = f"{self._path}: the token cannot be read: {reason_of(error)}"
+            trouble = f"{self._named}: {self._path} cannot be read: {reason_of(error)}"
         else:
-            trouble = "" if token else f"{self._path}: the token file is empty"
+            trouble = "" if token else f"{self._named}: {self._path} is empty, and a token is expected in it"
         self._read_at = self._clock()
         if not trouble:
             self._token, self._state = token, state

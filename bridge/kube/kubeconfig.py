@@ -140,6 +140,8 @@ class Chosen:
     user: User = field(default=User(), repr=False)
     whose_cluster: str = ""
     whose_user: str = ""
+    whose_authority: str = ""
+    """Where another place than the cluster's names the certificate authority."""
     kubeconfig: bool = False
     """A kubeconfig said so: then the environment's proxies count too."""
     in_the_clear: bool = False
@@ -168,7 +170,12 @@ class Kubeconfig:
         cluster = _lookup("cluster", context.cluster, self.clusters, origin)
         user = _lookup("user", context.user, self.users, origin) if context.user else User()
         return Chosen(
-            origin, cluster, user, f"{files}: cluster {context.cluster}", f"{files}: user {context.user}", True
+            origin,
+            cluster,
+            user,
+            f"{files}: cluster {context.cluster}",
+            f"{files}: user {context.user}",
+            kubeconfig=True,
         )
 
 

@@ -20,6 +20,11 @@ def cluster_context(authority: bytes | Path | None, whose: str, *, verify: bool 
     Raises CredentialsError, which says ``whose`` it is, when it cannot be read.
     """
     name = authority if isinstance(authority, Path) else "what is inline"
+    if isinstance(authority, Path):
+        try:
+            authority.open("rb").close()
+        except OSError as error:
+            raise CredentialsError(f"{whose}: {authority} cannot be read: {reason_of(error)}") from error
     try:
         if isinstance(authority, bytes):
             # Bundles have comments, in which authorities have their names in their own languages. And where nothing
@@ -28,8 +33,7 @@ def cluster_context(authority: bytes | Path | None, whose: str, *, verify: bool 
         else:
             context = ssl.create_default_context(cafile=authority)
     except (OSError, ValueError) as error:
-        reason = reason_of(error)
-        raise CredentialsError(f"{whose}: the certificate authority ({name}) is not PEM: {reason}") from error
+        raise CredentialsError(f"{whose}: {name} is no certificate authority in PEM: {reason_of(error)}") from error
     # Python 3.13 asks of an authority what those of EKS and of older clusters do not have; Go does not ask.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
@@ -43,6 +47,12 @@ def show_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: by
 
     Raises CredentialsError, which says ``whose`` it is, and leaves ``context`` as it was.
     """
+    for what, pem in (("client-certificate", certificate), ("client-key", key)):
+        if isinstance(pem, Path):
+            try:
+                pem.open("rb").close()
+            except OSError as error:
+                raise CredentialsError(f"{whose}: {what}: {pem} cannot be read: {reason_of(error)}") from error
     with as_file(certificate) as certificate_file, as_file(key) as key_file:
         try:
             # A pair that does not fit would leave half of itself behind: it is tried elsewhere first.

@@ -21,6 +21,7 @@ from httpx_aiohttp.transport import AiohttpResponseStream
 from bridge.kube.access import Connection
 from bridge.kube.status import shortened
 from bridge.model.answers import Busy, Failed
+from bridge.model.wrong_protocol import wants_http
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS, each address."""
@@ -84,6 +85,8 @@ def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
         case aiohttp.ClientConnectorCertificateError(certificate_error=inner):
             reason = getattr(inner, "verify_message", "") or str(inner)
             return Failed(shortened(f"the certificate of {server} is not accepted: {reason}"))
+        case aiohttp.ClientConnectorSSLError() if wants_http(cause.os_error):
+            return Failed(shortened(f"{server} speaks plain HTTP on this port: write http:// in its address"))
         case aiohttp.ClientConnectorSSLError():
             return Failed(shortened(f"no TLS with {server}: {_in_words(cause.os_error)}"))
         case aiohttp.ClientProxyConnectionError():

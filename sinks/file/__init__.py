@@ -1,7 +1,9 @@
 """Deltas as lines of JSON in a file, on standard output, or into a pipe."""
 
+from collections.abc import Sequence
+
 from bridge.model.held import ReadBack
-from sinks.base import Sink, SinkType
+from sinks.base import Claim, Sink, SinkType, WrongOption
 from sinks.file.options import FileOptions
 
 
@@ -17,6 +19,18 @@ def _load_read_back() -> type[ReadBack]:
     return FileReadBack
 
 
+def _examine(options: FileOptions) -> Sequence[WrongOption]:
+    from sinks.file.examine import examine
+
+    return examine(options)
+
+
+def _claims(options: FileOptions) -> Sequence[Claim]:
+    from sinks.file.examine import claims
+
+    return claims(options)
+
+
 TYPE = SinkType(
     name="file",
     options=FileOptions,
@@ -24,4 +38,6 @@ TYPE = SinkType(
     max_batch=1000,
     summary="Lines of JSON (NDJSON) appended to a file, or written to standard output",
     read_back=_load_read_back,
+    examine=_examine,
+    claims=_claims,
 )

@@ -1,7 +1,9 @@
 """Deltas as records of Kafka topics."""
 
+from collections.abc import Sequence
+
 from bridge.model.held import ReadBack
-from sinks.base import Sink, SinkType
+from sinks.base import Sink, SinkType, WrongOption
 from sinks.kafka.options import KafkaOptions
 
 
@@ -17,6 +19,12 @@ def _load_read_back() -> type[ReadBack]:
     return KafkaReadBack
 
 
+def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
+    from sinks.kafka.examine import examine
+
+    return examine(options)
+
+
 TYPE = SinkType(
     name="kafka",
     options=KafkaOptions,
@@ -24,4 +32,5 @@ TYPE = SinkType(
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
     read_back=_load_read_back,
+    examine=_examine,
 )

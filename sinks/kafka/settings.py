@@ -12,7 +12,7 @@ _QUEUE_KBYTES = 32 * 1024
 
 
 def connection_settings(options: KafkaOptions) -> dict[str, Any]:
-    """What any client needs to reach the brokers. Reads the files of secrets: raises SinkUnavailable."""
+    """What any client needs to reach the brokers. Reads the files of secrets: raises WrongOption."""
     settings: dict[str, Any] = {
         "bootstrap.servers": options.bootstrap_servers,
         "client.id": options.client_id,
@@ -22,13 +22,16 @@ def connection_settings(options: KafkaOptions) -> dict[str, Any]:
     if options.sasl_mechanism is not None:
         settings["sasl.mechanism"] = options.sasl_mechanism.value
     if options.username is not None and options.password_file is not None:
-        settings |= {"sasl.username": options.username, "sasl.password": read_secret(options.password_file)}
+        settings |= {
+            "sasl.username": options.username,
+            "sasl.password": read_secret(options.password_file, "password_file"),
+        }
     if options.ca_file is not None:
         settings["ssl.ca.location"] = str(options.ca_file)
     if options.cert_file is not None and options.key_file is not None:
         settings |= {"ssl.certificate.location": str(options.cert_file), "ssl.key.location": str(options.key_file)}
     settings |= options.properties
-    settings |= {name: read_secret(path) for name, path in options.property_files.items()}
+    settings |= {name: read_secret(path, f"property_files.{name}") for name, path in options.property_files.items()}
     return settings
 
 

@@ -1,7 +1,9 @@
 """Deltas as messages of a JetStream stream."""
 
+from collections.abc import Sequence
+
 from bridge.model.held import ReadBack
-from sinks.base import Sink, SinkType
+from sinks.base import Claim, Sink, SinkType, WrongOption
 from sinks.nats.options import NatsOptions
 
 
@@ -17,6 +19,18 @@ def _load_read_back() -> type[ReadBack]:
     return NatsReadBack
 
 
+def _examine(options: NatsOptions) -> Sequence[WrongOption]:
+    from sinks.nats.examine import examine
+
+    return examine(options)
+
+
+def _claims(options: NatsOptions) -> Sequence[Claim]:
+    from sinks.nats.examine import claims
+
+    return claims(options)
+
+
 TYPE = SinkType(
     name="nats",
     options=NatsOptions,
@@ -24,4 +38,6 @@ TYPE = SinkType(
     max_batch=500,
     summary="CloudEvents in a NATS JetStream stream, a subject for each object",
     read_back=_load_read_back,
+    examine=_examine,
+    claims=_claims,
 )

@@ -173,14 +173,14 @@ def _secrets(options: NatsOptions, client: Client, tls: ssl.SSLContext | None) -
         return tell
 
     if options.credentials_file is not None:
-        read_secret(options.credentials_file)
+        read_secret(options.credentials_file, "credentials_file")
         return {"user_credentials": str(options.credentials_file)}
     if options.nkey_seed_file is not None:
-        return {"nkeys_seed_str": read_secret(options.nkey_seed_file).strip()}
+        return {"nkeys_seed_str": read_secret(options.nkey_seed_file, "nkey_seed_file").strip()}
     if options.user is not None and options.password_file is not None:
-        return {"user": options.user, "password": guarded(read_secret(options.password_file))}
+        return {"user": options.user, "password": guarded(read_secret(options.password_file, "password_file"))}
     if options.token_file is not None:
-        return {"token": guarded(read_secret(options.token_file))}
+        return {"token": guarded(read_secret(options.token_file, "token_file"))}
     return {}
 
 

@@ -1,6 +1,8 @@
 """Deltas as HTTP requests to an endpoint of the operator's."""
 
-from sinks.base import Lanes, Sink, SinkType
+from collections.abc import Sequence
+
+from sinks.base import Lanes, Sink, SinkType, WrongOption
 from sinks.webhook.options import WebhookOptions
 
 
@@ -14,6 +16,12 @@ def _lanes(options: WebhookOptions) -> Lanes:
     return Lanes(concurrency=options.concurrency, batch=options.batch)
 
 
+def _examine(options: WebhookOptions) -> Sequence[WrongOption]:
+    from sinks.webhook.examine import examine
+
+    return examine(options)
+
+
 TYPE = SinkType(
     name="webhook",
     options=WebhookOptions,
@@ -21,4 +29,5 @@ TYPE = SinkType(
     max_batch=200,
     summary="CloudEvents over HTTP, signed as Standard Webhooks has it",
     lanes=_lanes,
+    examine=_examine,
 )

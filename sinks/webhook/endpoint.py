@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -17,11 +16,13 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from sinks.base import RetryLater, SecretFile, SinkUnavailable
+from bridge.model.wrong_protocol import BEGINNING, wants_http, wants_https
+from sinks.base import RetryLater, SecretFile, SinkUnavailable, WrongOption
 from sinks.tls import tls_context
 from sinks.webhook.answers import Failed, Verdict, verdict
 from sinks.webhook.encode import Message
-from sinks.webhook.options import HEADER_VALUE, WebhookOptions
+from sinks.webhook.examine import header_value
+from sinks.webhook.options import WebhookOptions
 from sinks.webhook.signature import keys_in, signature
 
 _ANSWER_LIMIT = 64 * 1024
@@ -29,6 +30,7 @@ _ANSWER_LIMIT = 64 * 1024
 repeat what it was sent, and that belongs into no log."""
 _ONE_PIECE = 1024 * 1024
 """Bytes of a body that are written at once. aiohttp warns of more, because the loop would do nothing else meanwhile."""
+_WANTS_HTTPS = "answers 400: it speaks HTTPS on this port: write https:// in url"
 _NO_ADDRESS = (httpx.InvalidURL, UnicodeError)
 """A name that no rule of ours forbids, and that the client does not take nevertheless."""
 _TROUBLES = (httpx.HTTPError, aiohttp.ClientError, OSError, *_NO_ADDRESS)
@@ -44,8 +46,10 @@ class Endpoint:
         parts = urlsplit(options.url)
         self._name = f"{parts.scheme}://{parts.netloc}"
         """For messages: a path or a query may be a secret."""
-        self._secret_headers = {name: SecretFile(path) for name, path in options.header_files.items()}
-        self._secret = SecretFile(options.secret_file) if options.secret_file else None
+        self._secret_headers = {
+            name: SecretFile(path, f"header_files.{name}") for name, path in options.header_files.items()
+        }
+        self._secret = SecretFile(options.secret_file, "secret_file") if options.secret_file else None
         self._client: _Client | None = None
         self._opening = asyncio.Lock()
         self._stale = False
@@ -79,13 +83,15 @@ class Endpoint:
             headers["webhook-signature"] = signature(self._keys, message.id, now, message.body)
         try:
             async with asyncio.timeout(self._options.timeout):
-                status, retry_after = await client.request("POST", headers, message.body)
+                status, retry_after, beginning = await client.request("POST", headers, message.body)
         except TimeoutError:
             return Failed(RetryLater(f"{self._name} did not answer within {self._options.timeout:g} s"))
         except _TROUBLES as error:
             unreachable = _is_unreachable(error)
             self._stale = self._stale or (unreachable and client is self._client)
             return Failed(RetryLater(f"{self._name} {_what_happened(error)}", whole=unreachable))
+        if wants_https(status, beginning):
+            return Failed(RetryLater(f"{self._name} {_WANTS_HTTPS}", whole=True))
         return self._named_verdict(verdict(status, retry_after, datetime.now(UTC)))
 
     async def ask(self) -> str:
@@ -95,11 +101,13 @@ class Endpoint:
             raise RuntimeError("open() made no client")
         try:
             async with asyncio.timeout(self._options.timeout):
-                status, _ = await self._client.request("OPTIONS", self._headers, b"")
+                status, _, beginning = await self._client.request("OPTIONS", self._headers, b"")
         except TimeoutError:
             raise SinkUnavailable(f"{self._name} did not answer within {self._options.timeout:g} s") from None
         except _TROUBLES as error:
             raise SinkUnavailable(f"{self._name} {_what_happened(error)}") from error
+        if wants_https(status, beginning):
+            raise WrongOption("url", f"{self._name} {_WANTS_HTTPS}")
         return f"{self._name} answers ({status} to OPTIONS)"
 
     async def close(self) -> None:
@@ -109,18 +117,12 @@ class Endpoint:
             await client.retire()
 
     def _read_secrets(self) -> None:
-        secrets = {name: self._secret_value(name, file) for name, file in self._secret_headers.items()}
+        files = self._options.header_files
+        secrets = {name: header_value(file.read(), name, files[name]) for name, file in self._secret_headers.items()}
         chosen = {name.lower(): value for name, value in (self._options.headers | secrets).items()}
         self._headers = {"user-agent": "kubedelta"} | chosen
         if self._secret is not None and self._options.secret_file is not None:
             self._keys = keys_in(self._secret.read(), self._options.secret_file)
-
-    def _secret_value(self, name: str, file: SecretFile) -> str:
-        value = file.read()
-        if not re.fullmatch(HEADER_VALUE.pattern, value):
-            path = self._options.header_files[name]
-            raise SinkUnavailable(f"{path} is no value for the header {name}: it is not one line of printable ASCII")
-        return value
 
     async def _new_client(self) -> _Client:
         options = self._options
@@ -156,16 +158,20 @@ class _Client:
         self._requests = 0
         self._retired = False
 
-    async def request(self, method: str, headers: dict[str, str], body: bytes) -> tuple[int, str | None]:
-        """Returns the status of the answer, and the Retry-After of one that is not 2xx."""
+    async def request(self, method: str, headers: dict[str, str], body: bytes) -> tuple[int, str | None, bytes]:
+        """Returns the status of the answer, and of one that is not 2xx its Retry-After and the first chunk of it."""
         self._requests += 1
         try:
             answer = await self._transport.handle_async_request(self._made(method, headers, body))
+            beginning = b""
             async with aclosing(answer):
-                async for _ in answer.aiter_raw():
+                async for chunk in answer.aiter_raw():
+                    beginning = beginning or chunk[:BEGINNING]
                     if answer.num_bytes_downloaded > _ANSWER_LIMIT:
                         break
-            return answer.status_code, None if answer.is_success else answer.headers.get("retry-after")
+            if answer.is_success:
+                return answer.status_code, None, b""
+            return answer.status_code, answer.headers.get("retry-after"), beginning
         finally:
             self._requests -= 1
             await self._close_when_unused()
@@ -211,6 +217,8 @@ def _what_happened(error: Exception) -> str:
     if isinstance(error, _NO_ADDRESS):
         return "is no address that can be asked; see url"
     match error.__cause__ or error:
+        case aiohttp.ClientConnectorError(os_error=reason) if wants_http(reason):
+            return "speaks plain HTTP on this port: write http:// in url"
         case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
             return f"cannot be reached: {reason}"
         case aiohttp.ClientConnectorError(os_error=reason):

@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from sinks.base import SinkUnavailable
+from sinks.base import WrongOption
 
 _PREFIX = "whsec_"
 _SHORTEST, _LONGEST = 24, 64
@@ -17,7 +17,7 @@ _SHORTEST, _LONGEST = 24, 64
 
 
 def keys_in(text: str, path: Path) -> tuple[bytes, ...]:
-    """The keys of a ``secret_file``, one a line. Raises SinkUnavailable that names the line and not its content."""
+    """The keys of a ``secret_file``, one a line. Raises WrongOption that names the line and not its content."""
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -25,13 +25,15 @@ def keys_in(text: str, path: Path) -> tuple[bytes, ...]:
         try:
             key = b64decode(line.strip().removeprefix(_PREFIX), validate=True)
         except binascii.Error:
-            raise SinkUnavailable(f"{path}, line {number}: not base64; a secret is whsec_ and base64") from None
+            raise WrongOption(
+                "secret_file", f"{path}, line {number}: not base64; a secret is whsec_ and base64"
+            ) from None
         if not _SHORTEST <= len(key) <= _LONGEST:
             allowed = f"a secret has {_SHORTEST} to {_LONGEST} bytes"
-            raise SinkUnavailable(f"{path}, line {number}: {allowed}, this one {len(key)}")
+            raise WrongOption("secret_file", f"{path}, line {number}: {allowed}, this one {len(key)}")
         keys.append(key)
     if not keys:
-        raise SinkUnavailable(f"{path} holds no secret")
+        raise WrongOption("secret_file", f"{path} holds no secret")
     return tuple(keys)
 
 

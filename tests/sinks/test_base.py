@@ -24,7 +24,7 @@ def test_a_secret_ends_before_its_newline(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     for content in ("hush", "hush\n", "hush\r\n"):
         path.write_text(content)
-        assert read_secret(path) == "hush"
+        assert read_secret(path, "password_file") == "hush"
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
@@ -33,8 +33,8 @@ def test_a_secret_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, conten
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(SinkUnavailable, match=f"cannot read the secret file {path}"):
-        SecretFile(path).read()
+    with pytest.raises(SinkUnavailable, match=f"password_file: cannot read the secret file {path}"):
+        SecretFile(path, "password_file").read()
 
 
 def test_a_secret_that_is_renewed_is_read_again_and_one_that_is_not_is_not(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_secret_that_is_renewed_is_read_again_and_one_that_is_not_is_not(tmp_p
         (tmp_path / name).write_text(name)
     link = tmp_path / "secret"
     link.symlink_to("old")
-    secret = SecretFile(link)
+    secret = SecretFile(link, "password_file")
     assert secret.read() == "old"
 
     (tmp_path / "aside").symlink_to("new")
@@ -139,7 +139,7 @@ def test_files_that_are_no_certificates_are_told_by_name(tmp_path: Path) -> None
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
 
-    with pytest.raises(SinkUnavailable, match=f"cannot use ca_file {nonsense}"):
+    with pytest.raises(SinkUnavailable, match=f"ca_file: {nonsense} is no certificate authority in PEM"):
         tls_context(nonsense, None, None)
-    with pytest.raises(SinkUnavailable, match=f"cannot use cert_file {nonsense}"):
+    with pytest.raises(SinkUnavailable, match=f"cert_file: {nonsense}, certificate and key, cannot be used"):
         tls_context(None, nonsense, None)

@@ -150,6 +150,40 @@ def test_a_port_that_is_taken_is_named_and_exits_78(tmp_path: Path) -> None:
     assert f"telemetry.listen: cannot listen on {listen}" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_what_cannot_work_in_a_sink_ends_with_78_and_the_path_of_the_option(tmp_path: Path, command: str) -> None:
+    copy = {"type": "file", "path": str(tmp_path / "deltas.ndjson")}
+    sinks = {
+        "audit": {"type": "kafka", "bootstrap_servers": "127.0.0.1:1", "properties": {"linger.mss": 5}},
+        "hook": {"type": "webhook", "url": "https://127.0.0.1:1", "ca_file": str(tmp_path / "ca.crt")},
+        "copy": copy,
+        "twin": copy | {"path": str(tmp_path / "." / "x" / ".." / "deltas.ndjson")},
+    }
+    path = a_config(tmp_path, "http://127.0.0.1:1", sinks=sinks)
+
+    words = [sys.executable, "-m", "bridge", command, "-c", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == Exit.CONFIG
+    said = done.stdout + done.stderr
+    assert "sinks.audit.properties.linger.mss: librdkafka has no setting of this name" in said
+    assert f"sinks.hook.ca_file: cannot read {tmp_path / 'ca.crt'}: No such file or directory" in said
+    assert "sinks.twin: sinks.copy writes to the same" in said
+
+
+def test_a_token_file_that_is_empty_ends_a_run_with_78_and_its_option(tmp_path: Path) -> None:
+    (tmp_path / "token").touch()
+    cluster = {"name": "test", "server": "https://127.0.0.1:1", "token_file": str(tmp_path / "token")}
+    path = a_config(tmp_path, "", cluster=cluster)
+
+    words = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+
+    assert done.returncode == Exit.CONFIG
+    assert f"cluster.token_file: {tmp_path / 'token'} is empty" in done.stderr
+    assert "cluster: cluster" not in done.stderr
+
+
 async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None:
     deltas = tmp_path / "deltas.ndjson"
     async with Playground() as cluster:

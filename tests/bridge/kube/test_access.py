@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
@@ -298,12 +299,18 @@ def test_an_authority_that_is_then_not_asked_is_refused(kubeconfig: Kubeconfig) 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"certificate-authority": "gone.crt"}, "cluster c: the certificate authority ({folder}/gone.crt) is not PEM"),
+        (
+            {"certificate-authority": "gone.crt"},
+            "cluster c: certificate-authority: {folder}/gone.crt cannot be read: No such file",
+        ),
         (
             {"certificate-authority-data": "bm9uc2Vuc2U="},
-            "cluster c: the certificate authority (what is inline) is not PEM",
+            "cluster c: certificate-authority: what is inline is no certificate authority in PEM",
         ),
-        ({"certificate-authority-data": "4pi6"}, "cluster c: the certificate authority (what is inline) is not PEM"),
+        (
+            {"certificate-authority-data": "4pi6"},
+            "cluster c: certificate-authority: what is inline is no certificate authority in PEM",
+        ),
         ({"certificate-authority-data": "%%%"}, "cluster c: certificate-authority-data is not base64"),
     ],
 )
@@ -378,15 +385,83 @@ async def authorization(kubeconfig: Kubeconfig, server: ScriptedServer) -> str |
     return server.requests[-1].headers.get("authorization")
 
 
-async def test_a_users_token_password_or_token_file_is_sent(
+@pytest.mark.parametrize("user", [{"username": "alice", "password": "pw"}, {"password": "pw", "token": "x"}])
+def test_a_user_with_a_password_is_refused_by_name(kubeconfig: Kubeconfig, user: dict[str, str]) -> None:
+    kubeconfig.user = user
+    with pytest.raises(CredentialsError) as raised:
+        resolve(kubeconfig.access())
+    assert str(raised.value).startswith(
+        f"{kubeconfig.path}: user u: username and password were taken out of Kubernetes"
+    )
+    assert "pw" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "cannot be read: No such file or directory"), (" \n", "is empty, and a token is expected in it")],
+)
+def test_a_token_file_without_a_token_is_named_by_its_option_before_anything_is_asked(
+    kubeconfig: Kubeconfig, tmp_path: Path, content: str | None, told: str
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_text(content)
+    kubeconfig.user = {"tokenFile": str(token)}
+    with pytest.raises(CredentialsError) as raised:
+        resolve(kubeconfig.access())
+    assert str(raised.value) == f"{kubeconfig.path}: user u: tokenFile: {token} {told}"
+    with pytest.raises(CredentialsError) as raised:
+        resolve(ClusterAccess(server="https://127.0.0.1:1", token_file=token))
+    assert str(raised.value) == f"cluster.token_file: {token} {told}"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [(None, "cannot be read: No such file"), ("no PEM", "is no certificate authority in PEM")]
+)
+def test_a_wrong_authority_is_named_by_its_option(tmp_path: Path, content: str | None, told: str) -> None:
+    authority = tmp_path / "ca.crt"
+    if content is not None:
+        authority.write_text(content)
+    with pytest.raises(CredentialsError) as raised:
+        resolve(ClusterAccess(server="https://127.0.0.1:1", ca_file=authority))
+    assert str(raised.value).startswith(f"cluster.ca_file: {authority} {told}")
+
+
+def test_a_client_certificate_that_is_not_there_is_named(kubeconfig: Kubeconfig, alice: Certificate) -> None:
+    kubeconfig.user = {"client-certificate": "/gone.crt", "client-key": str(alice.key)}
+    with pytest.raises(CredentialsError) as raised:
+        resolve(kubeconfig.access())
+    assert (
+        str(raised.value)
+        == f"{kubeconfig.path}: user u: client-certificate: /gone.crt cannot be read: No such file or directory"
+    )
+
+
+async def test_http_to_a_port_of_https_and_https_to_one_of_http_are_recognised() -> None:
+    complaint = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+    async def as_go_does(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(complaint if (await reader.read(1)) == b"G" else b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(as_go_does, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        for scheme, told in (
+            ("http", "HTTPS on this port: write https://"),
+            ("https", "HTTP on this port: write http://"),
+        ):
+            async with connect(ClusterAccess(server=f"{scheme}://127.0.0.1:{port}")) as client:
+                with pytest.raises(ApiError, match=told):
+                    await client.version()
+
+
+async def test_a_users_token_or_token_file_is_sent(
     kubeconfig: Kubeconfig, tls_server: ScriptedServer, tmp_path: Path
 ) -> None:
     kubeconfig.user = {"token": "from the config"}
     assert await authorization(kubeconfig, tls_server) == "Bearer from the config"
     kubeconfig.user = {"token": "from the config", "tokenFile": str(write(tmp_path / "token", "from the file\n"))}
     assert await authorization(kubeconfig, tls_server) == "Bearer from the file"
-    kubeconfig.user = {"username": "alice", "password": "pw"}
-    assert await authorization(kubeconfig, tls_server) == "Basic YWxpY2U6cHc="
     kubeconfig.user = {}
     assert await authorization(kubeconfig, tls_server) is None
 

@@ -98,7 +98,10 @@ async def test_a_fixed_token_stands_in_until_the_file_can_be_read(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(None, "the token cannot be read: No such file or directory"), ("\n", "the token file is empty")],
+    [
+        (None, "{path} cannot be read: No such file or directory"),
+        ("\n", "{path} is empty, and a token is expected in it"),
+    ],
 )
 async def test_a_token_that_cannot_be_had_is_named_by_its_file(
     tmp_path: Path, content: str | None, complaint: str
@@ -108,7 +111,7 @@ async def test_a_token_that_cannot_be_had_is_named_by_its_file(
         write(path, content)
     with pytest.raises(CredentialsError) as raised:
         await TokenFile(path, clock=Clock()).token()
-    assert str(raised.value) == f"{path}: {complaint}"
+    assert str(raised.value) == f"tokenFile: {complaint.format(path=path)}"
 
 
 async def test_a_token_is_never_printed() -> None:

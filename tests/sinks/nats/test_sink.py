@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
-import nkeys  # type: ignore[import-untyped]
+import nkeys
 import pytest
 from msgspec.structs import replace
 from nats.js.api import DiscardPolicy, RetentionPolicy
@@ -557,7 +557,7 @@ async def test_tls_is_verified_by_the_authority_that_was_named(start_nats: Start
     other = Authority.make(tmp_path / "other", "another authority")
     with pytest.raises(SinkUnavailable, match="certificate verify failed"):
         await the_sink(server, "K8S", "k8s", **own | {"ca_file": other.certificate}).open()
-    with pytest.raises(SinkUnavailable, match="cannot use ca_file"):
+    with pytest.raises(SinkUnavailable, match="ca_file: "):
         await the_sink(server, "K8S", "k8s", **own | {"ca_file": tmp_path / "missing"}).open()
 
 

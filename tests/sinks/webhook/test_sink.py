@@ -279,7 +279,7 @@ async def test_requests_are_signed_and_a_new_secret_is_taken_up(receiver: Webhoo
     for secret in (old, new):
         Webhook(secret).verify(second.body, second.headers)
     assert first.headers["webhook-id"] == "uid%2Ewith%2Edots/1001/updated"
-    assert trouble_of(without) == f"cannot read the secret file {file}: FileNotFoundError"
+    assert trouble_of(without) == f"secret_file: cannot read the secret file {file}: No such file or directory"
 
 
 async def test_headers_come_from_the_options_and_from_files(receiver: WebhookReceiver, tmp_path: Path) -> None:
@@ -441,5 +441,30 @@ async def test_an_endpoint_that_is_reached_anew_does_not_lose_requests_that_stil
 async def test_a_certificate_that_cannot_be_used_is_told_at_open(tmp_path: Path) -> None:
     options = WebhookOptions(url="https://127.0.0.1:1/", ca_file=tmp_path / "missing.crt")
 
-    with pytest.raises(SinkUnavailable, match="cannot use ca_file"):
+    with pytest.raises(SinkUnavailable, match="ca_file: "):
         await WebhookSink("hook", options, cluster="prod").open()
+
+
+async def test_http_to_a_port_of_https_rejects_no_record_and_says_what_to_write() -> None:
+    """Such a server answers 400, as an endpoint does that will never take a record."""
+
+    async def as_go_does(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        http = (await reader.read(1)) in b"PO"
+        told = b"Client sent an HTTP request to an HTTPS server.\n" if http else b""
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" + told)
+        writer.close()
+
+    async with await asyncio.start_server(as_go_does, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        for scheme, words in (
+            ("http", "HTTPS on this port: write https://"),
+            ("https", "HTTP on this port: write http:"),
+        ):
+            sink = WebhookSink("hook", WebhookOptions(url=f"{scheme}://127.0.0.1:{port}/"), cluster="prod")
+            await sink.open()
+            receipt = await sink.deliver([a_delta()])
+            await sink.close()
+            assert (receipt.pending, receipt.rejected) == ([0], {})
+            assert words in trouble_of(receipt)
+            with pytest.raises(SinkUnavailable, match=words):
+                await sink.check()

@@ -1,0 +1,76 @@
+"""What cannot work in options for Kafka, found without a broker: librdkafka is shown the settings, and no address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from sinks.base import WrongOption, mistakes_of, read_secret
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.settings import producer_settings
+from sinks.tls import Step, check_tls_files
+
+_OPTIONS = {
+    "ssl.ca.location": "ca_file",
+    "ssl.certificate.location": "cert_file",
+    "ssl.key.location": "key_file",
+    "SASL mechanism": "sasl_mechanism",
+    "sasl.username": "username",
+    "message.max.bytes": "max_message_bytes",
+}
+"""Words of librdkafka → the option that they are about."""
+
+
+def examine(options: KafkaOptions) -> Sequence[WrongOption]:
+    return mistakes_of(_files(options)) or mistakes_of(_properties(options)) or mistakes_of([partial(_whole, options)])
+
+
+def _files(options: KafkaOptions) -> Iterator[Step]:
+    files = options.ca_file, options.cert_file, options.key_file
+    if not any(name.startswith("ssl.") for name in (*options.properties, *options.property_files)):
+        yield from check_tls_files(*files)  # else the key may need a password from there
+    if options.password_file is not None:
+        yield partial(read_secret, options.password_file, "password_file")
+    for name, path in options.property_files.items():
+        yield partial(read_secret, path, f"property_files.{name}")
+
+
+def _properties(options: KafkaOptions) -> Iterator[Step]:
+    """Each alone: librdkafka complains of one, and by the name it prefers."""
+    for name, value in options.properties.items():
+        yield partial(_alone, f"properties.{name}", name, value)
+    for name, path in options.property_files.items():
+        option = f"property_files.{name}"
+        yield partial(_alone, option, name, read_secret(path, option), secret=True)
+
+
+def _alone(option: str, name: str, value: Any, *, secret: bool = False) -> None:
+    complaint = _complaint({name: value})
+    if complaint is None or "Failed to create" in complaint:
+        return  # right by itself: more settings belong to it
+    if "No such configuration property" in complaint:
+        raise WrongOption(option, "librdkafka has no setting of this name (CONFIGURATION.md there lists them)")
+    raise WrongOption(option, "librdkafka does not take what the file holds" if secret else complaint)
+
+
+def _whole(options: KafkaOptions) -> None:
+    settings = producer_settings(options, gapless=True)
+    del settings["bootstrap.servers"]
+    if complaint := _complaint(settings):
+        about = next((option for words, option in _OPTIONS.items() if words in complaint), None)
+        named = next((name for name in options.properties if name in complaint), None)
+        raise WrongOption(about or (f"properties.{named}" if named else "properties"), complaint)
+
+
+def _complaint(settings: dict[str, Any]) -> str | None:
+    try:
+        Producer(settings | {"log_level": 0})
+    except KafkaException as error:
+        return re.sub(r"error:[0-9A-F]+:", "", error.args[0].str()).strip()
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,40 @@
+"""What cannot work in options for a webhook, found without asking the endpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from sinks.base import WrongOption, mistakes_of, read_secret
+from sinks.tls import Step, check_tls_files
+from sinks.webhook.options import HEADER_VALUE, WebhookOptions
+from sinks.webhook.signature import keys_in
+
+
+def examine(options: WebhookOptions) -> Sequence[WrongOption]:
+    return mistakes_of(_steps(options))
+
+
+def header_value(value: str, name: str, path: Path) -> str:
+    """Raises WrongOption."""
+    if not re.fullmatch(HEADER_VALUE.pattern, value):
+        raise WrongOption(f"header_files.{name}", f"{path} is not one line of printable ASCII")
+    return value
+
+
+def _steps(options: WebhookOptions) -> Iterator[Step]:
+    yield from check_tls_files(options.ca_file, options.cert_file, options.key_file)
+    for name, path in options.header_files.items():
+        yield partial(_header, name, path)
+    if options.secret_file is not None:
+        yield partial(_keys, options.secret_file)
+
+
+def _header(name: str, path: Path) -> None:
+    header_value(read_secret(path, f"header_files.{name}"), name, path)
+
+
+def _keys(path: Path) -> None:
+    keys_in(read_secret(path, "secret_file"), path)

@@ -1,0 +1,160 @@
+"""What cannot work is found before a sink is opened, and named by its option."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nkeys
+import pytest
+
+from sinks import registry
+from sinks.base import WrongOption
+from tests.kit.certificates import Authority
+
+MINIMAL: dict[str, dict[str, Any]] = {
+    "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+    "nats": {"servers": ["nats://127.0.0.1:1"], "stream": "K8S"},
+    "webhook": {"url": "https://127.0.0.1:1/"},
+    "file": {"path": "-"},
+}
+TLS = {"kafka": {"security_protocol": "ssl"}, "nats": {}, "webhook": {}}
+SASL = {"security_protocol": "sasl_plaintext", "sasl_mechanism": "SCRAM-SHA-512", "username": "me"}
+
+
+def examined(type: str, **more: Any) -> list[WrongOption]:
+    kind = registry.types()[type]
+    return list(kind.examine(kind.options.model_validate(MINIMAL[type] | more)))
+
+
+def told(type: str, **more: Any) -> str:
+    return "\n".join(map(str, examined(type, **more)))
+
+
+@pytest.mark.parametrize("type", MINIMAL)
+def test_nothing_is_wrong_with_the_least_options(type: str) -> None:
+    assert examined(type) == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "complaint"),
+    [
+        ({"linger.mss": 5}, "properties.linger.mss: librdkafka has no setting of this name"),
+        ({"linger.ms": "soon"}, "properties.linger.ms: Invalid value for configuration property"),
+        ({"linger.ms": -5}, "properties.linger.ms: Configuration property "),
+        ({"broker.address.family": "v7"}, 'properties.broker.address.family: Invalid value "v7" for'),
+        ({"socket.keepalive.enable": "perhaps"}, "properties.socket.keepalive.enable: Expected bool value"),
+    ],
+)
+def test_a_setting_that_librdkafka_does_not_take_is_named(properties: dict[str, Any], complaint: str) -> None:
+    assert told("kafka", properties={"queue.buffering.max.kbytes": 1024, **properties}).startswith(complaint)
+
+
+def test_every_wrong_setting_is_told_at_once() -> None:
+    assert [each.option for each in examined("kafka", properties={"a.b": 1, "linger.ms": "x", "c.d": 1})] == [
+        "properties.a.b",
+        "properties.linger.ms",
+        "properties.c.d",
+    ]
+
+
+def test_what_a_file_of_a_setting_holds_is_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hush")
+    [wrong] = examined("kafka", property_files={"linger.ms": tmp_path / "secret"})
+    assert str(wrong) == "property_files.linger.ms: librdkafka does not take what the file holds"
+
+
+@pytest.mark.parametrize(
+    ("type", "option", "more"),
+    [
+        ("kafka", "password_file", lambda path: SASL | {"password_file": path}),
+        ("kafka", "property_files.ssl.key.password", lambda path: {"property_files": {"ssl.key.password": path}}),
+        ("nats", "password_file", lambda path: {"user": "me", "password_file": path}),
+        ("nats", "token_file", lambda path: {"token_file": path}),
+        ("nats", "credentials_file", lambda path: {"credentials_file": path}),
+        ("nats", "nkey_seed_file", lambda path: {"nkey_seed_file": path}),
+        ("webhook", "secret_file", lambda path: {"secret_file": path}),
+        ("webhook", "header_files.Authorization", lambda path: {"header_files": {"Authorization": path}}),
+    ],
+)
+def test_a_secret_that_is_not_there_or_empty_is_named(
+    tmp_path: Path, type: str, option: str, more: Callable[[Path], dict[str, Any]]
+) -> None:
+    path = tmp_path / "secret"
+    assert told(type, **more(path)) == f"{option}: cannot read the secret file {path}: No such file or directory"
+    path.write_text("\n")
+    assert told(type, **more(path)) == f"{option}: the secret file {path} is empty"
+    with path.open("wb") as file:
+        file.truncate(100 << 30)
+    assert told(type, **more(path)) == f"{option}: the secret file {path} is larger than 1MiB"
+
+
+@pytest.mark.parametrize("type", TLS)
+def test_a_certificate_that_cannot_be_used_is_named_by_its_own_option(tmp_path: Path, type: str) -> None:
+    authority = Authority.make(tmp_path)
+    mine, other = authority.issue("mine"), authority.issue("other")
+    gone, nonsense = tmp_path / "gone", tmp_path / "nonsense"
+    nonsense.write_text("nonsense")
+
+    def asked(**files: Path) -> str:
+        return told(type, **TLS[type], **files)
+
+    assert asked(ca_file=authority.certificate, cert_file=mine.certificate, key_file=mine.key) == ""
+    assert asked(ca_file=gone) == f"ca_file: cannot read {gone}: No such file or directory"
+    assert asked(ca_file=nonsense).startswith(f"ca_file: {nonsense} is no certificate authority in PEM")
+    assert asked(cert_file=gone, key_file=mine.key).startswith(f"cert_file: cannot read {gone}")
+    assert asked(cert_file=mine.certificate, key_file=gone).startswith(f"key_file: cannot read {gone}")
+    assert asked(cert_file=mine.certificate, key_file=other.key).startswith(f"cert_file: {mine.certificate} with the")
+
+
+def test_a_secret_that_is_none_of_its_kind_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("hush")
+    assert told("nats", credentials_file=path).startswith(f"credentials_file: {path} holds no user credentials")
+    assert told("nats", nkey_seed_file=path) == f"nkey_seed_file: {path} holds no seed of an NKey"
+    assert told("webhook", secret_file=path).startswith(f"secret_file: {path}, line 1: ")
+    path.write_text("two\nlines")
+    assert told("webhook", header_files={"X-Key": path}) == (
+        f"header_files.X-Key: {path} is not one line of printable ASCII"
+    )
+    path.write_bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
+    assert told("nats", nkey_seed_file=path) == ""
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    assert told("file", path=tmp_path) == f"path: cannot write to {tmp_path}: it is a folder"
+    assert told("file", path=tmp_path / "no" / "x").endswith(f"the folder {tmp_path}/no does not exist")
+
+
+# ── Claims ───────────────────────────────────────────────────────────────────
+
+
+def meet(type: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    kind = registry.types()[type]
+    its, others = (kind.claims(kind.options.model_validate(MINIMAL[type] | each)) for each in (one, other))
+    return any(a.thing == b.thing and (a.alone or b.alone) for a in its for b in others)
+
+
+def test_two_sinks_on_one_file_meet_however_its_path_is_spelt(tmp_path: Path) -> None:
+    file = tmp_path / "deltas"
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert meet("file", {"path": file}, {"path": f"{tmp_path}/./x/../deltas"})
+    assert meet("file", {"path": file}, {"path": tmp_path / "link" / "deltas"})
+    assert not meet("file", {"path": file}, {"path": tmp_path / "others"})
+    file.touch()
+    (tmp_path / "hard").hardlink_to(file)
+    assert meet("file", {"path": file}, {"path": tmp_path / "hard"})
+    assert meet("file", {"path": "-"}, {"path": "-"})
+    assert not meet("file", {"path": "/dev/null"}, {"path": "/dev/null"})
+
+
+def test_a_sole_writer_of_a_stream_meets_whoever_else_writes_there() -> None:
+    shared = {"sole_writer": False}
+    assert meet("nats", {}, {"subject": "other.{name}"})
+    assert meet("nats", {}, shared)
+    assert meet("nats", {"servers": ["nats://a", "nats://b"]}, {"servers": ["tls://b:4222"]})
+    assert not meet("nats", shared, shared)
+    assert not meet("nats", {}, {"stream": "OTHER"})
+    assert not meet("nats", {}, {"servers": ["nats://elsewhere"]})
