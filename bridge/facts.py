@@ -5,7 +5,7 @@ A fact is about a request, a batch or a state, never about a single event: nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -196,8 +196,11 @@ class DeliveryDelayed:
 
     sink: str
     records: int
+    """Of this attempt; 0 where the sink could not be opened."""
     reason: str
     retry_after: float
+    behind: int
+    """Records that this sink has not settled."""
     asked: float | None = None
     """Seconds that the destination asked for, where it did (Retry-After)."""
 
@@ -426,6 +429,50 @@ class Heed(StrEnum):
     IGNORED = "ignored"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeStarted:
+    """The first fact of a run."""
+
+    version: str
+    configuration: str
+    """The file's path."""
+    cluster: str
+    resources: tuple[str, ...]
+    sinks: Mapping[str, str]
+    """Name → type."""
+    address: str
+    """``telemetry.listen``."""
+    state: str
+    """``state.directory``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationRefused:
+    """The bridge does not begin: its file cannot be used."""
+
+    configuration: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeBroke:
+    """The bridge ends because of a bug."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeEnded:
+    """The last fact of a run."""
+
+    reason: str
+    exit_code: int
+    seconds: float
+    """How long it ran."""
+    waiting: Mapping[str, int]
+    """Sink → records that it has not settled. Empty where the state was not opened."""
+
+
 @dataclass(frozen=True, slots=True)
 class SignalReceived:
     signal: str
@@ -447,6 +494,22 @@ class Cut(StrEnum):
     """There were too many at once."""
     SLOW = "slow"
     """Its request, or the reading of its answer, took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCommand:
+    """Somebody asked something of the running bridge over its admin socket, and was answered."""
+
+    command: str
+    """``replay hook from 1200``."""
+    result: str
+    """``42 records``, or why it was not done."""
+    done: bool
+    uid: int | None
+    """Of the process that asked, where the system tells."""
+    pid: int | None
+    continued: bool = False
+    """A further page of a command that was reported before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +566,12 @@ Fact: TypeAlias = (
     | RecordsParked
     | CircuitOpened
     | CircuitClosed
+    | BridgeStarted
+    | ConfigurationRefused
+    | BridgeBroke
+    | BridgeEnded
     | SignalReceived
+    | OperatorCommand
     | ConnectionCut
 )
 

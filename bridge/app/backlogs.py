@@ -59,7 +59,8 @@ class Backlogs:
             self.blocked = f"the backlog of sink {plan.name} is full: {why}"
             await asyncio.sleep(LOOK)
         self.blocked = ""
-        self._report(IntakeResumed(plan.name, self._now() - began))
+        if not why:
+            self._report(IntakeResumed(plan.name, self._now() - began))
 
     async def _shorten(self, plan: SinkPlan) -> None:
         stream, last = self._streams[plan.name], self._outbox.last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -36,6 +37,8 @@ class Bridge:
         self._report = report
         self._stopping = asyncio.Event()
         self._running: _Running | None = None
+        self.waiting: Mapping[str, int] = {}
+        """When ``run`` has ended: sink → records that it has not settled. Empty where the state was not opened."""
 
     async def run(self) -> None:
         """Raises CredentialsError and StateError before anything is watched; afterwards only bugs, and Damaged, end it.
@@ -57,6 +60,7 @@ class Bridge:
             except BaseExceptionGroup as group:
                 raise _what_matters(group) from group
             finally:
+                self.waiting = {sink.name: outbox.sinks.lag(sink.name) for sink in plan.sinks}
                 self._running = None
 
     def stop(self) -> None:

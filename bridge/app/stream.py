@@ -49,6 +49,11 @@ class SinkStream:
         return self._listener.in_memory
 
     @property
+    def behind(self) -> int:
+        """See delivery.ports.Pending."""
+        return self._sinks.lag(self.sink)
+
+    @property
     def errand(self) -> Errand | None:
         """What is told out of turn until it is settled."""
         return self._sinks[self.sink].errand

@@ -2,7 +2,8 @@
 
 exits            what the exit codes mean
 parser           the words of the command line; upkeep_parser and arguments belong to it
-commands         one function each: run, check, schema, sinks
+running          run: from the file to the last line of the log
+commands         one function each: check, schema, sinks
 upkeep_commands  cursors, replay, dead-letters, state: on a running bridge or on its files (upkeep)
 upkeep_tables    what these print for people, in lines that text aligns
 verify           a sink's destination beside the cluster; verify_parser has its words

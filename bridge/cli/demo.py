@@ -38,7 +38,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
     async with Playground(bookmark_interval=5.0) as cluster:
         bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
         console.when_left = bridge.stop
-        heed_signals(bridge.stop, at_once=partial(shutil.rmtree, state, ignore_errors=True))
+        heed_signals(lambda _: bridge.stop(), at_once=partial(shutil.rmtree, state, ignore_errors=True))
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(Life(cluster, rate=rate).run())
             summary = tasks.create_task(screen.keep_summary(bridge.snapshot))

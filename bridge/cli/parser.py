@@ -32,7 +32,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     def command(chosen: argparse.Namespace) -> Command:
-        from bridge.cli.commands import run
+        from bridge.cli.running import run
 
         return partial(run, chosen.config, profile_stages=chosen.profile_stages)
 

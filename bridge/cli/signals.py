@@ -23,15 +23,15 @@ def ignore_early(ignored: Collection[signal.Signals] = WITHOUT_MEANING) -> None:
 
 
 def heed_signals(
-    stop: Callable[[], None],
+    stop: Callable[[signal.Signals], None],
     *,
     ignored: Collection[signal.Signals] = (),
     at_once: Callable[[], None] = lambda: None,
     report: Report = unheard,
 ) -> None:
-    """From the main thread, in the running loop: the first of SIGTERM and SIGINT calls ``stop`` there. The second one
-    calls ``at_once`` and ends the process, also while the loop is stuck: with 143 or 130, as a shell would tell it. A
-    process that is number 1 of its container cannot end by the signal itself."""
+    """From the main thread, in the running loop: the first of SIGTERM and SIGINT goes to ``stop`` there. The second one
+    calls ``at_once`` and ends the process, also while the loop is stuck: with 143 or 130, as a shell would tell it.
+    A process that is number 1 of its container cannot end by the signal itself."""
     loop = asyncio.get_running_loop()
     stopping = False
 
@@ -50,7 +50,7 @@ def heed_signals(
                 at_once()
             os._exit(128 + number)
         stopping = True
-        tell(partial(report, SignalReceived(name, Heed.STOP)), stop)
+        tell(partial(report, SignalReceived(name, Heed.STOP)), partial(stop, signal.Signals(number)))
 
     def ignore(number: int, _frame: FrameType | None) -> None:
         tell(partial(report, SignalReceived(signal.Signals(number).name, Heed.IGNORED)))

@@ -30,10 +30,19 @@ class Attempts:
     """``open`` once, then ``deliver``, then ``close``. Nothing is retried here but opening."""
 
     def __init__(
-        self, name: str, make_sink: Callable[[], Sink], *, report: Report, retry: Retry, chance: Callable[[], float]
+        self,
+        name: str,
+        make_sink: Callable[[], Sink],
+        *,
+        behind: Callable[[], int],
+        report: Report,
+        retry: Retry,
+        chance: Callable[[], float],
     ) -> None:
+        """``behind``: records that the sink has not settled."""
         self._name = name
         self._make_sink = make_sink
+        self._behind = behind
         self._report = report
         self._chance = chance
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
@@ -152,7 +161,7 @@ class Attempts:
             self.retry_at = None
 
     def delayed(self, trouble: RetryLater, delay: float, records: int) -> None:
-        self._report(DeliveryDelayed(self._name, records, trouble.reason, delay, trouble.after))
+        self._report(DeliveryDelayed(self._name, records, trouble.reason, delay, self._behind(), trouble.after))
 
     def _bounded(self, receipt: Receipt) -> Receipt:
         """Whatever a destination asks for, it is tried again some day."""

@@ -46,6 +46,11 @@ class Pending(Protocol):
         """Everything that there is has been taken: ``take`` would wait, and not for a disk."""
         ...
 
+    @property
+    def behind(self) -> int:
+        """Records that are not settled, taken or not."""
+        ...
+
     def wake(self) -> None:
         """Let ``take`` return now, or at once the next time it is called."""
         ...

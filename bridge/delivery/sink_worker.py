@@ -71,7 +71,9 @@ class SinkWorker(ABC):
         self._max_batch = max_batch
         self._retry = retry or Retry()
         self._chance = chance
-        self._attempts = Attempts(name, make_sink, report=report, retry=self._retry, chance=chance)
+        self._attempts = Attempts(
+            name, make_sink, behind=lambda: pending.behind, report=report, retry=self._retry, chance=chance
+        )
         self._parking = Parking(name, letters, on_rejected, report)
         self._progress = asyncio.Event()
 

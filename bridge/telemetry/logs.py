@@ -12,14 +12,11 @@ from collections.abc import Callable
 
 from bridge.facts import (
     BatchCommitted,
-    ConnectionCut,
     ConnectionInsecure,
-    Cut,
     DiscoveryFailed,
     DiscoveryRejected,
     Fact,
     GroupStale,
-    Heed,
     InformerStopped,
     InformerSynced,
     InputUnreadable,
@@ -28,12 +25,12 @@ from bridge.facts import (
     RequestFailed,
     ResourceRefused,
     ResourceUnknown,
-    SignalReceived,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
 )
 from bridge.model.resource import Resource, Scope
+from bridge.telemetry.process_logs import ProcessLogs
 from bridge.telemetry.sink_logs import SinkLogs
 from bridge.telemetry.state_logs import StateLogs
 from bridge.telemetry.telling import Telling
@@ -46,6 +43,14 @@ _WHAT_TO_DO = {
 }
 
 
+_WELL = {
+    401: "the API server accepts the bridge's credentials",
+    403: "the bridge may list and watch it",
+    404: "the API server serves it",
+    405: "it can be listed and watched",
+}
+
+
 class Logs:
     """An observer of facts."""
 
@@ -54,6 +59,7 @@ class Logs:
         self._log = self._telling.log
         self._sinks = SinkLogs(self._telling)
         self._state = StateLogs(self._telling)
+        self._process = ProcessLogs(self._telling)
         self._refused: dict[tuple[Resource, Scope], int] = {}
         self._unknown: dict[str, str] = {}
 
@@ -67,13 +73,10 @@ class Logs:
                 self._informer_trouble(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
-            case SignalReceived():
-                self._process(fact)
-            case ConnectionCut():
-                self._client(fact)
             case _:
                 self._sinks.observe(fact)
                 self._state.observe(fact)
+                self._process.observe(fact)
 
     # ── Informers ────────────────────────────────────────────────────────────
 
@@ -88,7 +91,7 @@ class Logs:
             case WatchOpened():
                 self._served(key)
                 if self._telling.over(("failed", *key)):
-                    log.info("watch is live again")
+                    log.info("watch is live")
                 log.debug("watch opened")
             case WatchEnded():
                 log.debug("watch ended", reason=fact.reason, events=fact.events, seconds=round(fact.seconds, 3))
@@ -103,8 +106,8 @@ class Logs:
                 log.info("informer stopped")
 
     def _served(self, key: tuple[Resource, Scope]) -> None:
-        if self._refused.pop(key, None) is not None:
-            self._log.info("the API server serves it again", **_named(*key))
+        if (status := self._refused.pop(key, None)) is not None:
+            self._log.info(_WELL.get(status, "the API server answers for it"), **_named(*key))
 
     def _informer_trouble(
         self, fact: RequestFailed | ResourceRefused | InputUnreadable | ObjectLeftBare | VersionsRanBackwards
@@ -138,7 +141,7 @@ class Logs:
             case ResourceUnknown(name, reason):
                 if self._unknown.get(name) != reason:
                     self._unknown[name] = reason
-                    text = "the cluster does not know this resource; it is watched as soon as it does"
+                    text = "nothing is watched under this name; it is looked up again with every discovery"
                     self._log.warning(text, resource=name, reason=reason)
             case DiscoveryFailed(reason, retry_after):
                 self._telling.trouble("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
@@ -150,29 +153,6 @@ class Logs:
                 self._log.warning(text, name=name)
             case ConnectionInsecure(server, reason):
                 self._log.warning("connection to the API server is not secure", server=server, reason=reason)
-
-    # ── The process ──────────────────────────────────────────────────────────
-
-    def _process(self, fact: SignalReceived) -> None:
-        match fact.heed:
-            case Heed.STOP:
-                text = "told to end: nothing more is read, and sinks finish within the grace; once more ends at once"
-                self._log.info(text, signal=fact.signal)
-            case Heed.AT_ONCE:
-                text = "told to end at once; what sinks have not settled is delivered after the next start"
-                self._log.warning(text, signal=fact.signal)
-            case Heed.IGNORED:
-                self._log.info("a signal is ignored: it has no meaning here", signal=fact.signal)
-
-    # ── Clients ──────────────────────────────────────────────────────────────
-
-    def _client(self, fact: ConnectionCut) -> None:
-        match fact.why:
-            case Cut.CROWDED:
-                text = "clients hold more connections than are served at once; the oldest are cut"
-                self._telling.trouble(("crowded", fact.server), text, "too many connections", server=fact.server)
-            case Cut.SLOW:
-                self._log.debug("a connection is cut: its request or answer took too long", server=fact.server)
 
 
 def _named(resource: Resource, scope: Scope) -> dict[str, str]:

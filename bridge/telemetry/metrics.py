@@ -24,7 +24,6 @@ from bridge.facts import (
     Fact,
     GroupStale,
     ResourceUnknown,
-    SignalReceived,
     SinkInsecure,
 )
 from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
@@ -69,7 +68,7 @@ class Metrics:
                 self._stale.inc()
             case ConnectionCut(server, why):
                 self._cut.labels(server, why.value).inc()
-            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected() | SignalReceived():
+            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected():
                 pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the others are log lines
             case _:
                 self._resources.observe(fact)

@@ -32,16 +32,20 @@ class SinkLogs:
     def __init__(self, telling: Telling) -> None:
         self._telling = telling
         self._log = telling.log
+        self._delivers: set[str] = set()
+        """Sinks whose destination has stored something since the start."""
 
     def observe(self, fact: Fact) -> None:
         match fact:
             case BatchDelivered(sink):
-                if self._telling.over(("delayed", sink)):
-                    self._log.info("sink delivers again", sink=sink)
+                was_delayed, first = self._telling.over(("delayed", sink)), sink not in self._delivers
+                if was_delayed or first:
+                    self._delivers.add(sink)
+                    self._log.info("sink delivers" if first else "sink delivers again", sink=sink)
                 self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
             case SinkOpened(sink):
                 self._telling.over(("delayed", sink))
-                self._log.info("sink is open", sink=sink)
+                self._log.info("sink is set up", sink=sink)
             case SinkPaused(sink):
                 self._log.warning("sink is paused: nothing is delivered until kubedelta sinks resume", sink=sink)
             case SinkResumed(sink):
@@ -65,9 +69,9 @@ class SinkLogs:
     def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
         trouble, sink = self._telling.trouble, fact.sink
         match fact:
-            case DeliveryDelayed(_, records, reason, retry_after, asked):
+            case DeliveryDelayed(_, _, reason, retry_after, behind, asked):
                 text, wait = "sink cannot take records now", round(retry_after, 1)
-                waiting: dict[str, float] = {"waiting_records": records, "retry_in": wait}
+                waiting: dict[str, float] = {"waiting_records": behind, "retry_in": wait}
                 if asked:
                     text += ", and asked to be left alone for a while; kubedelta sinks retry tries at once"
                     waiting["asked_seconds"] = round(asked, 1)

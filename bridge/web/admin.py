@@ -8,6 +8,8 @@ reach.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +18,7 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
-from bridge.facts import ADMIN_SERVER, Report, unheard
+from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
 from bridge.model.upkeep import ReplayRequest, UnknownTarget, Upkeep
 from bridge.web.admin_socket import SocketFile
 from bridge.web.admin_wire import LARGEST_REQUEST, PREFIX, Changed, Chosen, Count, Named, Number, Page, Refusal
@@ -25,6 +27,12 @@ from bridge.web.connections import Connections
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LONGEST_REASON = 1000
+_LONGEST_COMMAND = 200
+_COMMAND = web.RequestKey("command", str)
+"""What a handler leaves with its request, for the report of it."""
+_RESULT = web.RequestKey("result", str)
+_CONTINUED = web.RequestKey("continued", bool)
+_CREDENTIALS = struct.Struct("3i")
 _MOST_CONNECTIONS = 32
 _REQUEST_SECONDS = 10.0
 """From the first packet of a connection to the end of its request. The answer may take any time."""
@@ -40,10 +48,11 @@ class AdminServer:
     def __init__(self, directory: Path, upkeep: Upkeep, report: Report = unheard) -> None:
         self._directory = directory
         self._upkeep = upkeep
+        self._report = report
         self._file: SocketFile | None = None
         self._listening: asyncio.Server | None = None
         self._connections = Connections(ADMIN_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report)
-        app = web.Application(middlewares=[_guard], client_max_size=LARGEST_REQUEST)
+        app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
         app.router.add_get(f"{PREFIX}/", _answer_greeting)
         app.router.add_get(f"{PREFIX}/cursors", self._answer_cursors)
         app.router.add_post(f"{PREFIX}/replay", self._answer_replay)
@@ -90,30 +99,51 @@ class AdminServer:
 
     # ── Answers ──────────────────────────────────────────────────────────────
 
-    async def _answer_cursors(self, _request: web.Request) -> web.Response:
-        return _json(await self._upkeep.cursors())
+    async def _answer_cursors(self, request: web.Request) -> web.Response:
+        request[_COMMAND] = "cursors"
+        found = await self._upkeep.cursors()
+        request[_RESULT] = f"{len(found.sinks)} sinks"
+        return _json(found)
 
     async def _answer_replay(self, request: web.Request) -> web.Response:
-        return _json(await self._upkeep.replay(msgspec.json.decode(await request.read(), type=ReplayRequest)))
+        asked = msgspec.json.decode(await request.read(), type=ReplayRequest)
+        request[_COMMAND] = _replay(asked)
+        done = await self._upkeep.replay(asked)
+        request[_RESULT] = f"{done.records} records"
+        return _json(done)
 
     async def _answer_dead_letters(self, request: web.Request) -> web.Response:
         page = msgspec.convert(dict(request.query), Page, strict=False)
-        return _json(await self._upkeep.dead_letters(page.sink, after=page.after, limit=page.limit))
+        request[_COMMAND] = f"dead-letters list {page.sink or ''}".strip()
+        request[_CONTINUED] = page.after > 0
+        found = await self._upkeep.dead_letters(page.sink, after=page.after, limit=page.limit)
+        request[_RESULT] = f"{len(found)} dead letters"
+        return _json(found)
 
     async def _answer_object(self, request: web.Request) -> web.Response:
         number = msgspec.convert(request.match_info["number"], Number, strict=False)
-        return web.Response(body=await self._upkeep.dead_letter_body(number), content_type="application/json")
+        request[_COMMAND] = f"dead-letters show {number}"
+        body = await self._upkeep.dead_letter_body(number)
+        request[_RESULT] = f"{len(body)} bytes"
+        return web.Response(body=body, content_type="application/json")
 
     async def _answer_retry(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=Chosen)
-        return _json(Count(await self._upkeep.retry(chosen.sink, chosen.numbers)))
+        request[_COMMAND] = f"dead-letters retry {chosen}"
+        count = await self._upkeep.retry(chosen.sink, chosen.numbers)
+        request[_RESULT] = f"{count} dead letters"
+        return _json(Count(count))
 
     async def _answer_drop(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=Chosen)
-        return _json(Count(await self._upkeep.drop(chosen.sink, chosen.numbers)))
+        request[_COMMAND] = f"dead-letters drop {chosen}"
+        count = await self._upkeep.drop(chosen.sink, chosen.numbers)
+        request[_RESULT] = f"{count} dead letters"
+        return _json(Count(count))
 
     async def _answer_sink(self, request: web.Request) -> web.Response:
         sink = msgspec.json.decode(await request.read(), type=Named).sink
+        request[_COMMAND] = f"sinks {request.match_info['action']} {sink}"
         match request.match_info["action"]:
             case "retry":
                 changed = await self._upkeep.retry_sink(sink)
@@ -121,42 +151,85 @@ class AdminServer:
                 changed = await self._upkeep.pause_sink(sink)
             case _:
                 changed = await self._upkeep.resume_sink(sink)
+        request[_RESULT] = "done" if changed else "it was so before"
         return _json(Changed(changed))
 
-    async def _answer_state(self, _request: web.Request) -> web.Response:
-        return _json(await self._upkeep.state_check())
+    async def _answer_state(self, request: web.Request) -> web.Response:
+        request[_COMMAND] = "state check"
+        report = await self._upkeep.state_check()
+        request[_RESULT] = f"{len(report.problems)} problems"
+        return _json(report)
+
+    # ── Around every answer ──────────────────────────────────────────────────
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A connection is for one request."""
+        try:
+            await request.read()
+            Connections.keep(request.transport)
+            response = await self._answered(request, handler)
+        except web.HTTPException as refusal:
+            refusal.force_close()
+            raise
+        response.force_close()
+        return response
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        why = ""
+        try:
+            return await handler(request)
+        except web.HTTPException as refusal:
+            why = refusal.reason
+            raise
+        except UnknownTarget as unknown:
+            why = str(unknown)
+            return _json(Refusal(why), status=404)
+        except msgspec.MsgspecError as wrong:
+            why = str(wrong)
+            return _json(Refusal(why), status=400)
+        except Exception as error:
+            why = _reason(error)
+            return _json(Refusal(why), status=500)
+        finally:
+            self._tell(request, why)
+
+    def _tell(self, request: web.Request, why: str) -> None:
+        """Of every command; a greeting is none."""
+        command = request.get(_COMMAND)
+        if command is None and not why:
+            return
+        uid, pid = _who(request)
+        self._report(
+            OperatorCommand(
+                (command or f"{request.method} {request.path}")[:_LONGEST_COMMAND],
+                why[:_LONGEST_REASON] or request.get(_RESULT, ""),
+                done=not why,
+                uid=uid,
+                pid=pid,
+                continued=request.get(_CONTINUED, False),
+            )
+        )
+
+
+def _replay(asked: ReplayRequest) -> str:
+    narrowed = {"--resource": asked.resource, "--namespace": asked.namespace}
+    options = "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
+    return f"replay {asked.sink} --from {asked.start}{options}"
+
+
+def _who(request: web.Request) -> tuple[int | None, int | None]:
+    """The user and the process at the other end of the socket, where the system tells (unix(7), SO_PEERCRED)."""
+    connected = request.get_extra_info("socket")
+    if connected is None or not hasattr(socket, "SO_PEERCRED"):
+        return None, None
+    pid, uid, _gid = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return uid, pid
 
 
 async def _answer_greeting(_request: web.Request) -> web.Response:
     """Says that the loop goes round."""
     return web.Response(status=204)
-
-
-@web.middleware
-async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A connection is for one request."""
-    try:
-        await request.read()
-        Connections.keep(request.transport)
-        response = await _answered(request, handler)
-    except web.HTTPException as refusal:
-        refusal.force_close()
-        raise
-    response.force_close()
-    return response
-
-
-async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException:
-        raise
-    except UnknownTarget as unknown:
-        return _json(Refusal(str(unknown)), status=404)
-    except msgspec.MsgspecError as wrong:
-        return _json(Refusal(str(wrong)), status=400)
-    except Exception as error:
-        return _json(Refusal(_reason(error)), status=500)
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,8 @@ LARGEST_REQUEST = 1024 * 1024
 LARGEST_PAGE = 1000
 """Dead letters in one answer."""
 
+_SHOWN = 10
+
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
@@ -28,6 +30,13 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sink: str
     numbers: list[Number] | None
     """None for all."""
+
+    def __str__(self) -> str:
+        """As an operator would write it, of many numbers the first."""
+        if self.numbers is None:
+            return f"{self.sink} --all"
+        first = " ".join(map(str, self.numbers[:_SHOWN]))
+        return f"{self.sink} {first}" + (f" and {more} more" if (more := len(self.numbers) - _SHOWN) > 0 else "")
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

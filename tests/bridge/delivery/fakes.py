@@ -71,6 +71,10 @@ class FakePending:
         return self._taken == len(self.records)
 
     @property
+    def behind(self) -> int:
+        return len(self.records) - self.settled
+
+    @property
     def outstanding(self) -> int:
         """Records that were taken and are not settled."""
         return sum(len(taken.items) for taken in self._outstanding)

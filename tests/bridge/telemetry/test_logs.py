@@ -16,6 +16,8 @@ from bridge.facts import (
     BacklogDropped,
     BatchCommitted,
     BatchDelivered,
+    BridgeEnded,
+    BridgeStarted,
     CircuitClosed,
     CircuitOpened,
     ClusterChanged,
@@ -109,7 +111,8 @@ def test_a_good_day_makes_a_line_for_each_state_and_none_for_each_batch() -> Non
     watches: list[Fact] = [WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "the server's timeout", 300, 12)]
     assert _told(*day, *((watches + batch) * 50), InformerStopped(PODS, ALL)) == [
         ("info", "synced"),
-        ("info", "sink is open"),
+        ("info", "sink is set up"),
+        ("info", "sink delivers"),
         ("info", "informer stopped"),
     ]
 
@@ -138,7 +141,7 @@ def test_a_refused_resource_is_told_once_with_what_to_do_and_again_when_that_cha
     assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
     assert '"list" and "watch"' in told[0][1]
     assert "install its CRD" in told[1][1]
-    assert told[2][1] == "the API server serves it again"
+    assert told[2][1] == "the API server serves it"
 
 
 def test_a_failing_watch_is_told_every_half_minute_with_its_count_and_its_end_is_told() -> None:
@@ -159,14 +162,15 @@ def test_a_failing_watch_is_told_every_half_minute_with_its_count_and_its_end_is
     )
     assert "times" not in first
     assert again["times"] == 8
-    assert end["event"] == "watch is live again"
+    assert end["event"] == "watch is live"
 
 
 def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
-    delayed = DeliveryDelayed("audit", 10, "no broker", 2.0)
+    delayed = DeliveryDelayed("audit", 10, "no broker", 2.0, 76)
     delivered = BatchDelivered("audit", 10, 900, 0.1)
-    assert _told(SinkOpened("audit"), delayed, delayed, delayed, delivered, delivered) == [
-        ("info", "sink is open"),
+    assert _told(SinkOpened("audit"), delivered, delayed, delayed, delayed, delivered, delivered) == [
+        ("info", "sink is set up"),
+        ("info", "sink delivers"),
         ("warning", "sink cannot take records now"),
         ("info", "sink delivers again"),
     ]
@@ -198,12 +202,12 @@ def test_a_sink_that_stops_the_intake_is_told_loudly_with_its_name() -> None:
 
 
 def test_an_outage_is_one_story_however_often_it_is_tried_whether_the_sink_is_back() -> None:
-    delayed = DeliveryDelayed("audit", 10, "no broker", 2.0)
+    delayed = DeliveryDelayed("audit", 10, "no broker", 2.0, 76)
     opened = CircuitOpened("audit", failures=5, reason="no broker")
-    told = _told(
-        delayed, delayed, opened, delayed, opened, CircuitClosed("audit", 60.0), BatchDelivered("audit", 1, 9, 0.1)
-    )
+    delivered = BatchDelivered("audit", 1, 9, 0.1)
+    told = _told(delivered, delayed, delayed, opened, delayed, opened, CircuitClosed("audit", 60.0), delivered)
     assert told == [
+        ("info", "sink delivers"),
         ("warning", "sink cannot take records now"),
         ("warning", "sink takes nothing; one delivery at a time tries whether it is back"),
         ("info", "sink is back"),
@@ -296,7 +300,7 @@ def test_on_a_terminal_lines_are_for_people() -> None:
     stream = Terminal()
     set_up_logging("info", "auto", stream)
     Logs().observe(SinkOpened("audit"))
-    assert "sink is open" in stream.getvalue()
+    assert "sink is set up" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
 
 
@@ -330,7 +334,7 @@ def test_libraries_are_heard_from_warning_on_in_the_same_form() -> None:
 def test_no_line_holds_a_credential_nor_a_traceback_a_variable(form: str) -> None:
     stream = io.StringIO()
     set_up_logging("info", form, stream)
-    Logs().observe(DeliveryDelayed("hook", 1, "POST https://me:pa55w0rd@example.test/: 401, Bearer eyJ.x-y_z=", 1.0))
+    Logs().observe(DeliveryDelayed("hook", 1, "POST https://me:pa55w0rd@example.test/: 401, Bearer eyJ.x-y_z=", 1.0, 1))
     token = "s3cr3t-token"  # in a variable of the frame that fails
     try:
         raise ValueError(f"https://{token}@example.test refused us")
@@ -405,3 +409,65 @@ def test_nothing_that_a_terminal_would_obey_reaches_a_log(form: str, stream: typ
     assert "\x1b[2J" not in log.getvalue()
     if form == "json":
         assert _lines(log)[0]["reason"] == HOSTILE
+
+
+# ── Words are true ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (401, "the API server accepts the bridge's credentials"),
+        (403, "the bridge may list and watch it"),
+        (404, "the API server serves it"),
+        (405, "it can be listed and watched"),
+        (451, "the API server answers for it"),
+    ],
+)
+def test_the_end_of_a_refusal_says_what_had_been_the_matter(status: int, text: str) -> None:
+    told = _told(ResourceRefused(PODS, ALL, status, "no", 60), WatchOpened(PODS, ALL))
+    assert told[-1] == ("info", text)
+
+
+def test_a_sink_delivers_when_its_destination_has_stored_something_and_not_before() -> None:
+    """A webhook is set up without a request."""
+    told = _told(SinkOpened("hook"), DeliveryDelayed("hook", 1, "cannot be reached", 1.0, 76))
+    assert told == [("info", "sink is set up"), ("warning", "sink cannot take records now")]
+
+
+def test_what_waits_for_a_sink_is_its_backlog_also_while_it_cannot_be_opened() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    Logs(clock=Clock()).observe(DeliveryDelayed("hook", 0, "no broker", 1.0, 76))
+    assert _lines(stream)[0]["waiting_records"] == 76
+
+
+def test_the_first_and_the_last_line_say_what_runs_and_why_it_ended() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream)
+    logs = Logs(clock=Clock())
+    for fact in EVERYTHING:
+        if isinstance(fact, BridgeStarted | BridgeEnded):
+            logs.observe(fact)
+    first, last = _lines(stream)
+    assert {**first, "timestamp": ""} == {
+        "timestamp": "",
+        "level": "info",
+        "event": "started",
+        "version": "1.0",
+        "configuration": "kubedelta.yaml",
+        "cluster": "test",
+        "resources": ["pods"],
+        "sinks": {"audit": "kafka"},
+        "address": "127.0.0.1:8080",
+        "state": "/state",
+    }
+    assert {**last, "timestamp": ""} == {
+        "timestamp": "",
+        "level": "info",
+        "event": "ended",
+        "reason": "SIGTERM",
+        "exit_code": 0,
+        "seconds": 60.0,
+        "waiting": {"audit": 5},
+    }

@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from bridge.facts import Fact, OperatorCommand
 from bridge.model.upkeep import Cursor, Cursors, ReplayRequest, StateReport, UnknownTarget
 from bridge.web import admin_client, admin_socket
 from bridge.web.admin import AdminServer
@@ -330,6 +331,38 @@ async def test_a_bridge_that_stands_still_is_not_waited_for(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("way")
+async def test_every_command_is_reported_with_who_asked_and_what_became_of_it(
+    tmp_path: Path, upkeep: FakeUpkeep
+) -> None:
+    facts: list[Fact] = []
+    upkeep.letters = [a_letter(1), a_letter(2)]
+    upkeep.bodies = {1: b"{}"}
+    async with AdminServer(tmp_path, upkeep, facts.append), AdminClient(tmp_path) as client:
+        await client.cursors()
+        await client.replay(ReplayRequest("hook", 12, resource="pods", namespace="shop"))
+        await client.dead_letters("hook")
+        await client.dead_letters("hook", after=1)
+        await client.dead_letter_body(1)
+        await client.retry("hook", list(range(1, 15)))
+        with pytest.raises(UnknownTarget):
+            await client.drop("no-such-sink")
+        await client.state_check()
+
+    told = [fact for fact in facts if isinstance(fact, OperatorCommand)]
+    assert [(fact.command, fact.result, fact.done) for fact in told] == [
+        ("cursors", "1 sinks", True),
+        ("replay hook --from 12 --resource pods --namespace shop", "30 records", True),
+        ("dead-letters list hook", "2 dead letters", True),
+        ("dead-letters list hook", "1 dead letters", True),
+        ("dead-letters show 1", "2 bytes", True),
+        ("dead-letters retry hook 1 2 3 4 5 6 7 8 9 10 and 4 more", told[5].result, True),
+        ("dead-letters drop no-such-sink --all", told[6].result, False),
+        ("state check", "0 problems", True),
+    ]
+    assert [fact.continued for fact in told] == [False, False, False, True, False, False, False, False]
+    assert {(fact.uid, fact.pid) for fact in told} == {(os.getuid(), os.getpid())}
+
+
 async def test_those_who_connect_and_say_nothing_keep_nobody_from_asking(
     server: AdminServer, tmp_path: Path, upkeep: FakeUpkeep
 ) -> None:

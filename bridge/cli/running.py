@@ -1,0 +1,147 @@
+"""``kubedelta run``: from the file to the last line of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from bridge.app.bridge import Bridge
+from bridge.app.plan import Plan
+from bridge.app.planning import plan_of
+from bridge.app.preflight import preflight
+from bridge.cli.commands import of_cluster
+from bridge.cli.exits import Exit
+from bridge.cli.output import complain
+from bridge.cli.settings import load_settings
+from bridge.cli.signals import WITHOUT_MEANING, heed_signals, ignore_early
+from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
+from bridge.kube import CredentialsError
+from bridge.outbox.errors import Damaged, StateError
+from bridge.telemetry.log_stream import set_up_logging
+from bridge.telemetry.logs import Logs
+from bridge.telemetry.metrics import Metrics
+from bridge.telemetry.observers import Telemetry
+from bridge.telemetry.status import Snapshot
+from bridge.web.access import TokenFile
+from bridge.web.server import WebServer
+from config.errors import ConfigError
+from config.schema import TelemetrySettings
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    code: Exit
+    reason: str
+
+
+def run(path: Path, *, profile_stages: bool = False) -> int:
+    """Watch and deliver until SIGTERM or SIGINT. Whatever ends it is in the last line of the log."""
+    ignored = [each for each in WITHOUT_MEANING if not (profile_stages and each is signal.SIGUSR1)]
+    ignore_early(ignored)
+    try:
+        settings = load_settings(path)
+        plan = plan_of(settings)
+    except ConfigError as error:
+        return _refuse(path, [str(problem) for problem in error.problems])
+    if mistakes := preflight(plan):
+        return _refuse(path, [f"{path}: {where}: {reason}" for where, reason in mistakes])
+    gc.freeze()  # What is there by now lives as long as the process: no collection needs to look at it again.
+    set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
+    running = _run(path, plan, settings.telemetry, ignored)
+    if profile_stages:
+        from bridge.cli.stages import with_profile
+
+        running = with_profile(running)
+    return asyncio.run(running)
+
+
+def _refuse(path: Path, problems: Sequence[str]) -> int:
+    """How the log is to be written may not be known: as lines for people on a terminal, as JSON elsewhere."""
+    if sys.stderr.isatty():
+        complain("\n".join(problems))
+        return Exit.CONFIG
+    set_up_logging("info", "json", sys.stderr)
+    logs = Logs()
+    logs.observe(ConfigurationRefused(str(path), tuple(problems)))
+    logs.observe(BridgeEnded("the configuration cannot be used", Exit.CONFIG, 0.0, {}))
+    return Exit.CONFIG
+
+
+async def _run(path: Path, plan: Plan, settings: TelemetrySettings, ignored: Collection[signal.Signals]) -> int:
+    now = asyncio.get_running_loop().time
+    began = now()
+    telemetry = Telemetry(Logs())
+    metrics = Metrics(version=version("kubedelta"), failures=telemetry.failures)
+    metrics.expect_sinks(*(sink.name for sink in plan.sinks))
+    telemetry.add(metrics)
+    telemetry.report(
+        BridgeStarted(
+            version=version("kubedelta"),
+            configuration=str(path),
+            cluster=plan.cluster,
+            resources=tuple(wanted.name for wanted in plan.wanted),
+            sinks={sink.name: sink.type for sink in plan.sinks},
+            address=str(settings.listen),
+            state=str(plan.state),
+        )
+    )
+    bridge = Bridge(plan, telemetry.report)
+    end = await _until_the_end(bridge, settings, telemetry, metrics, ignored)
+    telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.waiting))
+    return end.code
+
+
+async def _until_the_end(
+    bridge: Bridge,
+    settings: TelemetrySettings,
+    telemetry: Telemetry,
+    metrics: Metrics,
+    ignored: Collection[signal.Signals],
+) -> _End:
+    told = ""
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal told
+        told = number.name
+        bridge.stop()
+
+    heed_signals(stop, ignored=ignored, report=telemetry.report)
+    try:
+        web = _web_server(bridge, settings, telemetry, metrics)
+        await web.start()
+    except ValueError as error:
+        return _End(Exit.CONFIG, f"telemetry.details_token_file: {error}")
+    except OSError as error:
+        return _End(Exit.CONFIG, f"telemetry.listen: cannot listen on {settings.listen}: {error.strerror or error}")
+    try:
+        await bridge.run()
+    except CredentialsError as error:
+        return _End(Exit.CONFIG, of_cluster(error))
+    except StateError as error:
+        return _End(Exit.CONFIG, str(error))
+    except Damaged as error:
+        return _End(Exit.DAMAGED, f"state.directory: {error}")
+    except Exception as error:
+        telemetry.report(BridgeBroke(error))
+        return _End(Exit.SOFTWARE, f"a bug: {type(error).__name__}")
+    finally:
+        await web.stop()
+    return _End(Exit.OK, told)
+
+
+def _web_server(
+    bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics
+) -> WebServer[Snapshot]:
+    """Raises ValueError where the file of the token holds none."""
+    token = None
+    if settings.details_token_file is not None:
+        token = TokenFile(settings.details_token_file)
+        token.read()
+    host, port = settings.listen
+    return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)

@@ -1,0 +1,78 @@
+"""What becomes of the process, and who asks something of it, as log lines."""
+
+from __future__ import annotations
+
+from bridge.facts import (
+    BridgeBroke,
+    BridgeEnded,
+    BridgeStarted,
+    ConfigurationRefused,
+    ConnectionCut,
+    Cut,
+    Fact,
+    Heed,
+    OperatorCommand,
+    SignalReceived,
+)
+from bridge.telemetry.telling import Telling
+
+
+class ProcessLogs:
+    def __init__(self, telling: Telling) -> None:
+        self._telling = telling
+        self._log = telling.log
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case BridgeStarted():
+                self._started(fact)
+            case ConfigurationRefused(configuration, problems):
+                for problem in problems:
+                    self._log.error("the configuration cannot be used", configuration=configuration, problem=problem)
+            case BridgeBroke(error):
+                self._log.error("this is a bug; please report it with this line", exc_info=error)
+            case BridgeEnded(reason, code, seconds, waiting):
+                tell = self._log.error if code else self._log.info
+                tell("ended", reason=reason, exit_code=int(code), seconds=round(seconds, 1), waiting=dict(waiting))
+            case SignalReceived(signal, heed):
+                self._signal(signal, heed)
+            case OperatorCommand():
+                self._command(fact)
+            case ConnectionCut():
+                self._cut(fact)
+
+    def _started(self, fact: BridgeStarted) -> None:
+        self._log.info(
+            "started",
+            version=fact.version,
+            configuration=fact.configuration,
+            cluster=fact.cluster,
+            resources=list(fact.resources),
+            sinks=dict(fact.sinks),
+            address=fact.address,
+            state=fact.state,
+        )
+
+    def _signal(self, signal: str, heed: Heed) -> None:
+        match heed:
+            case Heed.STOP:
+                text = "told to end: nothing more is read, and sinks finish within the grace; once more ends at once"
+                self._log.info(text, signal=signal)
+            case Heed.AT_ONCE:
+                text = "told to end at once; what sinks have not settled is delivered after the next start"
+                self._log.warning(text, signal=signal)
+            case Heed.IGNORED:
+                self._log.info("a signal is ignored: it has no meaning here", signal=signal)
+
+    def _command(self, fact: OperatorCommand) -> None:
+        tell = self._log.debug if fact.continued else self._log.info if fact.done else self._log.warning
+        text = "an operator's command is done" if fact.done else "an operator's command is not done"
+        tell(text, command=fact.command, result=fact.result, uid=fact.uid, pid=fact.pid)
+
+    def _cut(self, fact: ConnectionCut) -> None:
+        match fact.why:
+            case Cut.CROWDED:
+                text = "clients hold more connections than are served at once; the oldest are cut"
+                self._telling.trouble(("crowded", fact.server), text, "too many connections", server=fact.server)
+            case Cut.SLOW:
+                self._log.debug("a connection is cut: its request or answer took too long", server=fact.server)

@@ -1,0 +1,124 @@
+"""The log of a real process off a terminal: JSON from the first line to the last, whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.cli.exits import Exit
+from bridge.facts import unheard
+from bridge.outbox import Keeping, Outbox, Start
+from bridge.playground import Playground
+from tests.kit.bridge_process import BridgeProcess
+
+
+def a_config(folder: Path, server: str = "http://127.0.0.1:1", **sections: Any) -> Path:
+    content: dict[str, Any] = {
+        "cluster": {"name": "test", "server": server},
+        "resources": ["configmaps"],
+        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
+        "telemetry": {"listen": "127.0.0.1:0"},
+        "state": {"directory": str(folder)},
+    }
+    path = folder / "kubedelta.yaml"
+    path.write_text(yaml.safe_dump(content | sections))
+    return path
+
+
+def logged(path: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code, and the lines of standard error: every one of them is JSON."""
+    command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_a_file_that_cannot_be_used_makes_a_line_for_each_mistake(tmp_path: Path) -> None:
+    path = a_config(tmp_path, resorces=["pods"], watch={"silence_secnds": 3})
+    code, lines = logged(path)
+    *problems, last = lines
+    assert code == Exit.CONFIG
+    assert {line["level"] for line in lines} == {"error"}
+    assert len(problems) == 2
+    assert any("resorces" in line["problem"] for line in problems)
+    assert {line["configuration"] for line in problems} == {str(path)}
+    assert (last["event"], last["exit_code"]) == ("ended", Exit.CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({"cluster": {"name": "test", "kubeconfig": "missing"}}, "cluster.kubeconfig: "),
+        ({"telemetry": {"listen": "203.0.113.1:1"}}, "telemetry.listen: cannot listen on 203.0.113.1:1"),
+        ({"telemetry": {"listen": "127.0.0.1:0", "details_token_file": "missing"}}, "telemetry.details_token_file: "),
+        ({"state": {"directory": "missing"}}, "state.directory"),
+    ],
+    ids=["no cluster", "no address", "no token", "no state"],
+)
+def test_what_is_fatal_is_the_last_line(tmp_path: Path, sections: dict[str, Any], reason: str) -> None:
+    code, lines = logged(a_config(tmp_path, **sections))
+    first, last = lines[0], lines[-1]
+    assert code == Exit.CONFIG
+    assert first["event"] == "started"
+    assert (last["event"], last["level"], last["exit_code"]) == ("ended", "error", Exit.CONFIG)
+    assert last["reason"].startswith(reason)
+
+
+async def test_what_is_left_for_each_sink_is_in_the_last_line(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        for name in "abc":
+            cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
+        config = {
+            "cluster": {"name": "playground", "server": cluster.url},
+            "resources": ["configmaps"],
+            "sinks": {
+                "copy": {"type": "file", "path": str(tmp_path / "deltas.ndjson"), "start": "earliest"},
+                "hook": {"type": "webhook", "url": "http://127.0.0.1:1/", "start": "earliest"},
+            },
+            "shutdown_grace_seconds": 0.5,
+        }
+        bridge = BridgeProcess(tmp_path / "bridge", config)
+        async with bridge.started():
+            await bridge.until_delivered("copy")
+    lines = [json.loads(line) for line in bridge.log.read_text().splitlines()]
+    assert lines[0]["event"] == "started"
+    last = lines[-1]
+    assert (last["event"], last["reason"], last["exit_code"]) == ("ended", "SIGTERM", 0)
+    assert last["waiting"]["copy"] == 0
+    assert last["waiting"]["hook"] >= 3
+    delayed = [line for line in lines if line["event"] == "sink cannot take records now"]
+    assert delayed[-1]["waiting_records"] > 0
+    assert not [line for line in lines if line["event"].startswith("sink delivers") and line["sink"] == "hook"]
+
+
+async def test_what_an_operator_asked_is_in_the_log(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        config = {
+            "cluster": {"name": "playground", "server": cluster.url},
+            "resources": ["configmaps"],
+            "sinks": {"copy": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}},
+        }
+        bridge = BridgeProcess(tmp_path / "bridge", config)
+        async with bridge.started():
+            environ = {**os.environ, "KUBEDELTA__STATE__DIRECTORY": str(bridge.state)}
+            words = [sys.executable, "-m", "bridge", "cursors", "-c", str(bridge.config)]
+            asking = await asyncio.create_subprocess_exec(*words, env=environ, stdout=subprocess.DEVNULL)
+            async with asyncio.timeout(60):
+                assert await asking.wait() == 0
+            [line] = map(json.loads, bridge.logged("operator's command"))
+    assert (line["command"], line["result"]) == ("cursors", "1 sinks")
+    assert (line["uid"], line["pid"]) == (os.getuid(), asking.pid)
+
+
+async def test_a_second_bridge_on_one_state_says_so_in_its_last_line(tmp_path: Path) -> None:
+    async with await Outbox.open(tmp_path, {"copy": Start.NOW}, keeping=Keeping(), report=unheard):
+        code, lines = logged(a_config(tmp_path))
+    assert code == Exit.CONFIG
+    assert str(tmp_path) in lines[-1]["reason"]
