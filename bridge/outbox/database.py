@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
+import apsw.sqlite_extra
 
 from bridge.outbox import schema
 from bridge.outbox.errors import Damaged, StateUnusable
@@ -15,6 +16,11 @@ from bridge.outbox.errors import Damaged, StateUnusable
 PAGE_BYTES = 4 * 1024
 """Of a file that is made now. A change of one object writes a page of the ledger and often one of the log: small pages
 are a quarter of that to write."""
+_CHECKSUM_BYTES = 8
+"""At the end of each page: SQLite's cksumvfs looks at them whenever the page is read from the disk, so that a flipped bit
+is not taken for another number. A file that was made without them goes on without. Any SQLite can read one that has them;
+only one with this layer may write it."""
+_DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
 CHECKPOINT_BYTES = 16 << 20
 """Of the write-ahead log, after which the writer takes it into the file."""
 
@@ -29,6 +35,8 @@ def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
             connection.set_busy_timeout(10_000)
             schema.recognise(connection, new=new)
             if new:
+                if _VFS:
+                    connection.reserve_bytes("main", _CHECKSUM_BYTES)
                 connection.pragma("page_size", PAGE_BYTES)
                 connection.pragma("auto_vacuum", "incremental")
             connection.pragma("journal_mode", "wal")
@@ -69,7 +77,27 @@ def close(connection: apsw.Connection, *, gone: bool) -> None:
 
 def _connect(file: Path, flags: int) -> apsw.Connection:
     # SQLite refuses a symbolic link anywhere in the path; the directory may be reached through one, the file may not.
-    return apsw.Connection(str(file.parent.resolve() / file.name), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+    return apsw.Connection(str(file.parent.resolve() / file.name), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=_VFS)
+
+
+def is_damage(error: BaseException) -> bool:
+    """What SQLite says where it read what cannot be."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return True
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _DAMAGE
+
+
+def _load_checksums() -> str | None:
+    """The name of the layer that does it; None where apsw was built without SQLite's extensions."""
+    try:
+        with closing(apsw.Connection(":memory:")) as connection:
+            apsw.sqlite_extra.load(connection, "cksumvfs")
+    except (apsw.sqlite_extra.NotAvailable, apsw.Error):
+        return None
+    return "cksmvfs"
+
+
+_VFS = _load_checksums()
 
 
 @contextmanager
@@ -77,7 +105,9 @@ def understood() -> Iterator[None]:
     """Raises Damaged in place of what SQLite calls it."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except apsw.Error as error:
+        if not is_damage(error):
+            raise
         raise Damaged(str(error)) from error
 
 

@@ -18,7 +18,8 @@ from bridge.outbox.clearing import Loose
 from bridge.outbox.cursors import Cursor, Start
 from bridge.outbox.database import open_writer, usable
 from bridge.outbox.directory import FILE, WAL, Holder
-from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.errors import Damaged, StateError, StateUnusable
+from bridge.outbox.integrity import find_damage
 from bridge.outbox.mark import Mark
 from bridge.outbox.sql import one, row
 
@@ -62,7 +63,7 @@ def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
         mark = holder.mark()
         if mark is None:
             try:
-                return _read_or_close(holder, _open(holder), sinks, now)
+                return _read_all(holder, sinks, now)
             except Damaged as error:
                 mark = Mark(str(error))
                 holder.mark_damaged(mark.reason)  # Until it is mended: a crash on the way begins here again.
@@ -87,10 +88,22 @@ def open_existing(directory: Path, sinks: Mapping[str, Start], now: str) -> Open
         if not holder.has(FILE) and not holder.has(WAL):
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
         _expect_file(holder)
-        return _read_or_close(holder, open_writer(holder.file), dict.fromkeys(sinks), now)
+        return _read_all(holder, dict.fromkeys(sinks), now)
     except BaseException:
         holder.release()
         raise
+
+
+def _read_all(holder: Holder, sinks: Mapping[str, Start | None], now: str) -> Opened:
+    """Whatever reading raises, damage is looked for behind it. Raises StateError, Damaged, and a bug."""
+    try:
+        return _read_or_close(holder, _open(holder), sinks, now)
+    except Exception as error:
+        if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
+            raise
+        if not (damage := find_damage(holder.file)):
+            raise
+        raise Damaged(damage) from error
 
 
 def _open(holder: Holder) -> apsw.Connection:
@@ -188,6 +201,7 @@ def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappi
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 
 
+_UNREADABLE = (apsw.Error, Damaged, ValueError, TypeError)
 _NEWEST_EPOCH = (
     "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds), (SELECT coalesce(max(epoch), 0) FROM informers))"
     " FROM meta"
@@ -200,7 +214,7 @@ def _last_told(file: Path, mark: Mark) -> int:
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta")
-    except (apsw.Error, Damaged):
+    except _UNREADABLE:
         last = 0
     known = max(mark.last or 0, last if 0 < last < _MOST else 0)
     return known + _SKIPPED if known else time_ns() // 1000
@@ -212,7 +226,7 @@ def _epoch_untold(file: Path, mark: Mark) -> int:
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             epoch = one(connection, _NEWEST_EPOCH)
-    except (apsw.Error, Damaged):
+    except _UNREADABLE:
         epoch = 0
     known = max(mark.epoch or 0, epoch if 0 < epoch < _MOST_EPOCHS - 1 else 0)
     return known + 1 if known else max(2, time_ns() // 10**9 - _2026)

@@ -17,15 +17,16 @@ from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed
 from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
-from bridge.model.upkeep import DeadLetter, StateReport
+from bridge.model.upkeep import DeadLetter, StateReport, UnknownTarget
 from bridge.outbox import checking, clearing, cursors, ledger_sql, letters, work
 from bridge.outbox.backlog import Milestones, Size, trim_through
 from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.clearing import Clear, Rhythm
 from bridge.outbox.cursors import Progress, Start
 from bridge.outbox.directory import Disk
-from bridge.outbox.errors import Damaged
+from bridge.outbox.errors import Damaged, StateError
 from bridge.outbox.intake import Intake
+from bridge.outbox.integrity import find_damage
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.letters import Letters
 from bridge.outbox.opening import Opened, open_existing, open_state, utc_now
@@ -129,7 +130,20 @@ class Outbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Whatever ends what was done with the state, damage is looked for behind it. Raises Damaged in its place."""
+        damage = await self._damage_behind(error)
+        if damage:
+            self._store.holder.mark_damaged(damage)
         await self.close()
+        if damage and not isinstance(error, Damaged):
+            raise Damaged(f"{self._store.holder.file} is damaged ({damage}); the next start moves it aside") from error
+
+    async def _damage_behind(self, error: BaseException | None) -> str:
+        if not isinstance(error, Exception) or isinstance(error, StateError | UnknownTarget | OSError):
+            return ""
+        if known := _damage_in(error):
+            return "" if self._store.holder.gone() else str(known)
+        return await asyncio.to_thread(find_damage, self._store.holder.file)
 
     async def run(self) -> None:
         """Save cursors and positions, and trim, until cancelled; and look whether the files are there. Raises Damaged,
@@ -138,6 +152,7 @@ class Outbox:
         while True:
             await asyncio.sleep(TICK)
             self._require_files()
+            await self._store.clear_up()
             await self.tidy()
             if self._now() - counted >= _ABSENCE:
                 await self.sinks.count_absence(self._now() - counted, self._keeping.forget_after)
@@ -219,7 +234,7 @@ class Outbox:
         """Reads the whole database; not one that is gone."""
         if gone := self._store.holder.gone():
             return checking.nothing_left(self.disk(), gone)
-        return await self._store.ask(partial(checking.report, disk=self.disk(), bodies=self._store.codec.bodies))
+        return await self._store.ask(partial(checking.report, disk=self.disk()))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 
@@ -292,6 +307,12 @@ class Outbox:
     def _save(self) -> asyncio.Future[None]:
         reached, progress = self._intake.take_reached(), self.sinks.take_progress()
         return self._store.write(partial(_save, reached=reached, progress=progress), shrinks=True)
+
+
+def _damage_in(error: BaseException) -> Damaged | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := _damage_in(each))), None)
+    return error if isinstance(error, Damaged) else None
 
 
 def _save(database: apsw.Connection, reached: Mapping[int, work.Reached], progress: Sequence[Progress]) -> None:

@@ -25,6 +25,12 @@ LogRow: TypeAlias = tuple[
     int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
 ]  # As INSERT.
 
+_TYPES = {
+    (int, str, str, int, int, str, str, str, str, int, audience, before, bytes)
+    for audience in (str, type(None))
+    for before in (bytes, type(None))
+}
+"""Of the columns of a row. SQLite checks them when a row is written, and believes the file when it is read."""
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 _encode = msgspec.json.Encoder().encode
@@ -65,6 +71,8 @@ def gap_row(gap: Gap) -> LogRow:
 def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
     """``op`` in place of the one the row has, for a selection. Raises Damaged."""
     sequence, told, evidence, _, resource, key, uid, version, time, epoch, audience, before, body = row
+    if tuple(map(type, row)) not in _TYPES:
+        raise Damaged(f"record {sequence} cannot be read: it has the types {[type(each).__name__ for each in row]}")
     try:
         if told == GAP:
             return msgspec.json.decode(body, type=Gap)

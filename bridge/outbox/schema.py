@@ -17,6 +17,10 @@ letters     dead letters; each holds its record, so that the log may go on
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import cache
+from typing import TypeAlias
 
 import apsw
 
@@ -201,24 +205,70 @@ MIGRATIONS = {1: _EPOCHS + _ONE_LEDGER + _FROM_3, 2: _POSTED + _ONE_LEDGER + _FR
 """From the format of that number to this one."""
 
 
+Part: TypeAlias = tuple[str, str, str, int, str, int]
+"""Of a table: what it is, its name, and four things more."""
+Shape: TypeAlias = Mapping[str, frozenset[Part]]
+"""Tables by name."""
+
+
+def shape(database: apsw.Connection) -> Shape:
+    """The tables that this database has: columns with their types, indexes that were asked for, and how they are
+    kept."""
+    return {table: frozenset(_parts(database, table)) for table in _tables(database) if not table.startswith("sqlite_")}
+
+
+@cache
+def expected() -> Shape:
+    """That of a database of this format."""
+    with closing(apsw.Connection(":memory:")) as database:
+        database.execute(_TABLES)
+        return shape(database)
+
+
+def _parts(database: apsw.Connection, table: str) -> Iterator[Part]:
+    for name, kind, filled, default, key in database.execute(
+        'SELECT name, type, "notnull" OR pk, dflt_value, pk FROM pragma_table_xinfo(?)', (table,)
+    ):
+        yield ("column", name, kind, filled, default or "", key)
+    for name, unique in database.execute(
+        "SELECT name, \"unique\" FROM pragma_index_list(?) WHERE origin = 'c'", (table,)
+    ):
+        columns = [str(column) for (column,) in database.execute("SELECT name FROM pragma_index_info(?)", (name,))]
+        yield ("index", name, ",".join(columns), unique, "", 0)
+    for without_rowid, strict in database.execute(
+        "SELECT wr, strict FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
+    ):
+        yield ("table", "", "strict" if strict else "", without_rowid, "", 0)
+
+
 def recognise(database: apsw.Connection, *, new: bool) -> None:
     """Before anything is done to a file: is it ours, and one that we can read? Raises UnknownFormat, and Damaged where
     it was ours once."""
-    found, tables = _format(database), _tables(database)
-    if not tables and not found:
+    ours, found = int(database.pragma("application_id")) == APPLICATION_ID, _format(database)
+    if ours and found == FORMAT:
+        return
+    if _has_our_shape(database):  # Another format has other tables.
+        raise Damaged(f"its header says that it is not of kubedelta's format {FORMAT}, and its tables are")
+    if ours and found in MIGRATIONS:
+        return
+    if not found and not _tables(database):
         if not new:
             raise Damaged("there is nothing in it")
         return
-    if int(database.pragma("application_id")) != APPLICATION_ID:
+    if not ours:
         raise UnknownFormat(f"{database.filename} is a database, but none of kubedelta's: move it away")
-    if found != FORMAT and found not in MIGRATIONS:
-        older = "an older" if found < FORMAT else "a newer"
-        raise UnknownFormat(
-            f"{database.filename} has format {found}, written by {older} kubedelta; this one reads {FORMAT}: run that "
-            "version, or move the file away and let everything be told again"
-        )
-    if found == FORMAT and (missing := TABLES - tables):
-        raise Damaged(f"tables are missing: {', '.join(sorted(missing))}")
+    older = "an older" if found < FORMAT else "a newer"
+    raise UnknownFormat(
+        f"{database.filename} has format {found}, written by {older} kubedelta; this one reads {FORMAT}: run that "
+        "version, or move the file away and let everything be told again"
+    )
+
+
+def _has_our_shape(database: apsw.Connection) -> bool:
+    try:
+        return shape(database) == expected()
+    except (apsw.Error, UnicodeDecodeError):  # What a newer format has, this SQLite may not be able to read.
+        return False
 
 
 def prepare(database: apsw.Connection) -> None:

@@ -11,10 +11,12 @@ import apsw
 
 from bridge.facts import Report
 from bridge.model.resource import Resource
+from bridge.model.upkeep import UnknownTarget
 from bridge.outbox import ledger_sql, work
 from bridge.outbox.database import close, open_reader, understood
 from bridge.outbox.directory import Holder
 from bridge.outbox.errors import Damaged
+from bridge.outbox.integrity import find_damage
 from bridge.outbox.rows import Codec
 from bridge.outbox.writer import Work, Writer
 
@@ -22,7 +24,7 @@ T = TypeVar("T")
 
 
 class Store:
-    """Damage is noted on disk wherever it is met, so that the next start moves the database aside."""
+    """Damage is noted on disk wherever it is met, so that the next start moves the database aside: see ``clear_up``."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Store:
         self._readers: list[apsw.Connection] = []
         self._writer = Writer(connection, holder, min_free=min_free, report=report)
         self.codec = codec
+        self._suspicion: Exception | None = None
 
     async def close(self) -> None:
         """Commit what is queued, and let the directory go."""
@@ -105,6 +108,19 @@ class Store:
         try:
             with understood():
                 yield
-        except Damaged as error:
-            self.holder.mark_damaged(str(error))
+        except UnknownTarget:
             raise
+        except Exception as error:
+            if isinstance(error, Damaged):
+                self.holder.mark_damaged(str(error))
+            self._suspicion = error
+            raise
+
+    async def clear_up(self) -> None:
+        """Whoever asked may have been an operator, and not ended the outbox: was what a question raised damage? Raises
+        Damaged; a bug is the asker's."""
+        suspicion, self._suspicion = self._suspicion, None
+        if isinstance(suspicion, Damaged):
+            raise suspicion
+        if suspicion is not None and (damage := await asyncio.to_thread(find_damage, self.holder.file)):
+            raise Damaged(damage) from suspicion

@@ -15,7 +15,7 @@ import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import close, page_bytes
+from bridge.outbox.database import close, is_damage, page_bytes
 from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged
 
@@ -148,6 +148,8 @@ class Writer:
                     self._look_for_room()
                 self._transact(group)
             except (*_FULL, NoRoom) as error:
+                if is_damage(error):
+                    raise
                 group[:] = self._make_room(group)
                 if self._closing.is_set() and group:
                     raise OutboxClosed from error
@@ -190,7 +192,9 @@ class Writer:
         """Do it by itself: what takes more room than there is does not hold up what takes none."""
         try:
             self._transact([job])
-        except _FULL:
+        except _FULL as error:
+            if is_damage(error):
+                raise
             return False
         return True
 
@@ -222,7 +226,7 @@ class Writer:
         self._loop.call_soon_threadsafe(self._report, fact)
 
     def _understood(self, error: BaseException) -> BaseException:
-        if not isinstance(error, apsw.CorruptError | apsw.NotADBError | Damaged):
+        if not is_damage(error) and not isinstance(error, Damaged):
             return error
         self._holder.mark_damaged(str(error))
         return Damaged(f"{self._holder.file} is damaged ({error}); the next start moves it aside and tells all again")

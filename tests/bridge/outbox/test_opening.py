@@ -178,7 +178,7 @@ def tell_elsewhere(directory: Path, script: str) -> None:
 async def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
     async with opened(tmp_path):
         pass
-    tell(tmp_path, f"PRAGMA user_version = {FORMAT + 1}")
+    tell(tmp_path, f"CREATE TABLE newer (one); PRAGMA user_version = {FORMAT + 1}")
 
     said = await refused(tmp_path)
 
@@ -188,7 +188,7 @@ async def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
 async def test_an_older_format_without_a_way_to_this_one_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path):
         pass
-    tell(tmp_path, "PRAGMA user_version = 0")
+    tell(tmp_path, "DROP TABLE awaited; PRAGMA user_version = 0")
 
     said = await refused(tmp_path)
 
@@ -215,7 +215,7 @@ async def test_a_step_that_fails_leaves_the_format_as_it_was(tmp_path: Path, mon
     async with opened(tmp_path):
         pass
     before = FORMAT - 1
-    tell(tmp_path, f"PRAGMA user_version = {before}")
+    tell(tmp_path, f"DROP INDEX letters_of; PRAGMA user_version = {before}")
     monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {before: "CREATE TABLE half (one); CREATE TABLE meta (one)"})
     with pytest.raises(Exception, match="meta already exists"):
         async with opened(tmp_path):
