@@ -17,9 +17,9 @@ PAGE_BYTES = 4 * 1024
 """Of a file that is made now. A change of one object writes a page of the ledger and often one of the log: small pages
 are a quarter of that to write."""
 _CHECKSUM_BYTES = 8
-"""At the end of each page: SQLite's cksumvfs looks at them whenever the page is read from the disk, so that a flipped bit
-is not taken for another number. A file that was made without them goes on without. Any SQLite can read one that has them;
-only one with this layer may write it."""
+"""At the end of each page: SQLite's cksumvfs looks at them whenever the page is read from the disk, so that a flipped
+bit is not taken for another number. A file that was made without them goes on without. Any SQLite can read one that has
+them; only one with this layer may write it."""
 _DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
 CHECKPOINT_BYTES = 16 << 20
 """Of the write-ahead log, after which the writer takes it into the file."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -48,7 +48,9 @@ def find_damage(file: Path) -> str:
             return next(iter(problems(database)), "")
     except (Damaged, *_TELLING) as error:
         return str(error)
-    except (apsw.Error, StateUnusable):
+    except apsw.Error as error:
+        return str(error) if is_damage(error) else ""
+    except StateUnusable:
         return ""
 
 
@@ -62,7 +64,8 @@ def problems(database: apsw.Connection) -> list[str]:
                 return found
         return []
     finally:
-        database.execute("COMMIT")
+        with suppress(apsw.Error):  # A question that was not read to its end may have an answer for that, too.
+            database.execute("ROLLBACK")
 
 
 def _told(part: Callable[[apsw.Connection], Iterator[str]], database: apsw.Connection) -> Iterator[str]:

@@ -159,9 +159,11 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
 def _check(connection: apsw.Connection) -> None:
     last, trimmed, cleared = row(connection, "SELECT last, trimmed, cleared FROM meta")
     newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
-    if not 0 <= cleared <= trimmed <= last < _MOST or newest > last:
+    settled = one(connection, "SELECT coalesce(max(settled), 0) FROM cursors")
+    if not 0 <= cleared <= trimmed <= last < _MOST or newest > last or settled > last:
         raise Damaged(
-            f"the newest record has the number {newest}, counted were {last}, {trimmed} are gone, {cleared} looked at"
+            f"the newest record has the number {newest}, counted were {last}, {trimmed} are gone, {cleared} looked at,"
+            f" {settled} settled"
         )
 
 

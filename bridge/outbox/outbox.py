@@ -131,11 +131,15 @@ class Outbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Whatever ends what was done with the state, damage is looked for behind it. Raises Damaged in its place."""
+        error = error or self._store.failure
         damage = await self._damage_behind(error)
-        if damage:
-            self._store.holder.mark_damaged(damage)
-        await self.close()
-        if damage and not isinstance(error, Damaged):
+        if not damage:
+            await self.close()
+            return
+        self._store.holder.mark_damaged(damage)
+        with suppress(Exception):  # The writer's failure once more.
+            await self.close()
+        if not isinstance(error, Damaged):
             raise Damaged(f"{self._store.holder.file} is damaged ({damage}); the next start moves it aside") from error
 
     async def _damage_behind(self, error: BaseException | None) -> str:

@@ -67,6 +67,11 @@ class Store:
         """See Writer.no_room."""
         return self._writer.no_room
 
+    @property
+    def failure(self) -> BaseException | None:
+        """See Writer.failure."""
+        return self._writer.failure
+
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Read in a thread, on a connection that nobody else uses meanwhile. Raises Damaged."""
         with self._noticed():

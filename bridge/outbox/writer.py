@@ -76,7 +76,8 @@ class Writer:
         self._closing = threading.Event()
         self.no_room = ""
         """Why transactions do not go through at this moment; empty while they do."""
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """Why the thread has ended before ``close``."""
         self._thread = threading.Thread(target=self._run, name="outbox writer", daemon=True)
         self._thread.start()
 
@@ -93,8 +94,8 @@ class Writer:
         """Queue work behind all that was submitted before. ``committed`` is called with its result on the event loop,
         in that same order, before the future is done. The future raises UnknownTarget, Damaged, OutboxClosed, or a
         bug."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if self._closing.is_set():
             raise OutboxClosed
         done: asyncio.Future[T] = self._loop.create_future()
@@ -232,7 +233,7 @@ class Writer:
         return Damaged(f"{self._holder.file} is damaged ({error}); the next start moves it aside and tells all again")
 
     def _fail(self, error: BaseException, group: list[_Job[Any]]) -> None:
-        self._failure = error
+        self.failure = error
         self._loop.call_soon_threadsafe(self._break, group, error)
 
     def _break(self, group: list[_Job[Any]], error: BaseException) -> None:

@@ -1,0 +1,241 @@
+"""Whatever reading the state raises: what cannot have been written is damage, and everything else is a bug."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.facts import Fact, OutboxRebuilt
+from bridge.model.letter import Burial
+from bridge.model.resource import Scope
+from bridge.outbox import Outbox, Start, database
+from bridge.outbox.database import PAGE_BYTES
+from bridge.outbox.directory import FILE
+from bridge.outbox.errors import Damaged, UnknownFormat
+from bridge.outbox.mark import NAME as MARK
+from bridge.outbox.schema import FORMAT
+from tests.bridge.outbox.opened import everything, opened, rows_of, story, tell
+from tests.kit.damage import loosely
+from tests.kit.informed import PODS, Informed
+from tests.kit.records import a_delta
+
+AUDIT = {"audit": Start.SNAPSHOT}
+
+
+async def filled(directory: Path) -> None:
+    async with opened(directory, AUDIT) as outbox:
+        informer = await Informed(padding=200).begin(outbox)
+        await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(50)))
+        await outbox.sinks.letters["audit"].bury([Burial(a_delta(1), "too large", parked=False)])
+
+
+async def leave(outbox: Outbox) -> object:
+    return await outbox.ledger.adopt(PODS, [Scope("elsewhere")])
+
+
+async def look_up(outbox: Outbox) -> object:
+    return [outbox.body(number) for number in range(1, 51)]
+
+
+async def list_letters(outbox: Outbox) -> object:
+    return await outbox.dead_letters(None, 0, 100)
+
+
+async def retry_letters(outbox: Outbox) -> object:
+    letters = outbox.sinks.letters["audit"]
+    await letters.retry(None)
+    return await letters.next_retries(10)
+
+
+async def list_objects(outbox: Outbox) -> object:
+    informer = await Informed().begin(outbox)
+    return await informer.tells(outbox, *(f"updated {key}" for key, _ in list(informer.known.items())))
+
+
+UTF_8 = "CAST(x'77ff' AS TEXT)"
+
+HARMS: dict[str, tuple[str, str, Callable[[Outbox], Any]]] = {
+    "a text that is no UTF-8, of an object that leaves": ("ledger", f"UPDATE ledger SET uid = {UTF_8}", leave),
+    "bytes in place of a text, of an object that leaves": ("ledger", "UPDATE ledger SET key = x'7765'", leave),
+    "a text in place of a number": ("ledger", "UPDATE ledger SET replaces = 'none' WHERE seq = 9", leave),
+    "bytes in place of a text, in a record": ("log", "UPDATE log SET uid = x'00' WHERE seq = 9", everything),
+    "nothing in place of a body": ("log", "UPDATE log SET body = NULL WHERE seq = 9", look_up),
+    "a number in place of a body": ("log", "UPDATE log SET body = 7 WHERE seq = 9", look_up),
+    "a text in place of a body": ("log", "UPDATE log SET body = 'seven' WHERE seq = 9", everything),
+    "a resource that is not there": ("log", "UPDATE log SET resource = 99 WHERE seq = 9", everything),
+    "a dead letter whose reason is no UTF-8": ("letters", f"UPDATE letters SET reason = {UTF_8}", list_letters),
+    "a dead letter whose record is a text": ("letters", "UPDATE letters SET record = 'seven'", retry_letters),
+    "a dead letter whose record is rubbish": ("letters", "UPDATE letters SET record = x'28b52ffd'", retry_letters),
+    "a version that is no text": ("ledger", "UPDATE ledger SET version = x'07'", list_objects),
+    "a number that was given before": ("meta", "UPDATE meta SET last = 7", list_objects),
+    "a cursor that is no number": ("cursors", "UPDATE cursors SET settled = 'all'", everything),
+    "a cursor behind what is to come": ("cursors", "UPDATE cursors SET settled = 1000", everything),
+    "an epoch that is bytes": ("informers", "UPDATE informers SET epoch = x'01'", list_objects),
+    "a kind whose name is no UTF-8": ("kinds", f"UPDATE kinds SET name = {UTF_8}", list_objects),
+    "a resource whose group is bytes": ("resources", "UPDATE resources SET api_group = x'01'", everything),
+}
+
+
+@pytest.mark.parametrize(("table", "statement", "use"), HARMS.values(), ids=HARMS.keys())
+async def test_what_was_never_written_is_moved_aside_wherever_it_is_met(
+    tmp_path: Path, table: str, statement: str, use: Callable[[Outbox], Any]
+) -> None:
+    await filled(tmp_path)
+    loosely(tmp_path, table, statement)
+
+    facts: list[Fact] = []
+    with suppress(Damaged):
+        async with opened(tmp_path, AUDIT, facts=facts) as outbox:
+            if not is_anew(facts):
+                await use(outbox)
+                raise RuntimeError("whatever comes of it")
+    async with opened(tmp_path, AUDIT, facts=facts) as outbox:
+        assert story(await everything(outbox)) == ["gap"]
+        assert (await outbox.check()).problems == []
+    assert is_anew(facts)
+
+
+def is_anew(facts: list[Fact]) -> bool:
+    return any(isinstance(fact, OutboxRebuilt) for fact in facts)
+
+
+async def test_a_bug_throws_nothing_away(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        async with opened(tmp_path, AUDIT):
+            raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup):
+        async with opened(tmp_path, AUDIT):
+            raise ExceptionGroup("two at once", [ZeroDivisionError(), KeyError("shop/web")])
+
+    with pytest.raises(ZeroDivisionError):
+        async with opened(tmp_path, AUDIT) as outbox:
+            await outbox._store.write(lambda _: 1 / 0)
+
+    assert not (tmp_path / MARK).exists()
+    async with opened(tmp_path, AUDIT) as outbox:
+        assert outbox.last == 50
+
+
+async def test_damage_among_other_errors_is_damage(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    with pytest.raises(Damaged, match="record 7"):
+        async with opened(tmp_path, AUDIT):
+            raise ExceptionGroup("two at once", [ZeroDivisionError(), ExceptionGroup("", [Damaged("record 7")])])
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, AUDIT, facts=facts):
+        assert is_anew(facts)
+
+
+async def test_what_an_operators_question_meets_ends_the_outbox_though_the_asker_had_the_error(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    loosely(tmp_path, "letters", f"UPDATE letters SET reason = {UTF_8}")
+
+    with pytest.raises(Damaged, match="'utf-8' codec can't decode"):  # noqa: PT012  # two ends of one thing
+        async with opened(tmp_path, AUDIT) as outbox:
+            with pytest.raises(UnicodeDecodeError):
+                await outbox.dead_letters(None, 0, 100)
+            await outbox.run()
+
+
+async def test_a_question_that_is_a_bug_ends_nothing(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path, AUDIT) as outbox:
+        with pytest.raises(ZeroDivisionError):
+            await outbox._store.ask(lambda _: 1 / 0)
+        await outbox._store.clear_up()
+
+
+@pytest.mark.parametrize(("table", "statement"), [(table, statement) for table, statement, _ in HARMS.values()])
+async def test_who_only_looks_hears_of_it_and_the_check_finds_it(tmp_path: Path, table: str, statement: str) -> None:
+    await filled(tmp_path)
+    loosely(tmp_path, table, statement)
+
+    with pytest.raises(Damaged):
+        async with await Outbox.open(tmp_path, {}, report=lambda _: None, as_it_is=True) as outbox:
+            [problem, *_] = (await outbox.check()).problems
+            raise Damaged(problem)
+    assert not list(tmp_path.glob("*aside*"))  # noqa: ASYNC240
+
+
+# ── Pages ────────────────────────────────────────────────────────────────────
+
+
+async def test_a_bit_that_flips_in_a_number_is_noticed(tmp_path: Path) -> None:
+    """As a number it would be as good as any other."""
+    await filled(tmp_path)
+    before = (tmp_path / FILE).read_bytes()
+    [(page,)] = rows_of(tmp_path, "SELECT rootpage FROM sqlite_schema WHERE name = 'cursors'")
+    end = int(str(page)) * PAGE_BYTES
+    at = before.index(b"audit", end - PAGE_BYTES, end) + len(b"audit")
+    (tmp_path / FILE).write_bytes(before[:at] + bytes([before[at] ^ 1]) + before[at + 1 :])
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, AUDIT, facts=facts):
+        assert is_anew(facts)
+
+
+async def test_any_sqlite_reads_a_database_whose_pages_have_checksums(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    script = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM log').fetchone())"
+    read = subprocess.run([sys.executable, "-c", script, str(tmp_path / FILE)], capture_output=True)  # noqa: ASYNC221
+
+    assert read.stdout == b"50\n"
+
+
+async def test_a_database_without_them_goes_on_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(database, "_VFS", None)
+        await filled(tmp_path)
+    assert rows_of(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+
+    async with opened(tmp_path, AUDIT) as outbox:
+        assert outbox.last == 50
+        assert (await outbox.check()).problems == []
+
+
+# ── The header ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("statement", [f"PRAGMA user_version = {FORMAT ^ 16}", "PRAGMA application_id = 1"])
+async def test_a_header_that_belies_its_tables_is_damage_and_no_other_format(tmp_path: Path, statement: str) -> None:
+    await filled(tmp_path)
+    tell(tmp_path, statement)
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, AUDIT, facts=facts):
+        assert is_anew(facts)
+
+
+async def test_a_newer_format_that_this_sqlite_cannot_read_is_refused_and_not_moved_aside(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    loosely(tmp_path, "awaited", "SELECT 1")
+    tell(
+        tmp_path,
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE FUTURE TABLE awaited (seq)'"
+        f" WHERE name = 'awaited'; PRAGMA user_version = {FORMAT + 1}",
+    )
+
+    with pytest.raises(UnknownFormat, match="written by a newer kubedelta"):
+        async with opened(tmp_path, AUDIT):
+            pass
+
+
+async def test_a_header_that_says_read_only_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_VFS", None)
+    await filled(tmp_path)
+    with (tmp_path / FILE).open("r+b") as file:
+        file.seek(18)
+        file.write(b"\x42")
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, AUDIT, facts=facts):
+        assert is_anew(facts)

@@ -1,0 +1,110 @@
+"""Whatever happens to the files of a state: at the second start at the latest the outbox runs."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.facts import Fact, OutboxRebuilt
+from bridge.model.letter import Burial
+from bridge.model.record import Delta
+from bridge.model.resource import Scope
+from bridge.outbox import Outbox, Start, database
+from bridge.outbox.errors import Damaged
+from tests.bridge.outbox.opened import crashed, everything, opened
+from tests.kit.damage import harm
+from tests.kit.informed import DEPLOYMENTS, Informed
+
+SINKS = {"audit": Start.SNAPSHOT, "live": Start.NOW}
+IN_MEMORY = Path("/dev/shm")
+
+
+async def _fill(directory: Path) -> None:
+    async with opened(directory, {"audit": Start.SNAPSHOT}) as outbox:
+        pods, deployments = await Informed(padding=300).begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
+        for start in range(0, 40, 10):
+            await pods.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 10)))
+        told = await deployments.tells(outbox, *(f"added shop/{number}" for number in range(10)))
+        await pods.tells(outbox, "updated shop/web-0", "deleted shop/web-1")
+        await outbox.sinks.letters["audit"].bury([Burial(told[0], "too large", parked=False)])
+        outbox.sinks.settle("audit", 30)
+        await outbox.tidy()
+
+
+async def _with_log(directory: Path) -> None:
+    """As a killed process leaves it: a sink is told a snapshot, and the newest records are in the log alone."""
+    async with opened(directory, SINKS) as outbox:
+        await (await Informed(padding=300).begin(outbox)).tells(outbox, *(f"added shop/late-{n}" for n in range(10)))
+        crashed(directory, directory.with_name(f"{directory.name}-killed"))
+
+
+@pytest.fixture(scope="module")
+def states() -> Iterator[dict[str, Path]]:
+    """States of a bridge that ended, and of one that was killed; with checksums in the pages, and without."""
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
+        found = {}
+        for name, layer in (("plain", None), ("checked", database._VFS)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(database, "_VFS", layer)
+                made = Path(folder) / name
+                made.mkdir()
+                asyncio.run(_fill(made))
+                asyncio.run(_with_log(made))
+            found[name], found[f"{name} and killed"] = made, made.with_name(f"{name}-killed")
+        yield found
+
+
+async def _use(outbox: Outbox) -> list[Delta]:
+    """Read what there is in every way, and write."""
+    told = [record for record in await everything(outbox) if isinstance(record, Delta)]
+    for _ in range(2):
+        pods = await Informed(scope=Scope("shop"), padding=300).begin(outbox)
+    for known in pods.known.values():
+        outbox.body(known.state)  # type: ignore[arg-type]
+    await outbox.ledger.adopt(DEPLOYMENTS, [])
+    for sink in SINKS:
+        await outbox.sinks.read_errand(sink, 100)
+    await outbox.dead_letters(None, 0, 100)
+    with suppress(LookupError):
+        await outbox.dead_letter(1)
+    await pods.tells(outbox, "added shop/new", "updated shop/new")
+    await outbox.tidy()
+    return told
+
+
+async def _lives(directory: Path) -> tuple[int, bool]:
+    """How often it was started until it ran, and whether it began anew."""
+    for starts in range(1, 4):
+        facts: list[Fact] = []
+        try:
+            async with opened(directory, SINKS, facts=facts) as outbox:
+                await _use(outbox)
+        except Damaged:
+            continue
+        return starts, any(isinstance(fact, OutboxRebuilt) for fact in facts)
+    raise AssertionError("it does not run")
+
+
+@pytest.mark.parametrize("kind", ["plain", "plain and killed", "checked", "checked and killed"])
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_after_any_damage_it_runs_at_the_second_start_at_the_latest(
+    states: dict[str, Path], kind: str, seed: int
+) -> None:
+    with tempfile.TemporaryDirectory(dir=states[kind].parent) as folder:
+        directory = Path(folder) / "state"
+        shutil.copytree(states[kind], directory)
+        what = harm(directory, seed)
+
+        starts, _ = asyncio.run(_lives(directory))
+
+        assert starts <= 2, what
+        assert asyncio.run(_lives(directory)) == (1, False), f"{what}: once"
