@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import apsw.sqlite_extra
 
-from bridge.outbox import schema
+from bridge.outbox import schema, wal
 from bridge.outbox.errors import Damaged, StateUnusable
 
 PAGE_BYTES = 4 * 1024
@@ -34,6 +34,7 @@ def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
         try:
             connection.set_busy_timeout(10_000)
             schema.recognise(connection, new=new)
+            wal.require_whole(connection, file)
             if new:
                 if _VFS:
                     connection.reserve_bytes("main", _CHECKSUM_BYTES)

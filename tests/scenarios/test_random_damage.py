@@ -170,8 +170,7 @@ async def test_whatever_the_damage_a_bridge_runs_at_the_second_start_at_the_late
     ways = Counter((tuple(story.codes), story.anew) for story in stories)
     print(f"\n{len(stories)} seeds in {monotonic() - began:.0f} s: exit codes of the starts, and how often")
     for (codes, anew), count in ways.most_common():
-        print(
-            f"{count:5}  {' then '.join(map(str, codes)):<12} {'began anew behind a Gap' if anew else 'nothing noticed'}"
-        )
+        what = "began anew behind a Gap" if anew else "nothing noticed"
+        print(f"{count:5}  {' then '.join(map(str, codes)):<12} {what}")
     wrong = [story for story in stories if story.codes not in ([OK], [DAMAGED, OK])]
     assert not wrong, wrong

@@ -159,7 +159,7 @@ async def test_who_only_looks_hears_of_it_and_the_check_finds_it(tmp_path: Path,
     await filled(tmp_path)
     loosely(tmp_path, table, statement)
 
-    with pytest.raises(Damaged):
+    with pytest.raises(Damaged):  # noqa: PT012  # while it is opened, or by the check
         async with await Outbox.open(tmp_path, {}, report=lambda _: None, as_it_is=True) as outbox:
             [problem, *_] = (await outbox.check()).problems
             raise Damaged(problem)
