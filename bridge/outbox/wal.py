@@ -1,10 +1,11 @@
 """Whether SQLite took all of its write-ahead log that was ever promised to be durable.
 
-Of the log of a killed process SQLite takes the frames up to the first one whose checksum is wrong: so it leaves out a last
-transaction that was not written to its end. Where a bit flips in the middle, it leaves out all that follows as well, and
-says nothing; and where some of that was in the database file already, it reads pages of two different times. A
-transaction begins when the one before it is on the disk: so where the log goes on behind one that was left out, that
-one was whole once. https://sqlite.org/fileformat2.html#the_write_ahead_log
+Of the log of a killed process SQLite takes the frames up to the first one whose checksum is wrong: so it leaves out a
+last transaction that was not written to its end. Where a bit flips in the middle, it leaves out all that follows as
+well, and says nothing; and where some of that was in the database file already, it reads pages of two different times.
+A transaction begins when the one before it is on the disk: so where the log goes on behind one that was left out, that
+one was whole once.
+https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 from __future__ import annotations
