@@ -323,7 +323,7 @@ class ClusterUnidentified:
 
 @dataclass(frozen=True, slots=True)
 class ScopeChanged:
-    """What is configured is not what was watched before this start."""
+    """Less of a resource is watched than before: the configuration changed, or what its names mean."""
 
     resource: str
     left: int

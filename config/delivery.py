@@ -69,8 +69,8 @@ class DeliverySettings(Section):
         description="What happens at the bound of max_backlog. compact: the backlog is reduced to the newest state of "
         "each object; who keeps state loses nothing, an audit trail loses the steps in between. block: nothing more "
         "is read from the API server, for any sink, until this one has caught up; what the API server forgets "
-        "meanwhile (it remembers five minutes, by default) is found by comparison, without the steps in between. drop: "
-        "the backlog is given up, and a Gap record in its place says so.",
+        "meanwhile (a watch reaches back 75 seconds, or fewer) is found by comparison, without the steps in between. "
+        "drop: the backlog is given up, and a Gap record in its place says so.",
     )
     on_rejected: OnRejected = Field(
         default=OnRejected.PARK,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from bridge.app.plan import Wanted
 from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_scopes
@@ -18,12 +19,17 @@ from bridge.outbox.ledger import Ledger
 
 NOT_FOUND = 404
 
+Parts: TypeAlias = Mapping[Scope, Resource]
+"""Of one resource: what is watched of it → how the server serves it now. Never empty."""
+
 
 class Subscriptions:
     """Starts an informer when a configured resource appears, and lets it go when its resource went.
 
     A resource is only let go where discovery has not listed it twice in a row, and a list of it answers 404: what
-    discovery leaves out for a moment is no reason to tell the world that its objects were deleted.
+    discovery leaves out for a moment is no reason to tell the world that its objects were deleted. For the same reason
+    it takes two looks until a resource is divided anew: because its definition came back with another scope, or because
+    another entry of the configuration means it now (a short name that appeared).
     """
 
     def __init__(
@@ -42,7 +48,9 @@ class Subscriptions:
         self._ledger = ledger
         self._every = every
         self._report = report
-        self._missing: set[tuple[str, Scope]] = set()
+        self._missing: set[str] = set()
+        self._divided: dict[str, set[Scope]] = {}
+        """Resources by name whose informers do not have the parts that were found at the last look → those parts."""
         self._took_up = False
         self._adopted: set[str] = set()
         """Names of resources whose informers the ledger knows."""
@@ -75,22 +83,20 @@ class Subscriptions:
         if not self._took_up:
             await self._take_up_what_is_absent(found)
             self._took_up = True
-        for name in dict.fromkeys(name for name, _ in found):
-            await self._adopt([(scope, resource) for (each, scope), resource in found.items() if each == name])
+        parts = _by_name(found)
+        for each in parts.values():
+            await self._adopt(each)
+        await self._divide_anew(parts)
         served = set(catalogue.resources)
-        for (_, scope), resource in found.items():
-            informer = self._factory.informer(resource, scope)
-            if informer.resource not in served:
+        for informer in self._factory.informers:
+            resource = found.get((informer.resource.name, informer.scope))
+            if resource is not None and informer.resource not in served:
                 self._factory.move(informer, resource)
         self._factory.start()
-        gone = {
-            (informer.resource.name, informer.scope): informer
-            for informer in self._factory.informers
-            if (informer.resource.name, informer.scope) not in found
-        }
-        for name in dict.fromkeys(name for name, _ in gone.keys() & self._missing):
-            await self._let_go([informer for (each, _), informer in gone.items() if each == name])
-        self._missing = set(gone)
+        missing = {informer.resource.name for informer in self._factory.informers} - parts.keys()
+        for name in sorted(missing & self._missing):
+            await self._let_go(self._informers_of(name))
+        self._missing = missing
 
     async def _take_up_what_is_absent(self, found: Desired) -> None:
         """What was watched before this start, and is not to be found now. A resource that the configuration no longer
@@ -100,22 +106,41 @@ class Subscriptions:
             if resource.name in there:
                 continue
             if scopes := wanted_scopes(self._wanted, resource):
-                await self._adopt([(scope, resource) for scope in scopes])
+                await self._adopt(dict.fromkeys(scopes, resource))
                 continue
             _, left = await self._ledger.adopt(resource, ())
             self._report(ScopeChanged(resource.name, left))
 
-    async def _adopt(self, parts: Sequence[tuple[Scope, Resource]]) -> None:
+    async def _adopt(self, parts: Parts) -> None:
         """Make the informers of one resource, each with what the ledger remembers of its part."""
-        resource = parts[0][1]
+        resource = next(iter(parts.values()))
         if resource.name in self._adopted:
             return
-        known, left = await self._ledger.adopt(resource, [scope for scope, _ in parts])
+        known, left = await self._ledger.adopt(resource, list(parts))
         if left:
             self._report(ScopeChanged(resource.name, left))
         self._adopted.add(resource.name)
-        for scope, _ in parts:
-            self._factory.informer(resource, scope, known[scope])
+        for scope, served in parts.items():
+            self._factory.informer(served, scope, known[scope])
+
+    async def _divide_anew(self, parts: Mapping[str, Parts]) -> None:
+        """Informers that have other parts of their resource than were found, now and at the last look, end; those of
+        the new parts begin with what the ledger remembers, as after a restart with another configuration."""
+        found = {name: set(scopes) for name, scopes in parts.items()}
+        differs = {name: each for name, each in found.items() if each != self._scopes_of(name)}
+        for name in [name for name, each in differs.items() if self._divided.get(name) == each]:
+            for informer in self._informers_of(name):
+                await self._factory.release(informer)
+            self._adopted.discard(name)
+            await self._adopt(parts[name])
+            del differs[name]
+        self._divided = differs
+
+    def _informers_of(self, name: str) -> list[SharedInformer]:
+        return [informer for informer in self._factory.informers if informer.resource.name == name]
+
+    def _scopes_of(self, name: str) -> set[Scope]:
+        return {informer.scope for informer in self._informers_of(name)}
 
     async def _let_go(self, informers: Sequence[SharedInformer]) -> None:
         """All parts of one resource, if it is gone; else none. It may come back while they are told, and is adopted
@@ -138,3 +163,10 @@ class Subscriptions:
         source = self._client.lister_watcher(informer.resource, informer.scope)
         answer = await source.list(ListRequest(version="0", limit=1))
         return isinstance(answer, Refused) and answer.status == NOT_FOUND
+
+
+def _by_name(found: Desired) -> dict[str, dict[Scope, Resource]]:
+    parts: dict[str, dict[Scope, Resource]] = {}
+    for (name, scope), resource in found.items():
+        parts.setdefault(name, {})[scope] = resource
+    return parts

@@ -119,6 +119,11 @@ class SharedInformerFactory:
         """Its objects are served in this version of the resource now, and not in the one it follows."""
         informer.move(resource, self._source(resource, informer.scope))
 
+    async def release(self, informer: SharedInformer) -> None:
+        """End it without a word about its objects; return when everything that it read has been delivered."""
+        informer.stop()
+        await self._forget(informer)
+
     async def retire(self, informer: SharedInformer) -> None:
         """Its resource went away from the server: tell the deletes of what is still known, and forget it."""
         informer.retire()

@@ -101,13 +101,17 @@ class _SnapshotData(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """The parts of subject and partition key that all objects of a resource share."""
+    """The parts of subject and partition key that all objects of a resource share. Whether an object has a namespace,
+    its key says: a definition may come back with another scope while objects of the former one are still to be told."""
 
     subject: str
-    """Before the namespace; for cluster-scoped objects, before the name."""
+    """Before the name, where there is no namespace."""
+    namespaces: str
+    """Before the namespace."""
     collection: str
-    """Between namespace and name; empty for cluster-scoped objects."""
+    """Between namespace and name."""
     partition: str
+    """Before the key; where there is no namespace, a ``/`` is between them."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -140,7 +144,8 @@ class CloudEvents:
 
     def partition_key(self, record: Record) -> str:
         if isinstance(record, Delta):
-            return self._paths_of(record.resource).partition + record.key
+            partition = self._paths_of(record.resource).partition
+            return f"{partition}{record.key}" if "/" in record.key else f"{partition}/{record.key}"
         return self._cluster
 
     def attributes(self, record: Record) -> Attributes:
@@ -189,11 +194,13 @@ class CloudEvents:
         self, delta: Delta
     ) -> tuple[str, str, str, str, str, str, str, str, str, str, str, Op, Evidence, int]:
         paths = self._paths_of(delta.resource)
-        if paths.collection:
-            namespace, _, name = delta.key.partition("/")
-            subject = f"{paths.subject}{namespace}{paths.collection}{name}"
+        namespace, slash, name = delta.key.partition("/")
+        if slash:
+            subject = f"{paths.namespaces}{namespace}{paths.collection}{name}"
+            partition = paths.partition + delta.key
         else:
             subject = paths.subject + delta.key
+            partition = f"{paths.partition}/{delta.key}"
         return (
             SPEC_VERSION,
             delta.id,
@@ -202,7 +209,7 @@ class CloudEvents:
             subject,
             delta.time,
             JSON,
-            paths.partition + delta.key,
+            partition,
             f"{delta.sequence:020d}",
             delta.uid,
             delta.resource_version,
@@ -227,11 +234,13 @@ class CloudEvents:
         return paths
 
     def _new_paths(self, resource: Resource) -> _Paths:
-        partition = f"{self._cluster}/{resource.group}/{resource.plural}/"
-        if not resource.namespaced:
-            return _Paths(subject=f"{resource.path()}/", collection="", partition=f"{partition}/")
-        subject, _, _ = resource.path("*").rpartition("*")
-        return _Paths(subject=subject, collection=f"/{resource.plural}/", partition=partition)
+        namespaces, _, collection = resource.path("*").rpartition("*")
+        return _Paths(
+            subject=f"{resource.path()}/",
+            namespaces=namespaces,
+            collection=f"{collection}/",
+            partition=f"{self._cluster}/{resource.group}/{resource.plural}/",
+        )
 
 
 def _names_for(record: Record, names: HeaderNames) -> tuple[str, ...]:

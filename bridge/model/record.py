@@ -28,7 +28,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     time: str
     """When the bridge saw it: RFC 3339, UTC."""
     epoch: int
-    """The leadership term that exported it."""
+    """In which it is told, from 1: an id is unique within one. A new one begins where the API server's versions ran
+    backwards, and where objects come back that were told as deleted while they were there."""
     body: bytes
     """The object after the change as JSON, stripped and redacted; for a delete, its last known state."""
     before: bytes | None = None

@@ -26,6 +26,8 @@ class Informer:
     epoch: int
     rebuilding: bool
     """What its first list finds was told before the database was lost: it is told as ``sync``."""
+    has_forms: bool = False
+    """Some of its objects may have been told of the resource in another version or scope than it has now."""
     retiring: bool = False
     """What it tells as deleted may be there all the same."""
 
@@ -81,15 +83,21 @@ class Intake:
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
+            informer.has_forms = self._store.has_forms(batch.resource.name)
         self._reached.pop(informer.id, None)
         time = self._clock()
-        deltas = [self._delta(batch, change, time, rebuilding) for change in batch.changes]
+        resources = self._resources_of(informer, batch.changes)
+        deltas = [
+            self._delta(batch, change, resource, time, rebuilding)
+            for change, resource in zip(batch.changes, resources, strict=True)
+        ]
         await self._write(
             work.Append(
                 informer.id,
                 informer.kind,
                 informer.resource_number,
                 deltas,
+                resources,
                 [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes],
                 _replaced(batch.changes, deltas[0].sequence),
                 informer.position,
@@ -100,10 +108,13 @@ class Intake:
         )
         return deltas
 
-    async def tell_deleted(self, kind: int, number: int, gone: Sequence[Delta], replaced: Sequence[int]) -> None:
-        """Deletes of objects that no informer has any more, and the records that had their last states. Their sequence
-        numbers come from ``number_next``."""
-        await self._write(work.Append(None, kind, number, gone, [False] * len(gone), replaced, None, None, 1, True))
+    async def tell_deleted(
+        self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
+    ) -> None:
+        """Deletes of objects that no informer has any more, the resources that they were told of, and the records that
+        had their last states. Their sequence numbers come from ``number_next``."""
+        no_states = [False] * len(gone)
+        await self._write(work.Append(None, kind, None, gone, resources, no_states, replaced, None, None, 1, True))
 
     def begin(self, name: str, scope: Scope, informer: Informer) -> None:
         """It runs from now on."""
@@ -133,6 +144,12 @@ class Intake:
         self._reached.pop(informer.id, None)
         return informer.id
 
+    def stand_still(self, name: str) -> Mapping[int, work.Reached]:
+        """No part of this resource runs any more. Returns what they reached and nobody saved."""
+        numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
+        self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
+        return {number: self._reached.pop(number) for number in numbers if number in self._reached}
+
     def take_reached(self) -> Mapping[int, work.Reached]:
         """Positions that were reached without a change, to be saved now."""
         reached, self._reached = self._reached, {}
@@ -145,7 +162,17 @@ class Intake:
             weight=len(ready.deltas),
         )
 
-    def _delta(self, batch: ChangeBatch, change: Change, time: str, rebuilding: bool) -> Delta:
+    def _resources_of(self, informer: Informer, changes: Sequence[Change]) -> list[int]:
+        """Of each of these changes the resource that it is told of: that of its informer, but what a record says of an
+        object, a delete says as well, and so does a resync, whatever became of the resource since."""
+        resources = [informer.resource_number] * len(changes)
+        if informer.has_forms:
+            for index, change in enumerate(changes):
+                if change.op in (Op.DELETED, Op.SYNC) and change.before and isinstance(change.before.state, int):
+                    resources[index] = self._store.resource_of(change.before.state)
+        return resources
+
+    def _delta(self, batch: ChangeBatch, change: Change, resource: int, time: str, rebuilding: bool) -> Delta:
         thing = change.object
         told_before = rebuilding and change.op is Op.ADDED and change.evidence is not Evidence.WATCHED
         before = change.before if self._before else None
@@ -153,7 +180,7 @@ class Intake:
             self.number_next(),
             Op.SYNC if told_before else change.op,
             change.evidence,
-            batch.resource,
+            self._store.codec.resources[resource],
             thing.key,
             thing.uid,
             thing.resource_version,

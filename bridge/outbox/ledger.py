@@ -13,7 +13,7 @@ from bridge.model.known import Remembered
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import ledger_sql
+from bridge.outbox import ledger_sql, work
 from bridge.outbox.errors import OtherCluster
 from bridge.outbox.intake import Informer, Intake
 from bridge.outbox.sql import row
@@ -56,17 +56,20 @@ class Ledger:
         return found[name]
 
     async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Remembered | None], int]:
-        """These parts of a resource are watched from now on and nothing else of it; called before its informers run.
+        """These parts of a resource are watched from now on and nothing else of it; called while no informer of it
+        runs.
 
         Objects that no part covers any more are told as deleted, with their last state; should they come back, then in
         a later epoch. Returns what each part's informer knows (None for one that begins in the first), and how many
         objects left.
         """
+        if reached := self._intake.stand_still(resource.name):
+            await self._store.write(partial(work.reach, informers=reached))
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
         gone = await self._store.ask(partial(ledger_sql.leavers, kind=kind, scopes=scopes))
         for start in range(0, len(gone), _AT_ONCE):
-            await self._tell_deleted(resource, kind, number, gone[start : start + _AT_ONCE])
+            await self._tell_deleted(kind, gone[start : start + _AT_ONCE])
         held = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
         for informer in held:
             running = Informer(
@@ -78,6 +81,7 @@ class Ledger:
                 informer.newest,
                 informer.epoch,
                 informer.rebuilding,
+                self._store.has_forms(resource.name),
             )
             self._intake.begin(resource.name, informer.scope, running)
         return await self._store.ask(partial(ledger_sql.remembered, kind=kind, held=held)), len(gone)
@@ -93,15 +97,13 @@ class Ledger:
         if number is not None:
             await self._store.write(partial(ledger_sql.drop_informer, number=number))
 
-    async def _tell_deleted(
-        self, resource: Resource, kind: int, number: int, gone: Sequence[ledger_sql.Leaver]
-    ) -> None:
+    async def _tell_deleted(self, kind: int, gone: Sequence[ledger_sql.Leaver]) -> None:
         deltas = [
             Delta(
                 self._intake.number_next(),
                 Op.DELETED,
                 Evidence.RELISTED,
-                resource,
+                self._store.codec.resources[each.resource],
                 each.key,
                 each.uid,
                 each.version,
@@ -111,7 +113,8 @@ class Ledger:
             )
             for each in gone
         ]
-        await self._intake.tell_deleted(kind, number, deltas, [each.sequence for each in gone])
+        resources, replaced = [each.resource for each in gone], [each.sequence for each in gone]
+        await self._intake.tell_deleted(kind, deltas, resources, replaced)
 
 
 def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:

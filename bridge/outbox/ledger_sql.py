@@ -41,6 +41,8 @@ class Leaver:
     sequence: int
     """Of the record with its last state."""
     epoch: int
+    resource: int
+    """That it was told of."""
 
 
 # ── Decisions ────────────────────────────────────────────────────────────────
@@ -136,8 +138,9 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
 def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[Leaver]:
     """Objects of this kind that none of the scopes covers, as they were last told, in that order."""
     found = database.execute(
-        "SELECT o.key, o.uid, o.version, o.seq, i.epoch"
-        f" FROM (SELECT * FROM {_PRESENT_OF}) o JOIN informers i ON i.id = o.informer ORDER BY o.seq",
+        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource"
+        f" FROM (SELECT * FROM {_PRESENT_OF}) o JOIN informers i ON i.id = o.informer JOIN log l ON l.seq = o.seq"
+        " ORDER BY o.seq",
         (kind,),
     )
     return [Leaver(*row) for row in found if covering(scopes, row[0]) is None]

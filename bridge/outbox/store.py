@@ -102,6 +102,18 @@ class Store:
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 
+    def resource_of(self, sequence: int) -> int:
+        """The number of the resource that such a record was told of. Blocks as ``body`` does. Raises Damaged."""
+        with self._noticed():
+            number = work.resource(self._lookup, sequence)
+            if number not in self.codec.resources:
+                raise Damaged(f"record {sequence} should hold an object's last state, and is of no resource")
+            return number
+
+    def has_forms(self, name: str) -> bool:
+        """Whether this resource, by name, was told of in more than one form: version, kind or scope."""
+        return sum(resource.name == name for resource in self.codec.resources.values()) > 1
+
     async def number_of(self, resource: Resource) -> int:
         """What rows of the log call it from now on."""
         number = await self.write(lambda database: ledger_sql.resource_id(database, resource))

@@ -22,8 +22,11 @@ class Append(msgspec.Struct, frozen=True):
     informer: int | None
     """None where no informer told it: its object left what is configured."""
     kind: int
-    resource: int
+    resource: int | None
+    """That the informer follows; None where there is none."""
     deltas: Sequence[Delta]
+    resources: Sequence[int]
+    """Of each of them: the resource that it is told of."""
     are_states: Sequence[bool]
     """Of each of them: whether it has the state of its object from now on; a delete has not, nor has a resync."""
     replaced: Sequence[int | None]
@@ -38,7 +41,10 @@ class Append(msgspec.Struct, frozen=True):
 
 def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
     """Log, ledger and position. Returns the bytes of the bodies that are kept."""
-    written = [rows.delta_row(delta, batch.kind, batch.resource, bodies) for delta in batch.deltas]
+    written = [
+        rows.delta_row(delta, batch.kind, resource, bodies)
+        for delta, resource in zip(batch.deltas, batch.resources, strict=True)
+    ]
     if written:
         database.executemany(rows.INSERT, written)
         ledger_sql.enter(database, _entries(batch))
@@ -117,6 +123,11 @@ def read(database: apsw.Connection, codec: rows.Codec, after: int, limit: int) -
         return list(bounded(rows.record_of(row, codec) for row in found)), first
     finally:
         database.execute("COMMIT")
+
+
+def resource(database: apsw.Connection, sequence: int) -> int | None:
+    found = database.execute("SELECT resource FROM log WHERE seq = ?", (sequence,)).fetchone()
+    return None if found is None else found[0]
 
 
 def body(database: apsw.Connection, sequence: int) -> bytes | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -63,6 +65,47 @@ async def test_a_resource_comes_and_goes_while_another_is_forbidden(
     assert of_widgets == dict.fromkeys([(uid, op) for uid in uids for op in ("added", "deleted")], 1)
     assert not [told for told in stream if "/secrets/" in told.subject]
     print(f"{len(uids)} widgets told: {dict(Counter((told.op, told.evidence) for told in stream if told.uid in uids))}")
+
+
+async def test_a_definition_comes_back_with_another_scope_and_deletes_are_told_as_the_objects_were(
+    kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    """While the bridge runs, and once more while it is killed."""
+    group, file = f"{fresh_name('shop')}.kubedelta.test", tmp_path / "deltas.ndjson"
+    config = {
+        "cluster": {"name": "testbed", "kubeconfig": str(kube.server.kubeconfig(tmp_path / "kubeconfig"))},
+        "watch": {"discovery_seconds": 0.5},
+        "resources": [{"resource": f"widgets.{group}", "namespaces": [namespace]}],
+        "sinks": {"copy": {"type": "file", "path": str(file)}},
+    }
+    names = {
+        True: (f"/apis/{group}/v1/namespaces/{namespace}/widgets/w", f"testbed/{group}/widgets/{namespace}/w"),
+        False: (f"/apis/{group}/v1/widgets/w", f"testbed/{group}/widgets//w"),
+    }
+    told: list[tuple[str, str, bool]] = []
+    """uid, op, and whether it had a namespace."""
+    definition = await kube.create_crd(group)
+    bridge = BridgeProcess(tmp_path / "bridge", config, waits=False)
+    async with bridge.started():
+        for namespaced, killed in ((True, False), (False, False), (True, False), (False, True), (True, True)):
+            if killed:
+                await asyncio.to_thread(bridge.kill9)
+            await kube.delete_crd(definition)
+            definition = await kube.create_crd(group, namespaced=namespaced)
+            uid = await _create(kube, definition, namespace if namespaced else "", "w")
+            if killed:
+                await asyncio.to_thread(bridge.start)
+            told += [(told[-1][0], "deleted", told[-1][2])] if told else []
+            told.append((uid, "added", namespaced))
+            await _until_told(bridge, file, {(uid, op) for uid, op, _ in told})
+        await bridge.until_live(f"widgets.{group}")
+        await bridge.until_delivered()
+
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    found = {(each["uid"], each["op"], each["subject"], each["partitionkey"]) for each in events if "subject" in each}
+    assert found == {(uid, op, *names[namespaced]) for uid, op, namespaced in told}
+    print(f"{len(told)} deltas of {len({uid for uid, _, _ in told})} widgets, each under its own subject")
+    await kube.delete_crd(definition)
 
 
 async def _let_read(kube: KubeClient, namespace: str, resources: dict[str, list[str]]) -> None:

@@ -22,7 +22,14 @@ from bridge.outbox import OtherCluster, Start
 from bridge.playground import Playground
 from tests.kit.sinks import RecordingSink
 
-QUICK = Timing(backoff_initial=0.01, backoff_maximum=0.05, refused=0.05, not_served=0.05, very_short=0.0)
+QUICK = Timing(
+    backoff_initial=0.01,
+    backoff_maximum=0.05,
+    refused=0.05,
+    refusal_backoff_maximum=0.05,
+    not_served=0.05,
+    very_short=0.0,
+)
 CONFIG_MAPS = (Wanted("configmaps", (Scope("default"),)),)
 
 
@@ -53,6 +60,7 @@ async def life(
     state: Path, cluster: Playground, wanted: tuple[Wanted, ...] = CONFIG_MAPS, *, name: str = "sink", **plan: Any
 ) -> AsyncIterator[Run]:
     sink, facts = RecordingSink(), list[Fact]()
+    ready = plan.pop("ready", True)
     start = plan.pop("start", Start.SNAPSHOT)
     bridge = Bridge(
         Plan(
@@ -71,9 +79,11 @@ async def life(
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(bridge.run())
         run = Run(bridge, sink, facts)
-        await run.until_settled()
+        if ready:
+            await run.until_settled()
         yield run
-        await run.until_settled()
+        if ready:
+            await run.until_settled()
         bridge.stop()
         await running
 

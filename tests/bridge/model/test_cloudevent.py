@@ -168,6 +168,24 @@ def test_an_envelope_as_data_is_said_in_the_type() -> None:
 ANY_TEXT = st.text(min_size=1)
 
 
+@pytest.mark.parametrize(
+    ("key", "subject", "partition"),
+    [
+        ("shop/w", "/apis/kubedelta.test/v1/namespaces/shop/widgets/w", "prod-eu1/kubedelta.test/widgets/shop/w"),
+        ("w", "/apis/kubedelta.test/v1/widgets/w", "prod-eu1/kubedelta.test/widgets//w"),
+    ],
+)
+@pytest.mark.parametrize("namespaced", [False, True])
+def test_an_object_is_called_as_its_key_says_whatever_scope_its_definition_has_now(
+    namespaced: bool, key: str, subject: str, partition: str
+) -> None:
+    delta = a_delta(key=key, resource=Resource("kubedelta.test", "v1", "widgets", "Widget", namespaced))
+    attributes, _ = read_structured(delta)
+
+    assert (attributes["subject"], attributes["partitionkey"]) == (subject, partition)
+    assert EVENTS.partition_key(delta) == partition
+
+
 @given(uid=ANY_TEXT, key=ANY_TEXT, version=ANY_TEXT, cluster=ANY_TEXT, namespaced=st.booleans())
 def test_any_text_survives_both_forms(uid: str, key: str, version: str, cluster: str, namespaced: bool) -> None:
     resource = Resource("kubedelta.test", "v1", "widgets", "Widget", namespaced)
@@ -184,7 +202,7 @@ def test_any_text_survives_both_forms(uid: str, key: str, version: str, cluster:
         assert attributes["id"] == f"{uid}/1001/updated"
         assert attributes["uid"] == uid
         assert attributes["source"] == f"/clusters/{cluster}"
-        assert attributes["subject"].endswith(key.partition("/")[2] if namespaced else key)
+        assert attributes["subject"].endswith(key.partition("/")[2] if "/" in key else key)
         assert attributes["partitionkey"].endswith(f"/{key}")
 
 

@@ -1,0 +1,205 @@
+"""What an object is called, and who watches it, when its definition comes back otherwise or another entry means it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.app.plan import Wanted
+from bridge.facts import ScopeChanged
+from bridge.model.cloudevent import DELTA_ATTRIBUTES, CloudEvents
+from bridge.model.record import Delta
+from bridge.model.resource import Scope
+from bridge.outbox import Start
+from bridge.playground import Playground
+from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
+from tests.bridge.app.test_restart import life
+
+WIDGETS = "widgets.example.test"
+PATH = "/apis/example.test/v1"
+EVERYWHERE = (Wanted(WIDGETS),)
+TWO_NAMESPACES = (Wanted(WIDGETS, (Scope("default"), Scope("kube-public"))),)
+configured = pytest.mark.parametrize("wanted", [EVERYWHERE, TWO_NAMESPACES], ids=["everywhere", "two namespaces"])
+
+
+def definition(*, scope: str = "Namespaced", kind: str = "Widget", version: str = "v1", short: str = "") -> Any:
+    made = a_definition(version=version)
+    made["spec"]["scope"] = scope
+    made["spec"]["names"] |= {"kind": kind, "shortNames": [short] if short else []}
+    return made
+
+
+def widget(name: str, namespace: str | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name} | ({"namespace": namespace} if namespace else {}), "spec": {}}
+
+
+def replace(cluster: Playground, definition: Any) -> None:
+    """At once: nobody can look in between."""
+    cluster.delete(DEFINITIONS, WIDGETS)
+    cluster.create(DEFINITIONS, definition)
+
+
+def names_of(deltas: Sequence[Delta]) -> list[tuple[str, str, str]]:
+    """Op, subject and partition key."""
+    found = []
+    for delta in deltas:
+        values = dict(zip(DELTA_ATTRIBUTES, CloudEvents("test").attributes(delta), strict=True))
+        found.append((delta.op.value, values["subject"], values["partitionkey"]))
+    return found
+
+
+IN_A_NAMESPACE = f"{PATH}/namespaces/default/widgets/w", "test/example.test/widgets/default/w"
+IN_NONE = f"{PATH}/widgets/o", "test/example.test/widgets//o"
+
+
+async def everything(directory: Path, cluster: Playground, wanted: tuple[Wanted, ...]) -> list[tuple[str, str, str]]:
+    """What a sink is told that reads the whole log from the disk."""
+    async with life(directory, cluster, wanted, name="auditor", start=Start.EARLIEST) as run:
+        pass
+    return names_of(run.sink.deltas)
+
+
+@configured
+@pytest.mark.parametrize("down", [False, True], ids=["while it runs", "while it is down"])
+async def test_a_definition_that_comes_back_for_the_whole_cluster(
+    tmp_path: Path, wanted: tuple[Wanted, ...], down: bool
+) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, definition())
+        cluster.create(WIDGETS, widget("w", "default"))
+        async with life(tmp_path, cluster, wanted) as run:
+            if not down:
+                replace(cluster, definition(scope="Cluster"))
+                cluster.create(WIDGETS, widget("o"))
+                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= set(sink.told()))
+        told = run.sink.deltas
+        if down:
+            replace(cluster, definition(scope="Cluster"))
+            cluster.create(WIDGETS, widget("o"))
+            async with life(tmp_path, cluster, wanted) as run:
+                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= set(sink.told()))
+            told = [*told, *run.sink.deltas]
+        from_disk = await everything(tmp_path, cluster, wanted)
+
+    assert names_of(told) == from_disk
+    assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_A_NAMESPACE)])
+
+
+@configured
+@pytest.mark.parametrize("down", [False, True], ids=["while it runs", "while it is down"])
+async def test_a_definition_that_comes_back_with_namespaces(
+    tmp_path: Path, wanted: tuple[Wanted, ...], down: bool
+) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, definition(scope="Cluster"))
+        cluster.create(WIDGETS, widget("o"))
+        async with life(tmp_path, cluster, wanted) as run:
+            if not down:
+                replace(cluster, definition())
+                cluster.create(WIDGETS, widget("w", "default"))
+                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= set(sink.told()))
+        told = run.sink.deltas
+        if down:
+            replace(cluster, definition())
+            cluster.create(WIDGETS, widget("w", "default"))
+            async with life(tmp_path, cluster, wanted) as run:
+                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= set(sink.told()))
+            told = [*told, *run.sink.deltas]
+        from_disk = await everything(tmp_path, cluster, wanted)
+
+    assert names_of(told) == from_disk
+    assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_NONE)])
+
+
+async def test_a_short_name_that_appears_later_takes_its_part_from_the_wildcard_and_gives_it_back(
+    tmp_path: Path,
+) -> None:
+    wanted = (Wanted("*.example.test"), Wanted("wd", (Scope("default"),)))
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, definition())
+        cluster.create(WIDGETS, widget("kept", "default"))
+        cluster.create(WIDGETS, widget("left", "kube-public"))
+        async with life(tmp_path, cluster, wanted, ready=False) as run:
+            await run.sink.until(lambda sink: len(sink.deltas) == 2)
+            status = cluster.get(DEFINITIONS, WIDGETS)["status"]
+            cluster.update(DEFINITIONS, {**definition(short="wd"), "status": status})
+            await run.sink.until(lambda sink: "deleted kube-public/left" in sink.told())
+            cluster.create(WIDGETS, widget("other", "kube-public"))
+            cluster.create(WIDGETS, widget("new", "default"))
+            await run.sink.until(lambda sink: "added default/new" in sink.told())
+            cluster.update(DEFINITIONS, {**definition(), "status": status})
+            await run.sink.until(lambda sink: {"added kube-public/left", "added kube-public/other"} <= set(sink.told()))
+            cluster.delete(WIDGETS, "kept")
+            await run.sink.until(lambda sink: "deleted default/kept" in sink.told())
+
+    assert sorted(run.sink.told()) == [
+        "added default/kept",
+        "added default/new",
+        "added kube-public/left",
+        "added kube-public/left",
+        "added kube-public/other",
+        "deleted default/kept",
+        "deleted kube-public/left",
+    ]
+    assert len({delta.unique_id for delta in run.sink.deltas}) == len(run.sink.deltas), "no id came twice"
+    assert [fact.left for fact in run.facts if isinstance(fact, ScopeChanged)] == [1]
+
+
+async def test_a_definition_that_comes_back_with_another_kind_is_told_with_it_and_its_deletes_as_they_were(
+    tmp_path: Path,
+) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, definition())
+        cluster.create(WIDGETS, widget("w", "default"))
+        async with life(tmp_path, cluster, EVERYWHERE) as run:
+            replace(cluster, definition(kind="Gadget"))
+            await run.sink.until(lambda sink: "deleted default/w" in sink.told())
+            for number in count():
+                cluster.create(WIDGETS, widget(f"new-{number}", "default"))
+                await run.sink.until(lambda sink: f"added default/new-{number}" in sink.told())  # noqa: B023
+                if run.sink.deltas[-1].resource.kind == "Gadget":
+                    break
+
+    deleted = next(delta for delta in run.sink.deltas if delta.op == "deleted")
+    assert deleted.resource.kind == "Widget"
+
+
+async def test_what_is_deleted_while_its_version_goes_is_told_in_the_version_it_was_told_in(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, definition(version="v1beta1"))
+        cluster.create(WIDGETS, widget("w", "default"))
+        async with life(tmp_path, cluster, EVERYWHERE):
+            pass
+        replace(cluster, definition(version="v1"))
+        cluster.create(WIDGETS, widget("new", "default"))
+        async with life(tmp_path, cluster, EVERYWHERE) as run:
+            await run.sink.until(lambda sink: len(sink.deltas) == 2)
+
+    assert sorted((delta.op, delta.key, delta.resource.version) for delta in run.sink.deltas) == [
+        ("added", "default/new", "v1"),
+        ("deleted", "default/w", "v1beta1"),
+    ]
+
+
+async def test_two_entries_may_watch_one_resource_each_in_its_own_version(tmp_path: Path) -> None:
+    wanted = (
+        Wanted("widgets.v1.example.test", (Scope("default"),)),
+        Wanted("widgets.v1beta1.example.test", (Scope("kube-public"),)),
+    )
+    both = definition()
+    both["spec"]["versions"].append({**both["spec"]["versions"][0], "name": "v1beta1", "storage": False})
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, both)
+        cluster.create(WIDGETS, widget("a", "default"))
+        cluster.create(WIDGETS, widget("b", "kube-public"))
+        async with life(tmp_path, cluster, wanted) as run:
+            await run.sink.until(lambda sink: len(sink.deltas) == 2)
+
+    assert {(delta.key, delta.resource.version) for delta in run.sink.deltas} == {
+        ("default/a", "v1"),
+        ("kube-public/b", "v1beta1"),
+    }
