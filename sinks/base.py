@@ -151,6 +151,9 @@ class Receipt:
     """Set exactly when something is pending for another reason than a rejected record in front of it."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Place in the batch → reason, for records that the destination will never take."""
+    answers: Mapping[int, str] = field(default_factory=dict)
+    """Of these, by place: the beginning of what the destination answered, where that says more than the reason; made by
+    ``sinks.excerpt``. It is kept with the dead letter and stands in no log."""
     made: str = ""
     """What was missing at the destination and was made by the sink, empty, such as ``stream K8S``: if it had been there
     before, what it held is gone. The bridge tells the operator."""
@@ -193,6 +196,7 @@ def receipt_of(
     pending: Collection[int] = (),
     trouble: RetryLater | None = None,
     rejected: Mapping[int, str] | None = None,
+    answers: Mapping[int, str] | None = None,
 ) -> Receipt:
     """The receipt for a batch of which nothing was sent behind a rejected record with the same ordering key.
 
@@ -214,7 +218,8 @@ def receipt_of(
         else:
             continue
         held_up.add(key)
-    return Receipt(left, trouble if unsent else None, final)
+    said = {place: answer for place, answer in (answers or {}).items() if answer and place in final}
+    return Receipt(left, trouble if unsent else None, final, said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,7 @@ def of_dead_letter(letter: DeadLetter) -> str:
             ("seen", letter.time),
             ("state", _state(letter)),
             ("reason", letter.reason),
+            *([("answer", letter.answer)] if letter.answer else []),
         ]
     )
 

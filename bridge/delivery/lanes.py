@@ -272,13 +272,14 @@ class LaneWorker(SinkWorker):
 
     async def _bury(self, batch: Sequence[_Entry], receipt: Receipt) -> None:
         for place, reason in receipt.rejected.items():
+            answer = receipt.answers.get(place, "")
             match batch[place]:
                 case _Entry(record, Letter(number)):
                     if isinstance(record, Delta):
                         self._stuck.add(record.ordering_key)
-                    await self._letters.rejected_again(number, reason)
+                    await self._letters.rejected_again(number, reason, answer)
                 case _Entry(record):
-                    await self._parking.bury([(record, reason)])
+                    await self._parking.bury([(record, reason, answer)])
 
     def _queue_again(self, lane: Lane, trouble: RetryLater | None) -> None:
         if trouble is None:

@@ -55,9 +55,9 @@ class Parking:
         objects = len({record.ordering_key for record in records})
         self._report(RecordsParked(self._name, len(records), objects))
 
-    async def bury(self, rejected: Sequence[tuple[Record, str]]) -> None:
-        """Rejected records and why. Returns when they are durable."""
-        await self._letters.bury([Burial(record, reason, False) for record, reason in rejected])
+    async def bury(self, rejected: Sequence[tuple[Record, str, str]]) -> None:
+        """Rejected records, why, and what the destination answered. Returns when they are durable."""
+        await self._letters.bury([Burial(record, reason, False, answer) for record, reason, answer in rejected])
 
 
 def _behind(sequence: int | None) -> str:

@@ -91,6 +91,6 @@ class DeadLetters(Protocol):
         """These are no letters any more."""
         ...
 
-    async def rejected_again(self, number: int, reason: str) -> None:
+    async def rejected_again(self, number: int, reason: str, answer: str) -> None:
         """It stays, and so do the later letters of its object, until an operator asks again."""
         ...

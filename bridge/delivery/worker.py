@@ -51,7 +51,9 @@ class Worker(SinkWorker):
                 continue
             receipt, delay = await self._attempts.deliver(batch)
             if receipt.rejected:
-                await self._parking.bury([(batch[place], reason) for place, reason in receipt.rejected.items()])
+                answers = receipt.answers
+                buried = [(batch[place], why, answers.get(place, "")) for place, why in receipt.rejected.items()]
+                await self._parking.bury(buried)
             batch = [batch[place] for place in receipt.pending]
             if receipt.trouble is not None:
                 await self._attempts.pause(receipt.trouble, delay, len(batch))
@@ -73,7 +75,7 @@ class Worker(SinkWorker):
             left = receipt.rejected.keys() | set(receipt.pending)
             await self._letters.delivered([letter.number for place, letter in enumerate(letters) if place not in left])
             for place, reason in receipt.rejected.items():
-                await self._letters.rejected_again(letters[place].number, reason)
+                await self._letters.rejected_again(letters[place].number, reason, receipt.answers.get(place, ""))
                 if isinstance(letters[place].record, Delta):
                     stuck.add(letters[place].record.ordering_key)
             letters = [letters[place] for place in receipt.pending]

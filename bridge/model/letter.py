@@ -15,6 +15,8 @@ class Burial:
     reason: str
     parked: bool
     """It was not tried: an earlier record of its object was rejected."""
+    answer: str = ""
+    """The beginning of what the destination answered, without anything secret; empty where it said nothing more."""
 
 
 @dataclass(frozen=True, slots=True)

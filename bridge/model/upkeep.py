@@ -61,6 +61,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
     """It was never tried: an earlier record of its object was rejected."""
     retrying: bool = False
     """It will be delivered again."""
+    answer: str = ""
+    """The beginning of what the destination answered, without credentials of ours; empty where it said nothing more
+    than the reason."""
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):

@@ -87,6 +87,7 @@ class Letters:
                 each.reason,
                 int(each.parked),
                 rows.sealed(each.record),
+                each.answer,
             )
             for each in burials
         ]
@@ -109,9 +110,10 @@ class Letters:
             partial(_delete, sink=self._sink, numbers=numbers), committed=self._forget, shrinks=True
         )
 
-    async def rejected_again(self, number: int, reason: str) -> None:
+    async def rejected_again(self, number: int, reason: str, answer: str) -> None:
         """It stays, and so do the later letters of its object, until an operator asks again."""
-        await self._store.write(partial(_reject_again, sink=self._sink, number=number, reason=reason), shrinks=True)
+        reject = partial(_reject_again, sink=self._sink, number=number, reason=reason, answer=answer)
+        await self._store.write(reject, shrinks=True)
         self._parked.discard(number)
 
     # ── What an operator asks for ────────────────────────────────────────────
@@ -172,7 +174,7 @@ class Letters:
 
 def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) -> list[DeadLetter]:
     found = database.execute(
-        "SELECT number, sink, resource_name, key, reason, parked, retrying, record FROM letters"
+        "SELECT number, sink, resource_name, key, reason, parked, retrying, record, answer FROM letters"
         " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
         (after, sink, sink, limit),
     )
@@ -243,7 +245,7 @@ def _bury(database: apsw.Connection, letters: Sequence[tuple[Any, ...]]) -> tupl
     numbers: list[int | None] = []
     released = False
     for letter in letters:
-        sink, _, _, name, key, _, parked, _ = letter
+        sink, _, _, name, key, _, parked, _, _ = letter
         waits = one(
             database,
             "SELECT EXISTS (SELECT 1 FROM letters WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
@@ -251,8 +253,8 @@ def _bury(database: apsw.Connection, letters: Sequence[tuple[Any, ...]]) -> tupl
         )
         again = int(parked and not waits)
         found = database.execute(
-            "INSERT OR IGNORE INTO letters (sink, seq, record_id, resource_name, key, reason, parked, record, retrying)"
-            " VALUES (?,?,?,?,?,?,?,?,?) RETURNING number",
+            "INSERT OR IGNORE INTO letters (sink, seq, record_id, resource_name, key, reason, parked, record, answer,"
+            " retrying) VALUES (?,?,?,?,?,?,?,?,?,?) RETURNING number",
             (*letter, again),
         ).fetchone()
         numbers.append(None if found is None else found[0])
@@ -276,11 +278,11 @@ def _delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> lis
     return gone
 
 
-def _reject_again(database: apsw.Connection, sink: str, number: int, reason: str) -> None:
+def _reject_again(database: apsw.Connection, sink: str, number: int, reason: str, answer: str) -> None:
     found = database.execute(
-        "UPDATE letters SET reason = ?, parked = 0, retrying = 0 WHERE number = ? AND sink = ?"
+        "UPDATE letters SET reason = ?, answer = ?, parked = 0, retrying = 0 WHERE number = ? AND sink = ?"
         " RETURNING resource_name, key",
-        (reason, number, sink),
+        (reason, answer, number, sink),
     ).fetchall()
     for name, key in found:
         database.execute(
@@ -291,9 +293,20 @@ def _reject_again(database: apsw.Connection, sink: str, number: int, reason: str
 
 
 def _shown(row: tuple[Any, ...]) -> DeadLetter:
-    number, sink, name, key, reason, parked, retrying, sealed = row
+    number, sink, name, key, reason, parked, retrying, sealed, answer = row
     record = rows.opened(sealed)
     op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
     return DeadLetter(
-        number, sink, record.sequence, record.id, name, key, op, record.time, reason, bool(parked), bool(retrying)
+        number,
+        sink,
+        record.sequence,
+        record.id,
+        name,
+        key,
+        op,
+        record.time,
+        reason,
+        bool(parked),
+        bool(retrying),
+        answer,
     )

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from sinks.excerpt import Secrets, excerpt
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -23,6 +25,8 @@ class Refused:
     """The stream will never take this message."""
 
     reason: str
+    answer: str = ""
+    """What it said, fit to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,6 @@ def answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
     if number == _WRONG_LAST_MSG_ID:
         return OutOfChain()
     if number in _REFUSED:
-        return Refused(_REFUSED[number])
+        return Refused(_REFUSED[number], excerpt(payload, Secrets(())))
     hint = f" ({_HINTS[number]})" if number in _HINTS else ""
     return Failed(f"the server answers: {ack.error.description}{hint}")

@@ -78,10 +78,11 @@ class NatsSink:
         messages, rejected = self._encode(batch, connection.max_payload)
         under_way = _UnderWay(batch, messages)
         left = list(messages)
+        answers: dict[int, str] = {}
         trouble: RetryLater | None = None
         for _ in range(_MOST_IN_VAIN + len(batch)):
             if not left or trouble is not None:
-                return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
+                return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected, answers=answers)
             window = await self._exchange(connection, under_way, left)
             done = window.stored.keys() | window.refused.keys()
             try:
@@ -91,11 +92,12 @@ class NatsSink:
                 done -= window.duplicates.keys()  # Nobody knows.
                 trouble = trouble or RetryLater(str(error), whole=True)
             rejected |= window.refused
+            answers |= window.answers
             left = [place for place in left if place not in done]
             if window.refused:
                 left = not_following(batch, left, rejected)
         trouble = RetryLater(_IN_VAIN.format(self._options.stream))
-        return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
+        return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected, answers=answers)
 
     async def check(self) -> str:
         connection = await self._new_connection()

@@ -26,6 +26,8 @@ class Window:
         self.duplicates: dict[int, int] = {}
         """Of these, the messages whose ids the stream knew."""
         self.refused: dict[int, str] = {}
+        self.answers: dict[int, str] = {}
+        """Of these."""
         self.failure: str | None = None
         """Why no more can be stored now."""
         self.no_stream = False
@@ -74,8 +76,8 @@ class Window:
                 self._previous = stored
             case Refused() if chained:
                 self.chain_broke = self.excused = True
-            case Refused(reason) as refused:
-                self.refused[place] = reason
+            case Refused(reason, said) as refused:
+                self.refused[place], self.answers[place] = reason, said
                 self._previous = refused
             case OutOfChain():
                 self.chain_broke = True

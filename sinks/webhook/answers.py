@@ -23,6 +23,8 @@ class Refused:
     """The endpoint will never take this."""
 
     reason: str
+    answer: str = ""
+    """The beginning of what it said, fit to be kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import httpx
@@ -18,16 +20,20 @@ from httpx_aiohttp import AiohttpTransport
 
 from bridge.model.wrong_protocol import BEGINNING, wants_http, wants_https
 from sinks.base import RetryLater, SecretFile, SinkUnavailable, WrongOption
+from sinks.excerpt import READ, Secrets, excerpt
 from sinks.tls import tls_context
-from sinks.webhook.answers import Failed, Verdict, verdict
+from sinks.webhook.answers import Failed, Refused, Verdict, verdict
 from sinks.webhook.encode import Message
 from sinks.webhook.examine import header_value
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.signature import keys_in, signature
 
 _ANSWER_LIMIT = 64 * 1024
-"""Bytes of an answer that are read so that its connection can be used again. Nobody looks at them: an endpoint may
-repeat what it was sent, and that belongs into no log."""
+"""Bytes of an answer that are read so that its connection can be used again. Of a refusal the beginning is kept with
+the dead letter; an endpoint may repeat what it was sent, and that belongs into no log."""
+_LONG = 8
+"""Characters of a header that is not secret, or of a path. What is shorter stands in an answer for other reasons."""
+_CHARSET = re.compile(r"charset=[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 _ONE_PIECE = 1024 * 1024
 """Bytes of a body that are written at once. aiohttp warns of more, because the loop would do nothing else meanwhile."""
 _WANTS_HTTPS = "answers 400: it speaks HTTPS on this port: write https:// in url"
@@ -83,16 +89,19 @@ class Endpoint:
             headers["webhook-signature"] = signature(self._keys, message.id, now, message.body)
         try:
             async with asyncio.timeout(self._options.timeout):
-                status, retry_after, beginning = await client.request("POST", headers, message.body)
+                answer = await client.request("POST", headers, message.body)
         except TimeoutError:
             return Failed(RetryLater(f"{self._name} did not answer within {self._options.timeout:g} s"))
         except _TROUBLES as error:
             unreachable = _is_unreachable(error)
             self._stale = self._stale or (unreachable and client is self._client)
             return Failed(RetryLater(f"{self._name} {_what_happened(error)}", whole=unreachable))
-        if wants_https(status, beginning):
+        if wants_https(answer.status, answer.body[:BEGINNING]):
             return Failed(RetryLater(f"{self._name} {_WANTS_HTTPS}", whole=True))
-        return self._named_verdict(verdict(status, retry_after, datetime.now(UTC)))
+        found = verdict(answer.status, answer.retry_after, datetime.now(UTC))
+        if isinstance(found, Refused):
+            return replace(found, answer=self._excerpt(answer, headers))
+        return self._named_verdict(found)
 
     async def ask(self) -> str:
         """Say what answers there, by an OPTIONS request. Raises SinkUnavailable."""
@@ -101,14 +110,14 @@ class Endpoint:
             raise RuntimeError("open() made no client")
         try:
             async with asyncio.timeout(self._options.timeout):
-                status, _, beginning = await self._client.request("OPTIONS", self._headers, b"")
+                answer = await self._client.request("OPTIONS", self._headers, b"")
         except TimeoutError:
             raise SinkUnavailable(f"{self._name} did not answer within {self._options.timeout:g} s") from None
         except _TROUBLES as error:
             raise SinkUnavailable(f"{self._name} {_what_happened(error)}") from error
-        if wants_https(status, beginning):
+        if wants_https(answer.status, answer.body[:BEGINNING]):
             raise WrongOption("url", f"{self._name} {_WANTS_HTTPS}")
-        return f"{self._name} answers ({status} to OPTIONS)"
+        return f"{self._name} answers ({answer.status} to OPTIONS)"
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -137,10 +146,33 @@ class Endpoint:
         transport = AiohttpTransport(verify=tls, trust_env=False, client=session)
         return _Client(transport, options.url)
 
+    def _excerpt(self, answer: _Answer, headers: dict[str, str]) -> str:
+        """An echo of the request brings back none of our headers' values that are secret or long, no key, no
+        signature, and nothing of the URL behind the host."""
+        own = [self._headers[name.lower()] for name in self._secret_headers]
+        own += [value for value in self._options.headers.values() if len(value) >= _LONG]
+        own += headers.get("webhook-signature", "").split()
+        own += [b64encode(key).decode() for key in self._keys]
+        parts = urlsplit(self._options.url)
+        own += [value for _, value in parse_qsl(parts.query)]
+        own += [target for target in (f"{parts.path}?{parts.query}", parts.path, parts.query) if len(target) >= _LONG]
+        return excerpt(answer.body, Secrets(own), whole=answer.whole, charset=answer.charset, encoding=answer.encoding)
+
     def _named_verdict(self, found: Verdict) -> Verdict:
         if isinstance(found, Failed):
             return Failed(replace(found.trouble, reason=f"{self._name} {found.trouble.reason}"))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    retry_after: str | None = None
+    body: bytes = b""
+    """Its beginning. This and what follows: of one that is not 2xx."""
+    whole: bool = True
+    charset: str = ""
+    encoding: str = ""
 
 
 class _Client:
@@ -158,20 +190,18 @@ class _Client:
         self._requests = 0
         self._retired = False
 
-    async def request(self, method: str, headers: dict[str, str], body: bytes) -> tuple[int, str | None, bytes]:
-        """Returns the status of the answer, and of one that is not 2xx its Retry-After and the first chunk of it."""
+    async def request(self, method: str, headers: dict[str, str], body: bytes) -> _Answer:
         self._requests += 1
         try:
             answer = await self._transport.handle_async_request(self._made(method, headers, body))
-            beginning = b""
+            kept = b""
             async with aclosing(answer):
-                async for chunk in answer.aiter_raw():
-                    beginning = beginning or chunk[:BEGINNING]
+                async for piece in answer.aiter_raw():
+                    if not answer.is_success and len(kept) < READ:
+                        kept += piece[: READ - len(kept)]
                     if answer.num_bytes_downloaded > _ANSWER_LIMIT:
                         break
-            if answer.is_success:
-                return answer.status_code, None, b""
-            return answer.status_code, answer.headers.get("retry-after"), beginning
+            return _Answer(answer.status_code) if answer.is_success else _refusal(answer, kept)
         finally:
             self._requests -= 1
             await self._close_when_unused()
@@ -198,6 +228,19 @@ class _Client:
     async def _close_when_unused(self) -> None:
         if self._retired and not self._requests:
             await self._transport.aclose()
+
+
+def _refusal(answer: httpx.Response, kept: bytes) -> _Answer:
+    headers = answer.headers
+    charset = _CHARSET.search(headers.get("content-type", ""))
+    return _Answer(
+        answer.status_code,
+        headers.get("retry-after"),
+        kept,
+        answer.num_bytes_downloaded <= len(kept),
+        charset[1] if charset else "",
+        headers.get("content-encoding", ""),
+    )
 
 
 async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:

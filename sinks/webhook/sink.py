@@ -36,6 +36,7 @@ class WebhookSink:
         except SinkUnavailable as error:
             return Receipt(pending=range(len(batch)), trouble=RetryLater(str(error), whole=True))
         messages, rejected = encode_each(batch, self._encoder.single)
+        answers: dict[int, str] = {}
         requests = deque(self._requests(list(messages)))
         while requests:
             places = not_following(batch, requests.popleft(), rejected)
@@ -46,12 +47,12 @@ class WebhookSink:
                     pass
                 case Refused() if len(places) > 1:
                     requests.extendleft([place] for place in reversed(places))
-                case Refused(reason):
-                    rejected[places[0]] = reason
+                case Refused(reason, answer):
+                    rejected[places[0]], answers[places[0]] = reason, answer
                 case Failed(trouble):
                     left = not_following(batch, [*places, *chain(*requests)], rejected)
-                    return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
-        return receipt_of(batch, rejected=rejected)
+                    return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected, answers=answers)
+        return receipt_of(batch, rejected=rejected, answers=answers)
 
     async def check(self) -> str:
         try:

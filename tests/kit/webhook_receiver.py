@@ -35,6 +35,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     wait: asyncio.Event | None = None
     """Answer only when it is set."""
+    body: bytes = b""
     hang_up: bool = False
     """Close the connection in place of an answer."""
 
@@ -117,4 +118,4 @@ class WebhookReceiver:
             request.transport.abort()
         elif 200 <= answer.status < 300:
             self.accepted.append(posted)
-        return web.Response(status=answer.status, headers=answer.headers)
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)

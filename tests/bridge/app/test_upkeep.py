@@ -34,7 +34,7 @@ class PickySink(RecordingSink):
             if self.picky and isinstance(record, Delta) and record.op == "added":
                 await super().deliver(batch[:place])
                 behind = range(place + 1, len(batch))
-                return Receipt(pending=[*behind], rejected={place: "too new"})
+                return Receipt(pending=[*behind], rejected={place: "too new"}, answers={place: "only what was updated"})
         return await super().deliver(batch)
 
 
@@ -96,7 +96,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_delivers_a_dead_letter_at
             ("added", "default/a", False),
             ("updated", "default/a", True),
         ]
-        assert letters[0].reason == "too new"
+        assert (letters[0].reason, letters[0].answer) == ("too new", "only what was updated")
         assert b'"value":"2"' in await client.dead_letter_body(letters[1].number)
 
         sink.picky = False

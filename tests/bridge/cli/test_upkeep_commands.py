@@ -388,6 +388,19 @@ async def test_a_dead_letter_is_shown_whole_with_its_object(running: Command, st
     )
 
 
+async def test_what_the_destination_answered_is_shown_on_one_line_that_no_terminal_obeys(
+    running: Command, state: FakeUpkeep
+) -> None:
+    state.letters, state.bodies = [a_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
+
+    _, out, _ = await running("dead-letters show 7")
+
+    [line] = [line for line in out.splitlines() if line.startswith("answer")]
+    assert line.startswith("answer    no schema")
+    assert "pods" in line
+    assert "\x1b" not in out
+
+
 async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Command, state: FakeUpkeep) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b'{"kind":"Pod"}'}
 

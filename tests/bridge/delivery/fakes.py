@@ -109,6 +109,7 @@ class Kept:
     reason: str
     parked: bool
     retrying: bool = False
+    answer: str = ""
 
 
 @dataclass
@@ -146,7 +147,9 @@ class FakeLetters:
         self.buried.append(burial)
         waits = any(not kept.retrying for kept in self.of(record.ordering_key))
         number = len(self.buried)
-        self.kept[number] = Kept(number, record, burial.reason, burial.parked, burial.parked and not waits)
+        self.kept[number] = Kept(
+            number, record, burial.reason, burial.parked, burial.parked and not waits, burial.answer
+        )
 
     async def next_retries(self, limit: int) -> Sequence[Letter]:
         await asyncio.sleep(self.seconds)
@@ -158,12 +161,12 @@ class FakeLetters:
         for number in numbers:
             self.kept.pop(number, None)  # An operator may have dropped it meanwhile.
 
-    async def rejected_again(self, number: int, reason: str) -> None:
+    async def rejected_again(self, number: int, reason: str, answer: str) -> None:
         await asyncio.sleep(self.seconds)
         if number not in self.kept:
             return
         letter = self.kept[number]
-        letter.reason, letter.parked, letter.retrying = reason, False, False
+        letter.reason, letter.answer, letter.parked, letter.retrying = reason, answer, False, False
         for later in self.of(letter.record.ordering_key):
             if later.number > number:
                 later.retrying = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,11 +134,12 @@ async def test_one_that_is_rejected_again_stays_with_those_behind_it(tmp_path: P
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1), parked(2), rejected(3, "shop/db"), parked(4, "shop/db")])
         await of(outbox).retry(None)
-        await of(outbox).rejected_again(1, "still too large")
+        await of(outbox).rejected_again(1, "still too large", "413: at most 1 MB")
 
         assert await retried(outbox) == [3, 4]
         [first, *_] = await outbox.dead_letters("audit", 0, 10)
         assert (first.reason, first.parked, first.retrying) == ("still too large", False, False)
+        assert first.answer == "413: at most 1 MB"
 
 
 async def test_a_parked_one_that_is_rejected_is_parked_no_more(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ async def test_a_parked_one_that_is_rejected_is_parked_no_more(tmp_path: Path) -
         await of(outbox).bury([rejected(1), parked(2), parked(3)])
         await of(outbox).retry(None)
         await of(outbox).delivered([1])
-        await of(outbox).rejected_again(2, "this one too")
+        await of(outbox).rejected_again(2, "this one too", "")
 
         assert await waiting(outbox) == [(2, 2, False, False), (3, 3, True, False)]
         assert (len(of(outbox)), of(outbox).parked, of(outbox).keys) == (2, 1, {WEB: 2})
@@ -266,3 +268,11 @@ def outbox_found(outbox: Outbox) -> Found:
     """What a start would find of the letters now."""
     letters = of(outbox)
     return Found({1: (WEB, 1, False), 2: (DB, 2, False)}, letters.retrying)
+
+
+async def test_what_the_destination_answered_is_kept_with_the_letter(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).bury([replace(rejected(1), answer="no such schema: ä\nline 2"), parked(2)])
+    async with opened(tmp_path) as outbox:
+        [first, second] = await outbox.dead_letters("audit", 0, 10)
+        assert (first.answer, second.answer) == ("no such schema: ä\nline 2", "")

@@ -23,7 +23,7 @@ def error(number: int, description: str = "what went wrong") -> bytes:
         (b'{"stream":"K8S","seq":12}', Stored(12, duplicate=False)),
         (b'{"stream":"K8S","domain":"hub","seq":12,"duplicate":true}', Stored(12, duplicate=True)),
         (error(10070), OutOfChain()),
-        (error(10054), Refused("larger than the stream's max_msg_size")),
+        (error(10054), Refused("larger than the stream's max_msg_size", error(10054).decode())),
         (
             error(10077, "maximum bytes exceeded"),
             Failed("the server answers: maximum bytes exceeded (the stream is full)"),

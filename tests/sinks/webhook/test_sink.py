@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import ssl
@@ -24,7 +25,7 @@ from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.certificates import Authority
 from tests.kit.records import a_delta, a_gap, changes
-from tests.kit.webhook_receiver import ACCEPTED, Answer, WebhookReceiver
+from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
 
 @pytest.fixture
@@ -468,3 +469,102 @@ async def test_http_to_a_port_of_https_rejects_no_record_and_says_what_to_write(
             assert words in trouble_of(receipt)
             with pytest.raises(SinkUnavailable, match=words):
                 await sink.check()
+
+
+# ── What a refusal says ──────────────────────────────────────────────────────
+
+
+async def refusal(receiver: WebhookReceiver, answer: Answer, **options: Any) -> str:
+    """What is kept of it."""
+    sink = await opened(receiver, **options)
+    receiver.answer = lambda posted: answer
+    receipt = await sink.deliver([a_delta()])
+    await sink.close()
+    assert list(receipt.rejected) == [0]
+    assert "schema" not in receipt.rejected[0], "a reason is logged, an answer is not"
+    return receipt.answers.get(0, "")
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_the_beginning_of_a_refusal_is_kept(receiver: WebhookReceiver, batch: int) -> None:
+    said = await refusal(receiver, Answer(422, body=b'{"error": "no schema for pods"}\n'), batch=batch)
+    assert said == '{"error": "no schema for pods"}'
+    assert await refusal(receiver, Answer(400), batch=batch) == ""
+    assert len(await refusal(receiver, Answer(413, body=b"x" * 1_000_000), batch=batch)) == 1024
+
+
+async def test_of_several_records_each_has_its_own_answer(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver, batch=10)
+
+    def answer(posted: Posted) -> Answer:
+        wrong = [event["partitionkey"] for event in posted.events if "odd" in event["partitionkey"]]
+        return Answer(422, body=f"no schema for {wrong}".encode()) if wrong else ACCEPTED
+
+    receiver.answer = answer
+    batch = [a_delta(n, key=f"shop/{'odd' if n % 2 else 'even'}-{n}") for n in range(1, 5)]
+    receipt = await sink.deliver(batch)
+    await sink.close()
+
+    assert receipt.answers == {
+        0: "no schema for ['prod//pods/shop/odd-1']",
+        2: "no schema for ['prod//pods/shop/odd-3']",
+    }
+
+
+@pytest.mark.parametrize("form", ["json", "text", "gzip"])
+async def test_an_echo_of_the_request_brings_no_credentials_back(
+    receiver: WebhookReceiver, tmp_path: Path, form: str
+) -> None:
+    secret = b64encode(os.urandom(32)).decode()
+    (tmp_path / "secret").write_text(f"whsec_{secret}\n")
+    (tmp_path / "token").write_text("Bearer tok/en+of=ours\n")
+
+    def echo(posted: Posted) -> Answer:
+        told = {**posted.headers, "url": f"{receiver.url}?key=hush%2Fhush", "signed with": f"whsec_{secret}"}
+        body = (json.dumps(told) if form == "json" else "\n".join(f"{k}: {v}" for k, v in told.items())).encode()
+        if form == "gzip":
+            return Answer(400, {"content-encoding": "gzip"}, body=gzip.compress(body))
+        return Answer(400, body=body)
+
+    sink = await opened(
+        receiver,
+        url=f"{receiver.url}?key=hush%2Fhush",
+        header_files={"Authorization": str(tmp_path / "token")},
+        secret_file=str(tmp_path / "secret"),
+        headers={"X-Team": "shop"},
+    )
+    receiver.answer = echo
+    receipt = await sink.deliver([a_delta()])
+    await sink.close()
+
+    kept = receipt.answers[0]
+    assert "uid-of-shop/web-1/1001/updated" in kept, "what helps to find out is there"
+    signed = receiver.asked[0].headers["webhook-signature"].removeprefix("v1,")
+    for hidden in ("tok/en", "ours", secret, signed, "hush"):
+        assert hidden not in kept
+    assert "shop" in kept
+
+
+async def test_an_endless_refusal_is_read_no_further_than_it_must() -> None:
+    sent = 0
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 400 Bad\r\ncontent-length: 10000000000\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 65_536)
+                sent += 65_536
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+        sink = WebhookSink("hook", WebhookOptions.model_validate({"url": url}), cluster="prod")
+        await sink.open()
+        receipt = await sink.deliver([a_delta()])
+        await sink.close()
+
+    assert receipt.answers == {0: "x" * 1024}
+    assert sent < 100_000_000
