@@ -15,6 +15,9 @@ from bridge.model.backoff import Backoff
 from bridge.outbox.ledger import Ledger
 
 PATH = "/api/v1/namespaces/kube-system"
+REFUSAL_DOUBTED = 15.0
+"""Seconds that a refusal must last where the uid was read before: an API server that starts refuses everything until
+its RBAC cache is filled."""
 
 
 class _Metadata(msgspec.Struct):
@@ -28,16 +31,18 @@ class _Namespace(msgspec.Struct):
 async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report: Report) -> None:
     """Ask until there is an answer, and compare it with what the state belongs to: nothing may be watched before. Where
     it may not be read, that is reported, and the state is taken for this cluster's. Raises OtherCluster."""
-    backoff = Backoff()
+    backoff, now = Backoff(maximum=5.0), asyncio.get_running_loop().time
+    doubted_until = now() + REFUSAL_DOUBTED if await ledger.is_identified() else now()
     while True:
         try:
             found = msgspec.json.decode(await client.get(PATH), type=_Namespace)
         except (ApiError, CredentialsError, msgspec.MsgspecError) as error:
             # Something in front of the API server may answer 200 with a page of its own.
-            if isinstance(error, ApiError) and isinstance(error.answer, Refused):
+            refused = isinstance(error, ApiError) and isinstance(error.answer, Refused)
+            if refused and now() >= doubted_until:
                 report(ClusterUnidentified(f"namespaces/kube-system: {error}"))
                 return
-            delay = backoff.next(asyncio.get_running_loop().time(), random.random())
+            delay = backoff.next(now(), random.random())
             report(DiscoveryFailed(f"namespaces/kube-system: {error}", delay))
             await asyncio.sleep(delay)
             continue

@@ -95,7 +95,10 @@ class Subscriptions:
         self._factory.start()
         missing = {informer.resource.name for informer in self._factory.informers} - parts.keys()
         for name in sorted(missing & self._missing):
-            await self._let_go(self._informers_of(name))
+            if any(resource.name == name for resource in served):
+                await self._leave(name)
+            else:
+                await self._let_go(self._informers_of(name))
         self._missing = missing
 
     async def _take_up_what_is_absent(self, found: Desired) -> None:
@@ -129,12 +132,23 @@ class Subscriptions:
         found = {name: set(scopes) for name, scopes in parts.items()}
         differs = {name: each for name, each in found.items() if each != self._scopes_of(name)}
         for name in [name for name, each in differs.items() if self._divided.get(name) == each]:
-            for informer in self._informers_of(name):
-                await self._factory.release(informer)
-            self._adopted.discard(name)
+            await self._release(name)
             await self._adopt(parts[name])
             del differs[name]
         self._divided = differs
+
+    async def _leave(self, name: str) -> None:
+        """No entry of the configuration means this resource any more, though it is served: all its objects leave, as
+        after a restart with another configuration."""
+        resource = self._informers_of(name)[0].resource
+        await self._release(name)
+        _, left = await self._ledger.adopt(resource, ())
+        self._report(ScopeChanged(name, left))
+
+    async def _release(self, name: str) -> None:
+        for informer in self._informers_of(name):
+            await self._factory.release(informer)
+        self._adopted.discard(name)
 
     def _informers_of(self, name: str) -> list[SharedInformer]:
         return [informer for informer in self._factory.informers if informer.resource.name == name]

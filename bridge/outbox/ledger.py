@@ -44,6 +44,10 @@ class Ledger:
             )
         return was
 
+    async def is_identified(self) -> bool:
+        """Whether it is known which cluster the state belongs to."""
+        return bool(await self._store.ask(lambda database: row(database, "SELECT cluster FROM meta")[0]))
+
     async def resources(self) -> Sequence[Resource]:
         """Every resource that was watched before, in the version in which it was last served."""
         return await self._store.ask(ledger_sql.remembered_resources)

@@ -149,6 +149,24 @@ async def test_a_short_name_that_appears_later_takes_its_part_from_the_wildcard_
     assert [fact.left for fact in run.facts if isinstance(fact, ScopeChanged)] == [1]
 
 
+async def test_a_short_name_that_means_another_resource_from_now_on_leaves_the_one_before(tmp_path: Path) -> None:
+    gadgets = a_definition("gadgets")
+    gadgets["spec"]["names"]["shortNames"] = ["wd"]
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, gadgets)
+        cluster.create(DEFINITIONS, definition())
+        cluster.create("gadgets.example.test", widget("gadget", "default"))
+        cluster.create(WIDGETS, widget("widget", "default"))
+        async with life(tmp_path, cluster, (Wanted("wd"),), ready=False) as run:
+            await run.sink.until(lambda sink: sink.told() == ["added default/gadget"])
+            for plural, new in (("gadgets", a_definition("gadgets")), ("widgets", definition(short="wd"))):
+                status = cluster.get(DEFINITIONS, f"{plural}.example.test")["status"]
+                cluster.update(DEFINITIONS, {**new, "status": status})
+            await run.sink.until(lambda sink: {"deleted default/gadget", "added default/widget"} <= set(sink.told()))
+
+    assert len(run.sink.deltas) == 3
+
+
 async def test_a_definition_that_comes_back_with_another_kind_is_told_with_it_and_its_deletes_as_they_were(
     tmp_path: Path,
 ) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.app import identity
 from bridge.app.identity import identify
-from bridge.facts import DiscoveryFailed, Fact, unheard
+from bridge.facts import ClusterUnidentified, DiscoveryFailed, Fact, unheard
 from bridge.kube import ClusterAccess, KubeClient, connect
 from bridge.outbox import Outbox
 from bridge.playground import Playground
@@ -35,3 +36,32 @@ async def test_an_answer_that_is_none_is_waited_out(
     [failed] = facts
     assert isinstance(failed, DiscoveryFailed)
     assert failed.reason.startswith("namespaces/kube-system")
+
+
+async def identified(state: Path, cluster: Playground) -> list[Fact]:
+    facts = list[Fact]()
+    async with (
+        connect(ClusterAccess(server=cluster.url)) as client,
+        await Outbox.open(state, {}, report=unheard) as outbox,
+    ):
+        await identify(client, outbox.ledger, restart=False, report=facts.append)
+    return facts
+
+
+async def test_a_refusal_of_what_was_read_before_is_doubted_because_the_api_server_may_just_have_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Playground() as cluster:
+        assert await identified(tmp_path, cluster) == []
+        cluster.misbehave.forbid("namespaces", times=1)
+        assert [type(fact) for fact in await identified(tmp_path, cluster)] == [DiscoveryFailed]
+
+        monkeypatch.setattr(identity, "REFUSAL_DOUBTED", 0.0)
+        cluster.misbehave.forbid("namespaces")
+        assert [type(fact) for fact in await identified(tmp_path, cluster)] == [ClusterUnidentified]
+
+
+async def test_a_refusal_of_what_was_never_read_is_said_at_once(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        cluster.misbehave.forbid("namespaces")
+        assert [type(fact) for fact in await identified(tmp_path, cluster)] == [ClusterUnidentified]
