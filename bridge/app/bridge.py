@@ -18,7 +18,7 @@ from bridge.app.subscriptions import Subscriptions
 from bridge.app.upkeep import LiveUpkeep
 from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
-from bridge.kube import KubeClient, connect
+from bridge.kube import Catalogue, KubeClient, connect
 from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox, StateError
 from bridge.outbox.errors import Damaged, StateUnusable
@@ -92,7 +92,7 @@ class _Running:
         self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, report)
         streams = {name: end.stream for name, end in self._ends.items()}
         self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
-        self._upkeep = LiveUpkeep(outbox, self._ends, report)
+        self._upkeep = LiveUpkeep(outbox, self._ends, report, catalogue=self._catalogue)
         self._factory: SharedInformerFactory | None = None
         self._subscriptions: Subscriptions | None = None
         self._ends_by = float("inf")
@@ -160,6 +160,9 @@ class _Running:
     def snapshot(self) -> Snapshot:
         informers = informers_status(self._plan.wanted, self._factory, self._subscriptions)
         return snapshot_of(informers, self._ends, self._outbox, self._backlogs)
+
+    def _catalogue(self) -> Catalogue | None:
+        return None if self._subscriptions is None else self._subscriptions.catalogue
 
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from bridge.app.plan import Wanted
-from bridge.kube import Catalogue, UnknownResource, is_accepted, resolve_name
+from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource, is_accepted, resolve_name
 from bridge.kube.catalogue import Document, GroupVersion, Served
 from bridge.model.resource import Resource, Scope
 
@@ -25,13 +25,33 @@ def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Sco
     return tuple(scope for _, scope in resolve_wanted(configured, alone).desired)
 
 
+def meant(name: str, told: Iterable[Resource], served: Catalogue | None) -> str:
+    """The name of the resource that ``name`` means among those that were ``told``, by kubectl's rules; ``name`` itself
+    where it means none, or several. ``served``: what the API server says, where it was asked: it knows the short names
+    of custom resources."""
+    known = {each.resource.name: each for each in (served.served if served else ())}
+    versions = [
+        GroupVersion(resource.group, resource.version, (known.get(resource.name) or _remembered(resource),))
+        for resource in told
+    ]
+    try:
+        found = {each.name for each in resolve_name(name, Catalogue((Document("", None, tuple(versions)),)))}
+    except UnknownResource:
+        return name
+    return found.pop() if len(found) == 1 else name
+
+
+def _remembered(resource: Resource) -> Served:
+    return Served(resource, resource.kind.lower(), SHORT_NAMES.get(resource.name, ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Resolution:
     desired: Desired
     unresolved: dict[str, str]
     """Names that mean nothing at this moment → why."""
-    empty: tuple[str, ...]
-    """Wildcards that cover nothing at this moment."""
+    empty: dict[str, str]
+    """Wildcards that cover nothing at this moment → why."""
 
 
 def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
@@ -40,15 +60,15 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
     desired: Desired = {}
     claimed: dict[str, list[Wanted]] = {}
     unresolved: dict[str, str] = {}
-    empty: list[str] = []
+    empty: dict[str, str] = {}
     for wanted in sorted(configured, key=lambda each: each.is_wildcard):
         try:
             resources = resolve_name(wanted.name, catalogue)
         except UnknownResource as error:
-            unresolved[wanted.name] = str(error)
+            (empty if wanted.is_wildcard else unresolved)[wanted.name] = str(error)
             continue
         if not resources:
-            empty.append(wanted.name)
+            empty[wanted.name] = f"{wanted.name}: it covers nothing at this moment"
         for resource in resources:
             others = claimed.setdefault(resource.name, [])
             if first := next((each for each in others if each.meets(wanted, resource)), None):
@@ -57,4 +77,4 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
                 continue
             others.append(wanted)
             desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
-    return Resolution(desired, unresolved, tuple(empty))
+    return Resolution(desired, unresolved, empty)

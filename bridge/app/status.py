@@ -37,9 +37,9 @@ def unresolved_status(name: str, reason: str) -> InformerStatus:
     return InformerStatus(resource=name, scope="", state=InformerState.UNKNOWN, synced=False, live=False, reason=reason)
 
 
-def empty_status(name: str) -> InformerStatus:
+def empty_status(name: str, reason: str) -> InformerStatus:
     """A wildcard that covers nothing at this moment: there is nothing to wait for."""
-    return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True)
+    return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
 
 
 def informers_status(
@@ -52,7 +52,7 @@ def informers_status(
     return (
         *running,
         *(unresolved_status(name, reason) for name, reason in subscriptions.unresolved.items()),
-        *(empty_status(name) for name in subscriptions.empty),
+        *(empty_status(name, reason) for name, reason in subscriptions.empty.items()),
     )
 
 

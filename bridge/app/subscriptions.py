@@ -56,8 +56,10 @@ class Subscriptions:
         """Names of resources whose informers the ledger knows."""
         self.unresolved: dict[str, str] = {each.name: "not looked up yet" for each in wanted}
         """Configured names that mean nothing on this cluster at this moment → why."""
-        self.empty: tuple[str, ...] = ()
-        """Wildcards that cover nothing at this moment."""
+        self.empty: dict[str, str] = {}
+        """Wildcards that cover nothing at this moment → why. There is nothing to wait for."""
+        self.catalogue: Catalogue | None = None
+        """What the API server serves; None before it said so."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -73,6 +75,7 @@ class Subscriptions:
                     self.unresolved = dict.fromkeys(self.unresolved, str(error))
                 await asyncio.sleep(delay)
                 continue
+            self.catalogue = catalogue
             await self._follow(catalogue)
             await asyncio.sleep(self._every)
 
@@ -167,8 +170,9 @@ class Subscriptions:
             self._adopted.discard(informer.resource.name)
 
     def _tell(self, resolution: Resolution) -> None:
-        for name, reason in resolution.unresolved.items():
-            if self.unresolved.get(name) != reason:
+        known = self.unresolved | self.empty
+        for name, reason in (resolution.unresolved | resolution.empty).items():
+            if known.get(name) != reason:
                 self._report(ResourceUnknown(name, reason))
         self.unresolved = resolution.unresolved
         self.empty = resolution.empty

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from bridge.app.resolving import meant
 from bridge.app.sink_ends import SinkEnd, seconds_until
 from bridge.facts import Report, SinkPaused, SinkResumed
+from bridge.kube import Catalogue
 from bridge.model.record import Delta
 from bridge.model.upkeep import (
     Cursor,
@@ -35,7 +37,7 @@ class FileUpkeep:
         return Cursors(self._outbox.first, self._outbox.last, sorted(sinks, key=lambda each: each.sink))
 
     async def replay(self, request: ReplayRequest) -> Replayed:
-        kind = None if request.resource is None else await self._outbox.ledger.kind_of(request.resource)
+        kind = None if request.resource is None else await self._kind_of(request.resource)
         start = self._outbox.first if request.start == BEGINNING else request.start
         return Replayed(*await self._replay(request.sink, start, kind, request.namespace))
 
@@ -66,6 +68,15 @@ class FileUpkeep:
 
     async def state_check(self) -> StateReport:
         return await self._outbox.check()
+
+    async def _kind_of(self, name: str) -> int:
+        """Of whatever kubectl would take for the resource: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
+        ledger = self._outbox.ledger
+        return await ledger.kind_of(meant(name, await ledger.told(), self._served()))
+
+    def _served(self) -> Catalogue | None:
+        """What the API server serves, where it was asked."""
+        return None
 
     async def _replay(
         self, sink: str, start: int | str, kind: int | None, namespace: str | None
@@ -98,10 +109,21 @@ class FileUpkeep:
 class LiveUpkeep(FileUpkeep):
     """On a running bridge."""
 
-    def __init__(self, outbox: Outbox, ends: Mapping[str, SinkEnd], report: Report) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        ends: Mapping[str, SinkEnd],
+        report: Report,
+        *,
+        catalogue: Callable[[], Catalogue | None],
+    ) -> None:
         super().__init__(outbox)
         self._ends = ends
         self._report = report
+        self._catalogue = catalogue
+
+    def _served(self) -> Catalogue | None:
+        return self._catalogue()
 
     async def retry_sink(self, sink: str) -> bool:
         known = await super().retry_sink(sink)

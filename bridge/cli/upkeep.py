@@ -16,18 +16,22 @@ class Reached:
     upkeep: Upkeep
     running: bool
     """False where what a sink is to be told waits for the next start."""
+    retains: bool = True
+    """Records that every sink has settled are kept for a while (``state.retain``)."""
 
 
 @asynccontextmanager
 async def upkeep_of(settings: Settings) -> AsyncIterator[Reached]:
     """Raises NoAnswer where a bridge may be running and cannot be asked, StateError where the files cannot be used."""
+    retain = settings.state.retain
+    retains = bool(retain.age or retain.bytes)
     async with AsyncExitStack() as held:
         try:
             running = await held.enter_async_context(AdminClient(settings.state.directory))
         except NobodyThere:
-            yield Reached(await held.enter_async_context(on_files(settings)), running=False)
+            yield Reached(await held.enter_async_context(on_files(settings)), running=False, retains=retains)
         else:
-            yield Reached(running, running=True)
+            yield Reached(running, running=True, retains=retains)
 
 
 def on_files(settings: Settings) -> AbstractAsyncContextManager[Upkeep]:

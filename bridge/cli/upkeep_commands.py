@@ -22,6 +22,11 @@ from bridge.web.admin_client import NoAnswer, NobodyThere, RequestFailed
 from config.errors import ConfigError
 from config.schema import Settings
 
+_NOT_RETAINED = (
+    ", or it is not kept: set state.retain.age (such as 7d) or state.retain.bytes, and records are kept for replays"
+    " from then on"
+)
+
 Ask: TypeAlias = Callable[[Reached], Awaitable[Exit]]
 
 
@@ -43,7 +48,8 @@ def replay(path: Path, request: ReplayRequest, *, as_json: bool) -> int:
             what = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
             say(f"{request.sink} will be told {what}{_when(reached)}")
         else:
-            say(f"{request.sink} has had no such record: nothing is told again")
+            why = "" if reached.retains else _NOT_RETAINED
+            say(f"{request.sink} has had no such record{why}: nothing is told again")
         return Exit.OK
 
     return _run(path, ask)

@@ -4,7 +4,7 @@ access, kubeconfig, in_cluster, exec_plugin, auth, tls, proxy   where it is, who
 transport, inflate, answering, status                           HTTP, and what its answers mean
 frames, pages, wire, nesting                                    bytes → answers; pure, and the hot path
 lister_watcher, paths                                           list and watch of one resource in one scope
-catalogue, discovery, documents, accepted, names                what the server serves, and kubectl's names for it
+catalogue, discovery, documents, accepted, names, short_names   what the server serves, and kubectl's names for it
 api, client                                                     everything else, and the door for the others
 """
 
@@ -16,8 +16,10 @@ from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.lister_watcher import ApiListerWatcher
 from bridge.kube.names import UnknownResource
 from bridge.kube.names import resolve as resolve_name
+from bridge.kube.short_names import SHORT_NAMES
 
 __all__ = [
+    "SHORT_NAMES",
     "ApiError",
     "ApiListerWatcher",
     "Catalogue",

@@ -52,6 +52,10 @@ class Ledger:
         """Every resource that was watched before, in the version in which it was last served."""
         return await self._store.ask(ledger_sql.remembered_resources)
 
+    async def told(self) -> Sequence[Resource]:
+        """Every resource of which a record was ever made, in every version."""
+        return list((await self._store.ask(ledger_sql.resources)).values())
+
     async def kind_of(self, name: str) -> int:
         """The number of a resource by its name, as kubectl has it. Raises UnknownTarget."""
         found = await self._store.ask(ledger_sql.kinds)

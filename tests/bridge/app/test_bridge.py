@@ -384,3 +384,12 @@ async def test_a_restored_server_is_noticed_and_what_changes_leaves_under_a_new_
 
     assert sink.deltas[-1].epoch == 2
     assert sink.deltas[-1].evidence is Evidence.RELISTED
+
+
+async def test_a_wildcard_that_covers_nothing_is_ready_and_what_appears_under_it_is_watched() -> None:
+    async with running(RecordingSink(), wanted=(Wanted("*.nothing.example.com"),)) as world:
+        await world.until_ready()
+        [status] = world.bridge.snapshot().informers
+        assert (status.state, status.ready) == ("live", True)
+        assert "serves nothing" in status.reason
+        assert [fact.name for fact in world.reported(ResourceUnknown)] == ["*.nothing.example.com"]

@@ -66,6 +66,21 @@ async def rejected_and_parked(world: World) -> None:
     await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
 
 
+@pytest.mark.parametrize("name", ["cm", "configmap", "ConfigMap", "configmaps"])
+async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path, name: str) -> None:
+    async with a_bridge(tmp_path, RecordingSink()) as (world, client):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(
+            lambda: world.bridge.snapshot().sinks[0].delivered and not world.bridge.snapshot().sinks[0].lag
+        )
+        request = ReplayRequest(SINK, "beginning", resource=name)
+        assert (await client.replay(request)).records == 1
+        with pytest.raises(UnknownTarget, match="nothing was ever told of po; of: configmaps"):
+            await client.replay(ReplayRequest(SINK, "beginning", resource="po"))
+    async with the_files(tmp_path) as upkeep:
+        assert await upkeep._kind_of(name) == await upkeep._kind_of("configmaps")
+
+
 async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):

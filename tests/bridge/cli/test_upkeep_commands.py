@@ -234,6 +234,27 @@ async def test_a_replay_of_nothing_says_so(running: Command, state: FakeUpkeep) 
     state.replayed = Replayed(0, 0, 0)
     assert await running("replay hook --from 11") == (
         Exit.OK,
+        lines(
+            "hook has had no such record, or it is not kept: set state.retain.age (such as 7d) or state.retain.bytes,"
+            " and records are kept for replays from then on: nothing is told again"
+        ),
+        "",
+    )
+
+
+def _retain(config: Path) -> None:
+    settings = yaml.safe_load(config.read_text())
+    settings["state"]["retain"] = {"age": "7d"}
+    config.write_text(yaml.safe_dump(settings))
+
+
+async def test_a_replay_of_nothing_where_records_are_retained_names_no_option(
+    running: Command, state: FakeUpkeep, config: Path
+) -> None:
+    _retain(config)
+    state.replayed = Replayed(0, 0, 0)
+    assert await running("replay hook --from 11") == (
+        Exit.OK,
         lines("hook has had no such record: nothing is told again"),
         "",
     )
