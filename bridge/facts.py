@@ -121,8 +121,20 @@ class ObjectLeftBare:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryLookedAt:
+    """After the API server was out of sight: whether its history is the known one."""
+
+    store: str
+    """Which one behind the API server; empty for the one that has most of its objects."""
+    outcome: str
+    """``same``, ``other``, ``unknown`` (what would prove it is forgotten: everything is compared) or ``failed`` (it is
+    asked again)."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class VersionsRanBackwards:
-    """The API server is at an older version than it was: its store was restored. A new epoch began."""
+    """The API server has another history than before: its store was restored. A new epoch began."""
 
     resource: Resource
     scope: Scope
@@ -533,6 +545,7 @@ Fact: TypeAlias = (
     | ResourceRefused
     | InputUnreadable
     | ObjectLeftBare
+    | HistoryLookedAt
     | VersionsRanBackwards
     | InformerSynced
     | InformerStopped

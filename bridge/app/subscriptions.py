@@ -11,7 +11,7 @@ from bridge.app.plan import Wanted
 from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_scopes
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
 from bridge.informer import SharedInformer, SharedInformerFactory
-from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient
+from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, store_of
 from bridge.model.answers import ListRequest, Refused
 from bridge.model.backoff import Backoff
 from bridge.model.resource import Resource, Scope
@@ -48,6 +48,7 @@ class Subscriptions:
         self._ledger = ledger
         self._every = every
         self._report = report
+        self._catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
         """Resources by name whose informers do not have the parts that were found at the last look → those parts."""
@@ -80,6 +81,7 @@ class Subscriptions:
             await asyncio.sleep(self._every)
 
     async def _follow(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
         resolution = resolve_wanted(self._wanted, catalogue)
         self._tell(resolution)
         found = resolution.desired
@@ -127,7 +129,8 @@ class Subscriptions:
             self._report(ScopeChanged(resource.name, left))
         self._adopted.add(resource.name)
         for scope, served in parts.items():
-            self._factory.informer(served, scope, known[scope])
+            store = store_of(served, self._catalogue)
+            self._factory.informer(served, scope, known[scope], store=store)
 
     async def _divide_anew(self, parts: Mapping[str, Parts]) -> None:
         """Informers that have other parts of their resource than were found, now and at the last look, end; those of

@@ -3,6 +3,8 @@
 reflector        decides on list and watch answers (pure)
 pacing           decides how long to wait before the next request (pure)
 list_limiter     how many of them list at the same time
+proof            what an answer proves of the server's history (pure)
+history          proves it, once for all informers of a server
 watcher          makes the requests and fills the queue
 delta_fifo       the queue: per key, deduplicated, bounded
 handle_deltas    a queued delta against the known object (pure)

@@ -9,10 +9,10 @@ import msgspec
 
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.deltas import DeltaType, Drained, QueuedDelta
-from bridge.informer.handle_deltas import changes_of, is_told_already, needs_last_state
+from bridge.informer.handle_deltas import changes_of, contradicts, is_told_already, needs_last_state
 from bridge.informer.indexer import Indexer
 from bridge.informer.tombstones import Tombstones
-from bridge.model.change import Change, Op
+from bridge.model.change import Change, Known, Op
 from bridge.model.object import ApiObject
 
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
@@ -22,6 +22,10 @@ an object once: a digest of a digest would be another one."""
 Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[int | None]]
 """Takes one batch and the position that holds with it; returns the sequence number of the first change's record, None
 where nothing was numbered. Nothing newer is processed until it returns."""
+
+
+Contradict: TypeAlias = Callable[[str, str], None]
+"""Called once where a list shows that the server has another history: with what was known, and what contradicts it."""
 
 
 class Controller:
@@ -36,12 +40,14 @@ class Controller:
         deliver: Deliver,
         transform: Transform | None,
         position: str | None = None,
+        contradict: Contradict = lambda _was, _now: None,
     ) -> None:
         self._fifo = fifo
         self._indexer = indexer
         self._deliver = deliver
         self._transform = transform
         self._tombstones = Tombstones(position)
+        self._contradict = contradict
 
     async def run(self) -> None:
         """Until the queue is closed and empty."""
@@ -53,18 +59,24 @@ class Controller:
 
     async def _process(self, drained: Drained) -> None:
         changes = self.handle_deltas(drained)
-        self._tombstones.position = drained.position
-        first = await self._deliver(changes, drained.position)
+        position = None if self._fifo.contradicted else drained.position
+        self._tombstones.position = position
+        first = await self._deliver(changes, position)
         if first is not None:
             self._rest(changes, first)
 
     def handle_deltas(self, drained: Drained) -> list[Change]:
-        """Apply a batch to the Indexer; the changes it made, in order."""
+        """Apply a batch to the Indexer; the changes it made, in order. Where a list turns out to be of another history,
+        nothing more of it is a change: it is listed again, in a new epoch."""
         changes: list[Change] = []
         indexer = self._indexer
         for queued in drained.deltas:
             delta = self._comparable(queued)
             known = indexer.known(delta.key)
+            if delta.type is DeltaType.REPLACED or delta.object is None:
+                self._check_history(delta, known)
+                if self._fifo.contradicted and delta.type is not DeltaType.SYNC:
+                    continue
             if delta.type is DeltaType.DELETED and is_told_already(delta, known, self._tombstones):
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
@@ -78,6 +90,12 @@ class Controller:
                     indexer.put(change.object)
                 changes.append(change)
         return changes
+
+    def _check_history(self, delta: QueuedDelta, known: Known | None) -> None:
+        if delta.object is not None and not self._fifo.contradicted and contradicts(delta, known):
+            self._fifo.contradict()
+            was = f"{delta.key} at {known.resource_version}" if known else f"no {delta.key} at {delta.floor}"
+            self._contradict(was, f"{delta.key} at {delta.object.resource_version}")
 
     def _rest(self, changes: list[Change], first: int) -> None:
         """Of several changes of one object the last one counts, and that is what the Indexer knows: it did not change

@@ -72,6 +72,9 @@ class DeltaFIFO:
         self._listed: set[str] | None = None
         self._list_type = DeltaType.REPLACED
         self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
+        self._floor: str | None = None
+        self.contradicted = False
+        """What is listed belongs to another history than what is known; until ``restored`` no version is reached."""
         self._in_flight = False
         """A batch is being processed."""
         self._initial_through: int | None = None
@@ -104,10 +107,20 @@ class DeltaFIFO:
         self._add(DeltaType.DELETED, thing.key, thing)
 
     def restored(self) -> None:
-        """The server's versions ran backwards: until a complete list has ended, versions are no proof of sameness, and
+        """The server has another history: until a complete list has ended, versions are no proof of sameness, and
         the version that was reached means nothing."""
         self._list_type = DeltaType.RESTORED
-        self._position = None
+        self._position = self._floor = None
+        self.contradicted = False
+
+    def suspected(self) -> None:
+        """The server may have another history: until a complete list has ended, whatever it has that is not newer than
+        the version reached until now must have been known."""
+        self._floor, self._position = self._position, None
+
+    def contradict(self) -> None:
+        """The list under way has shown that the server has another history."""
+        self.contradicted, self._position = True, None
 
     def begin_replace(self) -> None:
         """A list begins; an earlier one that never ended is forgotten, what it said is not."""
@@ -119,7 +132,7 @@ class DeltaFIFO:
             raise RuntimeError("replaced() outside of a list: call begin_replace() first")
         for thing in objects:
             self._listed.add(thing.key)
-            self._add(self._list_type, thing.key, thing, self._list_evidence)
+            self._add(self._list_type, thing.key, thing, self._list_evidence, floor=self._floor)
 
     async def end_replace(self, position: str | None, *, complete: bool = True) -> int:
         """The list is over: what is known or queued and was not in it has been deleted. Where the list was not
@@ -134,7 +147,7 @@ class DeltaFIFO:
         self._listed = None
         self._reach(position if complete else self._position)
         if complete:
-            self._list_type = DeltaType.REPLACED
+            self._list_type, self._floor = DeltaType.REPLACED, None
         self._list_evidence = Evidence.RELISTED
         if self._initial_through is None:
             self._initial_through = self._arrivals
@@ -172,9 +185,14 @@ class DeltaFIFO:
         if self._closed:
             raise FifoClosed
 
+    @property
+    def is_processed(self) -> bool:
+        """Everything that was added has been processed."""
+        return not (self._count or self._due or self._in_flight)
+
     async def wait_processed(self) -> None:
         """Return when everything that was added has been processed."""
-        while self._count or self._due or self._in_flight:
+        while not self.is_processed:
             self._emptied.clear()
             await self._emptied.wait()
 
@@ -231,13 +249,14 @@ class DeltaFIFO:
         thing: ApiObject | None,
         evidence: Evidence = Evidence.WATCHED,
         audience: tuple[str, ...] | None = None,
+        floor: str | None = None,
     ) -> None:
         if self._closed:
             raise FifoClosed
         if kind is not DeltaType.SYNC:
             self._position = None
         self._arrivals += 1
-        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, audience)
+        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, audience, floor)
         pending = self.items.get(key)
         if pending is None:
             self.items[key] = [delta]
@@ -259,7 +278,7 @@ class DeltaFIFO:
         return queued + [key for key in known if key not in listed and key not in self.items]
 
     def _reach(self, position: str | None) -> None:
-        self._position = position
+        self._position = None if self.contradicted else position
         self._due = True
         self._filled.set()
 

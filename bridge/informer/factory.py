@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 
 from bridge.facts import Report, unheard
 from bridge.informer.controller import Transform
+from bridge.informer.history import Forsake, History, nowhere
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.lister import NAMESPACE
@@ -35,6 +36,7 @@ class SharedInformerFactory:
 
     With ``deliver`` every batch goes there (that is how the bridge uses it); without, informers take handlers. With
     ``stored`` as well, informers hold no bodies: they read them from the records that ``deliver`` made.
+    ``forsake`` is told where what is durable is not to be gone on from: the API server has another history.
     At most ten of its informers list at the same time, unless ``lists`` says otherwise.
     An error in an informer or a handler ends the ``async with`` with it.
     """
@@ -52,6 +54,7 @@ class SharedInformerFactory:
         timing: Timing | None = None,
         watch_list: bool = True,
         lists: ListLimiter | None = None,
+        forsake: Forsake = nowhere,
     ) -> None:
         self._source = source
         self._deliver = deliver
@@ -63,6 +66,8 @@ class SharedInformerFactory:
         self._timing = timing or Timing()
         self._watch_list = watch_list
         self._lists = lists or ListLimiter()
+        self._forsake = forsake
+        self._histories: dict[str, History] = {}
         self._informers: dict[tuple[str, Scope], SharedInformer] = {}
         self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
         self._tasks = asyncio.TaskGroup()
@@ -72,10 +77,16 @@ class SharedInformerFactory:
         return tuple(self._informers.values())
 
     def informer(
-        self, resource: Resource, scope: Scope | None = None, remembered: Remembered | None = None
+        self,
+        resource: Resource,
+        scope: Scope | None = None,
+        remembered: Remembered | None = None,
+        *,
+        store: str = "",
     ) -> SharedInformer:
         """The informer for this part of this resource; the same one for every version of it. It runs after the next
-        ``start``. One that is made now begins with what is ``remembered``; one that there is knows more than that."""
+        ``start``. One that is made now begins with what is ``remembered``; one that there is knows more than that.
+        Informers of one ``store`` behind the API server prove its history together (see ``kube.store_of``)."""
         key = (resource.name, scope or Scope())
         if key not in self._informers:
             self._informers[key] = SharedInformer(
@@ -92,8 +103,14 @@ class SharedInformerFactory:
                 stored=self._stored,
                 remembered=remembered,
                 lists=self._lists,
+                history=self._history(store),
             )
         return self._informers[key]
+
+    def _history(self, store: str) -> History:
+        if store not in self._histories:
+            self._histories[store] = History(store, forsake=self._forsake, report=self._report)
+        return self._histories[store]
 
     def start(self) -> Self:
         """Run every informer that does not run yet. Call it again for those that were asked for later."""

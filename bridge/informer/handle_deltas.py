@@ -12,7 +12,7 @@ from bridge.informer.deltas import DeltaType, QueuedDelta
 from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, Evidence, Known, Op
 from bridge.model.object import ApiObject
-from bridge.model.version import is_older
+from bridge.model.version import is_older, is_reached
 
 _LISTED = (DeltaType.REPLACED, DeltaType.RESTORED)
 
@@ -45,6 +45,18 @@ def is_told_already(delta: QueuedDelta, known: Known | None, tombstones: Tombsto
     if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):
         return False
     return tombstones.cover(thing)
+
+
+def contradicts(delta: QueuedDelta, known: Known | None) -> bool:
+    """Whether what a list has cannot be of the history that what is known is of. A list is never older than what is
+    known: so no object in it is older than what had its name, unless the server's store was restored from a backup; and
+    what is not newer than a version at which everything was known is known."""
+    thing = delta.object
+    if thing is None or delta.type is not DeltaType.REPLACED:
+        return False
+    if known is None:
+        return delta.floor is not None and is_reached(thing.resource_version, delta.floor)
+    return is_older(thing.resource_version, known.resource_version)
 
 
 def _is_other_state(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject | None) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping
+from heapq import nlargest
 from typing import TypeAlias, cast
 
 from bridge.model.change import Known
-from bridge.model.known import KnownTable
+from bridge.model.known import KnownTable, age_of
 from bridge.model.object import ApiObject
 from bridge.model.packing import pack, unpack
 
@@ -78,6 +79,14 @@ class Indexer:
 
     def known(self, key: str) -> Known | None:
         return self._known.get(key)
+
+    def newest(self, most: int) -> list[tuple[str, Known]]:
+        """The objects with the newest versions, newest first. Looks at every one."""
+        if isinstance(self._known, KnownTable):
+            keys = self._known.newest(most)
+        else:
+            keys = nlargest(most, self._known, lambda key: age_of(self._known[key].resource_version.encode()))
+        return [(key, self._known[key]) for key in keys]
 
     def get(self, key: str) -> ApiObject | None:
         """The object with its body, unpacked or read anew at every call."""

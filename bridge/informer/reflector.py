@@ -6,6 +6,9 @@
      │       Streaming ── closing bookmark ───┼──┘                                             │
      └────────── expired, too large, very short, versions ran backwards, repair due ◄──────────┘
 
+After a start, and after whatever ended other than by its own timeout, Proving stands before the next request; and
+wherever the server turns out to have another history, everything is listed anew.
+
 What client-go does and where this differs: a page that failed is asked for again instead of the whole list; a watch
 that failed goes on from its version, and lists only where that fails twice; something unreadable in a list or a stream
 ends neither, but a relist is due after it, and until then no position is saved; an event older than the one before it
@@ -18,7 +21,9 @@ from dataclasses import replace
 
 from bridge.informer.states import (
     Answer,
+    Contradicted,
     Doubting,
+    EpochBegan,
     Event,
     Freshness,
     Happened,
@@ -27,16 +32,23 @@ from bridge.informer.states import (
     ListEnded,
     Listing,
     NotSynced,
+    OtherHistory,
     Overdue,
     Pace,
+    ProofRequest,
+    Proving,
     RanBackwards,
     Reached,
     RepairDue,
+    SameHistory,
     Sighting,
     State,
     Step,
     Streaming,
+    Suspected,
     Synced,
+    TimedOut,
+    UnknownHistory,
     VeryShort,
     Watching,
 )
@@ -72,17 +84,29 @@ class UnexpectedAnswer(Exception):
 # ── Decisions ────────────────────────────────────────────────────────────────
 
 
-def begin(remembered: Remembered | None, *, watch_list: bool) -> NotSynced | Synced:
+def begin(remembered: Remembered | None, *, watch_list: bool) -> NotSynced | Proving:
     """Where a list-watch starts, by what it left behind when it last ran; None where it never did."""
     if remembered is None:
         return NotSynced(watch_list=watch_list)
     if remembered.position is not None:
-        return Synced(remembered.position, watch_list)
+        return Proving(Synced(remembered.position, watch_list))
     # Not older than what was told is not enough: of a delete that a list found, only the list knew how new it was.
-    return NotSynced(remembered.newest, Freshness.CONSISTENT, watch_list)
+    begins = NotSynced(remembered.newest, Freshness.CONSISTENT, watch_list)
+    return begins if remembered.is_blank else Proving(begins)
 
 
-def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest:
+def reached(state: State) -> str | None:
+    """The newest version that the server told, in its history of now."""
+    match state:
+        case NotSynced(seen=seen) | Streaming(began=NotSynced(seen=seen)):
+            return seen
+        case Proving(then=then):
+            return reached(then)
+        case _:
+            return state.version
+
+
+def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest | ProofRequest:
     """What to ask the server in this state. ``watch_timeout`` is in seconds; pages are in objects."""
     match state:
         case NotSynced() if state.streams:
@@ -94,12 +118,42 @@ def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListReq
             return ListRequest(version="", limit=page_size, next_page=token)
         case Synced(version=version):
             return WatchRequest(version=version, timeout=watch_timeout)
+        case Proving():
+            return ProofRequest()
         case Streaming() | Watching() | Doubting():
             raise AssertionError(f"a watch is open already: {type(state).__name__}")
 
 
 def step(state: State, answer: Answer) -> Step:
     """Take in one answer: where we stand now, what the store should hear, when to ask again."""
+    match answer:
+        case OtherHistory(was=was, now=now):
+            return Step(_anew(state), (EpochBegan(was, now),))
+        case Contradicted(was=was, now=now):
+            return Step(_anew(state), (RanBackwards(was, now),))
+    taken = _taken(state, answer)
+    if was_out_of_sight(state, answer) and (unproven := _unproven(taken.state)):
+        return replace(taken, state=unproven)
+    return taken
+
+
+def was_out_of_sight(state: State, answer: Answer) -> bool:
+    """The server may be another one since, or have another store. A watch that ended when it was asked to, and an
+    answer that a server in good health may give to a request, are no reason to think so."""
+    if isinstance(state, Watching | Doubting | Streaming):
+        return not isinstance(answer, TimedOut | RepairDue)
+    return isinstance(answer, Failed | Busy | TooLarge | HungUp | Silent | VeryShort)
+
+
+def _unproven(state: State) -> Proving | None:
+    """None where nothing builds on what is known, or a watch is open."""
+    match state:
+        case NotSynced(seen=str()) | Listing() | Synced():
+            return Proving(state)
+    return None
+
+
+def _taken(state: State, answer: Answer) -> Step:
     match state:
         case NotSynced():
             return _not_synced(state, answer)
@@ -113,6 +167,8 @@ def step(state: State, answer: Answer) -> Step:
             return _watching(state, answer)
         case Doubting():
             return _doubting(state, answer)
+        case Proving():
+            return _proving(state, answer)
 
 
 def _not_synced(state: NotSynced, answer: Answer) -> Step:
@@ -198,7 +254,7 @@ def _streaming(state: Streaming, answer: Answer) -> Step:
             return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.AT_ONCE_IF_RARE)
         case TooLarge():
             return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
-        case HungUp() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
+        case HungUp() | TimedOut() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
             # client-go asks again for ever here; servers and proxies that never send the bookmark exist.
             return Step(list_instead, pace=Pace.BACK_OFF)
         case Busy(after=after):
@@ -266,7 +322,7 @@ def _watching(state: Watching, answer: Answer) -> Step:
             return Step(Watching(version, state.watch_list), (Reached(version),))
         case Unreadable():
             return Step(Doubting(state.version, state.watch_list))
-        case HungUp():
+        case HungUp() | TimedOut():
             # Servers close watches every few minutes. Our version still holds.
             return Step(again)
         case Silent() if not state.failures:
@@ -311,13 +367,45 @@ def _doubting(state: Doubting, answer: Answer) -> Step:
             return Step(_relist(state), pace=Pace.SLOWLY)
         case Expired() | TooLarge():
             return _expired(state, answer)
-        case HungUp() | Silent() | VeryShort() | Failed() | Unsupported():
+        case HungUp() | TimedOut() | Silent() | VeryShort() | Failed() | Unsupported():
             return Step(_relist(state), pace=Pace.BACK_OFF)
         case _:
             raise UnexpectedAnswer(state, answer)
 
 
+def _proving(state: Proving, answer: Answer) -> Step:
+    match answer:
+        case SameHistory():
+            return Step(state.then)
+        case UnknownHistory():
+            newest = state.then.seen if isinstance(state.then, NotSynced) else state.then.version
+            return Step(NotSynced(newest, Freshness.CONSISTENT, _watch_list(state)), (Suspected(),))
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Failed():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
 # ── What these have in common ────────────────────────────────────────────────
+
+
+def _anew(state: State) -> NotSynced:
+    """In another history, no version of the one until now means anything."""
+    return NotSynced(None, Freshness.CONSISTENT, _watch_list(state))
+
+
+def _watch_list(state: State) -> bool:
+    match state:
+        case Listing(began=began) | Streaming(began=began):
+            return began.watch_list
+        case Proving(then=then):
+            return _watch_list(then)
+        case _:
+            return state.watch_list
 
 
 def _relist(state: Synced | Watching | Doubting, freshness: Freshness = Freshness.CACHED) -> NotSynced:

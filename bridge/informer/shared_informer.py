@@ -11,14 +11,17 @@ from bridge.informer import reflector
 from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.handlers import Handlers
+from bridge.informer.history import History
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.lister import Lister
 from bridge.informer.pacing import Timing
+from bridge.informer.states import Contradicted, OtherHistory, Proof
 from bridge.informer.watcher import Watcher
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Change, ChangeBatch
+from bridge.model.change import Change, ChangeBatch, Known
 from bridge.model.known import Remembered
+from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 
 DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[int | None]]
@@ -36,6 +39,21 @@ class ResyncPeriods(Protocol):
     async def wait_periods_changed(self) -> None:
         """Return when a listener with a period came or went."""
         ...
+
+
+class _Membership:
+    """A Histories (see ``watcher``) for one member."""
+
+    def __init__(self, history: History, member: SharedInformer) -> None:
+        self._history = history
+        self._member = member
+
+    async def prove(self, since: float) -> Proof:
+        await self._member.wait_processed()  # What is queued is known as well.
+        return await self._history.prove(since)
+
+    async def disprove(self, other: OtherHistory) -> None:
+        await self._history.disprove(self._member, other)
 
 
 class SharedInformer:
@@ -66,11 +84,15 @@ class SharedInformer:
         stored: Stored | None = None,
         remembered: Remembered | None = None,
         lists: ListLimiter | None = None,
+        history: History | None = None,
     ) -> None:
         if stored is not None and deliver is None:
             raise ValueError("bodies can only rest where changes are delivered to: stored needs deliver")
         self.resource = resource
         self.scope = scope
+        self.source = source
+        self._transform = transform
+        self._history = history or History()
         self.indexer = Indexer(indexers, stored=stored)
         self.lister = Lister(self.indexer)
         self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
@@ -82,7 +104,8 @@ class SharedInformer:
             self.indexer.load(remembered.objects)
             resumed, position, epoch = not remembered.is_blank, remembered.position, remembered.epoch
         self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
-        if resumed and epoch > 1 and position is None:
+        comparing = resumed and epoch > 1 and position is None
+        if comparing:
             self._fifo.restored()  # It may have ended in the middle of the list with which the epoch began.
         self._watcher = Watcher(
             resource,
@@ -95,8 +118,13 @@ class SharedInformer:
             resumed=resumed,
             epoch=epoch,
             lists=lists,
+            histories=_Membership(self._history, self),
+            comparing=comparing,
         )
-        self._controller = Controller(self._fifo, self.indexer, self._deliver_changes, transform, position)
+        self._history.join(self, resumed=resumed)
+        self._controller = Controller(
+            self._fifo, self.indexer, self._deliver_changes, transform, position, self._contradict
+        )
         self._synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._retiring = False
@@ -145,6 +173,38 @@ class SharedInformer:
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
+    # ── As its server's history sees it: see history.Member ──────────────────
+
+    @property
+    def reached(self) -> str | None:
+        return self._watcher.reached
+
+    @property
+    def is_witness(self) -> bool:
+        return self._watcher.is_witness
+
+    def newest(self, most: int) -> list[tuple[str, Known]]:
+        return self.indexer.newest(most)
+
+    def known(self, key: str) -> Known | None:
+        return self.indexer.known(key)
+
+    def exported(self, key: str, known: Known) -> ApiObject:
+        return self.indexer.with_body(key, known)
+
+    def as_exported(self, thing: ApiObject) -> ApiObject:
+        return thing if self._transform is None else self._transform(thing)
+
+    def disproved(self, other: OtherHistory) -> None:
+        self._watcher.learn(other)
+
+    async def wait_processed(self) -> None:
+        """Return when everything that was heard is known."""
+        await self._fifo.wait_processed()
+
+    def _contradict(self, was: str, now: str) -> None:
+        self._watcher.learn(Contradicted(was, now))
+
     # ── Its life ─────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
@@ -162,11 +222,13 @@ class SharedInformer:
                 reader.cancel()
             await asyncio.wait(readers)
             if self._retiring:
+                self._fifo.restored()  # Whatever a list has contradicted, all of it goes.
                 await self._fifo.replace((), None)
             self._fifo.close()
             await controller
             if self._handlers is not None:
                 await self._handlers.stop()
+        self._history.leave(self)
         self._report(InformerStopped(self.resource, self.scope))
 
     def stop(self) -> None:
@@ -179,7 +241,7 @@ class SharedInformer:
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:
         """Follow the same objects in another version of their API; the one until now is not served any more."""
-        self.resource = resource
+        self.resource, self.source = resource, source
         self._watcher.move(resource, source)
 
     async def _watch(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from bridge.model.answers import EventType, Page, WatchAnswer
+from bridge.model.answers import Busy, EventType, Failed, Page, Refused, WatchAnswer
 from bridge.model.object import ApiObject
 
 # ── Where we stand ───────────────────────────────────────────────────────────
@@ -93,7 +93,15 @@ class Doubting:
     watch_list: bool
 
 
-State: TypeAlias = NotSynced | Listing | Streaming | Synced | Watching | Doubting
+@dataclass(frozen=True, slots=True)
+class Proving:
+    """The server was out of sight since it told what is known: whether its history is still the one that this is of
+    must be proven before anything builds on it."""
+
+    then: NotSynced | Listing | Synced
+
+
+State: TypeAlias = NotSynced | Listing | Streaming | Synced | Watching | Doubting | Proving
 
 
 # ── What only the driver can see ─────────────────────────────────────────────
@@ -114,7 +122,50 @@ class RepairDue:
     """The time to live in doubt is over."""
 
 
-Answer: TypeAlias = Page | WatchAnswer | VeryShort | Overdue | RepairDue
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """A watch ended in due form after the time that it was asked to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """Prove that the server's history is the known one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameHistory:
+    """What is known is of the history that the server has."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownHistory:
+    """The server answered, and it cannot be told: what would prove it is forgotten."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHistory:
+    """The server has another history: its store was restored from a backup, or replaced."""
+
+    was: str
+    """What is known of the one until now."""
+    now: str
+    """What contradicts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradicted:
+    """The same, found by this informer: nobody else knows of it yet."""
+
+    was: str
+    now: str
+
+
+Proof: TypeAlias = SameHistory | UnknownHistory | OtherHistory | Busy | Refused | Failed
+"""The last three: it cannot be made now."""
+
+Answer: TypeAlias = Page | WatchAnswer | VeryShort | Overdue | RepairDue | TimedOut | Proof | Contradicted
 
 
 # ── What the store should hear ───────────────────────────────────────────────
@@ -157,13 +208,27 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class RanBackwards:
-    """The server is older than it was: its store was restored from a backup. A new epoch begins."""
+    """The server is older than it was: its store was restored from a backup. A new epoch begins, for every informer of
+    that server."""
 
     was: str
     now: str
 
 
-Sighting: TypeAlias = ListBegan | Listed | ListEnded | Happened | Reached | RanBackwards
+@dataclass(frozen=True, slots=True)
+class EpochBegan:
+    """The server has another history, as every informer of it was told. A new epoch begins."""
+
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """The server may have another history: the list that follows will tell."""
+
+
+Sighting: TypeAlias = ListBegan | Listed | ListEnded | Happened | Reached | RanBackwards | EpochBegan | Suspected
 
 
 class Pace(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 from bridge.facts import (
     InputUnreadable,
@@ -22,19 +23,29 @@ from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.pacing import Pacing, Timing
 from bridge.informer.states import (
     Answer,
+    Contradicted,
     Doubting,
+    EpochBegan,
     Happened,
     ListBegan,
     Listed,
     Listing,
     NotSynced,
+    OtherHistory,
     Overdue,
+    Proof,
+    ProofRequest,
+    Proving,
     RanBackwards,
     Reached,
     RepairDue,
+    SameHistory,
     Step,
     Streaming,
+    Suspected,
     Synced,
+    TimedOut,
+    UnknownHistory,
     VeryShort,
     Watching,
 )
@@ -58,9 +69,32 @@ from bridge.model.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 
 
+class Histories(Protocol):
+    """What this informer and the others of the same server have to say about its history."""
+
+    async def prove(self, since: float) -> Proof:
+        """Of what was known before ``since``, on the event loop's clock. See ``history.History``."""
+        ...
+
+    async def disprove(self, other: OtherHistory) -> None:
+        """Tell the others."""
+        ...
+
+
+class TakenOnTrust:
+    """A Histories for a server that never changes its history."""
+
+    async def prove(self, since: float) -> Proof:
+        return SameHistory()
+
+    async def disprove(self, other: OtherHistory) -> None:
+        pass
+
+
 class Watcher:
     """One endless list-watch. ``run`` ends only by cancellation, or with FifoClosed. Where it is ``resumed``, its first
-    list is a comparison already, and ``epoch`` goes on from before."""
+    list is a comparison already, and ``epoch`` goes on from before; where it is ``comparing``, the first list of
+    that epoch may not have ended."""
 
     def __init__(
         self,
@@ -71,11 +105,13 @@ class Watcher:
         *,
         report: Report,
         timing: Timing,
-        start: NotSynced | Synced,
+        start: NotSynced | Synced | Proving,
+        histories: Histories | None = None,
         resumed: bool = False,
         epoch: int = 1,
         chance: Callable[[], float] = random.random,
         lists: ListLimiter | None = None,
+        comparing: bool = False,
     ) -> None:
         self._resource = resource
         self._scope = scope
@@ -85,6 +121,7 @@ class Watcher:
         self._timing = timing
         self._chance = chance
         self._state: states.State = start
+        self._histories = histories or TakenOnTrust()
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
@@ -92,6 +129,13 @@ class Watcher:
         self._list_began = 0.0
         self._listed_before = resumed
         self._repair_at = 0.0
+        self._unproven_since = self._now()
+        self._learned: OtherHistory | Contradicted | None = None
+        """Of the server's history, from others than the server; taken in before the next request."""
+        self._waiting: asyncio.Timeout | None = None
+        """Around what is waited for on an open watch."""
+        self._comparing, self._compared = comparing, False
+        """What is known may be of two histories; and a list has compared them, and is being processed."""
         self.epoch = epoch
         """Grows each time the server's versions ran backwards."""
         self.last_contact = self._now()
@@ -114,6 +158,25 @@ class Watcher:
         """A watch is open at this moment, on top of a complete list."""
         return isinstance(self._state, Watching | Doubting)
 
+    @property
+    def reached(self) -> str | None:
+        """The newest version that the server told; None before it did, in its history of now."""
+        return reflector.reached(self._state)
+
+    @property
+    def is_witness(self) -> bool:
+        """What is known is of one history; not so while a list compares two."""
+        if self._compared and self._fifo.is_processed:
+            self._comparing = self._compared = False
+        return not self._comparing
+
+    def learn(self, of_history: OtherHistory | Contradicted) -> None:
+        """The server has another history: no answer until now counts any more. Does not wait."""
+        if self._learned is None or isinstance(of_history, OtherHistory):
+            self._learned = of_history
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(self._now())
+
     def move(self, resource: Resource, source: ListerWatcher) -> None:
         """Ask for the same objects in another version of their API, from the next request on. What is known stays: a
         resourceVersion means the same in every version."""
@@ -128,17 +191,36 @@ class Watcher:
             self._turn.end()
 
     async def _request(self) -> None:
+        if learned := self._take_learned():
+            await self._take(learned)
         if isinstance(self._state, NotSynced | Listing):
             await self._wait_for_turn()
-        low, high = self._timing.watch_timeout
-        timeout = int(low + (high - low) * self._chance())
+        timeout = 0 if isinstance(self._state, Proving) else self._draw_timeout()
         request = reflector.next_request(self._state, page_size=self._timing.page_size, watch_timeout=timeout)
-        if isinstance(request, ListRequest):
-            answer: Answer = await self._source.list(request)
-            step = await self._take(answer)
-        else:
-            step, answer = await self._watch(request)
-        await self._pause(step, answer, "list" if isinstance(request, ListRequest) else "watch")
+        answer: Answer
+        match request:
+            case ListRequest():
+                verb, answer = "list", await self._source.list(request)
+                answer = self._take_learned() or answer
+                step = await self._take(answer)
+            case ProofRequest():
+                verb = "proof"
+                self.trouble = self.trouble or "whether the API server has the history that is known is being proven"
+                answer = await self._histories.prove(self._unproven_since)
+                answer = self._take_learned() or answer
+                step = await self._take(answer)
+            case WatchRequest():
+                verb = "watch"
+                step, answer = await self._watch(request)
+        await self._pause(step, answer, verb)
+
+    def _draw_timeout(self) -> int:
+        low, high = self._timing.watch_timeout
+        return int(low + (high - low) * self._chance())
+
+    def _take_learned(self) -> OtherHistory | Contradicted | None:
+        learned, self._learned = self._learned, None
+        return learned
 
     async def _wait_for_turn(self) -> None:
         if self._turn.must_wait:
@@ -160,6 +242,8 @@ class Watcher:
                 if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
                     # Only a server that ends a watch in due form may mean 410 by it.
                     answer = Failed(answer.reason) if answer.torn else VeryShort()
+                elif isinstance(answer, HungUp) and not answer.torn and self._now() - began >= _shortest(request):
+                    answer = TimedOut()
                 if isinstance(answer, Announced):
                     events += len(answer.events)
                 opened = opened or isinstance(answer, Opened)
@@ -175,19 +259,23 @@ class Watcher:
     async def _next(self, answers: AsyncIterator[WatchAnswer]) -> Answer:
         match self._state:
             case Streaming():
-                deadline: float = self._now() + self._timing.initial_events
-                late: Answer = Overdue()
+                deadline: float | None = self._now() + self._timing.initial_events
+                late: Answer | None = Overdue()
             case Doubting():
                 deadline, late = self._repair_at, RepairDue()
             case _:
-                return await anext(answers)
-        if self._now() >= deadline:  # A stream that always has something ready never lets a timer fire.
-            return late
+                deadline, late = None, None
+        if learned := self._take_learned():
+            return learned
+        if late is not None and deadline is not None and self._now() >= deadline:
+            return late  # A stream that always has something ready never lets a timer fire.
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline) as self._waiting:
                 return await anext(answers)
         except TimeoutError:
-            return late
+            return self._take_learned() or late or Overdue()
+        finally:
+            self._waiting = None
 
     # ── One answer ───────────────────────────────────────────────────────────
 
@@ -199,6 +287,8 @@ class Watcher:
             await self._hear(sighting)
         if isinstance(step.state, Doubting) and not isinstance(before, Doubting):
             self._repair_at = self._now() + self._repairs.next(self._now(), self._chance())
+        if isinstance(step.state, Proving) and not isinstance(before, Proving):
+            self._unproven_since = self._now()
         self._state = step.state
         return step
 
@@ -216,7 +306,8 @@ class Watcher:
             self.trouble, self.refused = None, False
         if not isinstance(answer, Overdue | RepairDue):
             self._last_answer = self._now()
-        if not isinstance(answer, Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed):
+        unheard = Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed | SameHistory | OtherHistory
+        if not isinstance(answer, unheard | UnknownHistory | Contradicted):
             self.last_contact = self._now()
 
     async def _hear(self, sighting: states.Sighting) -> None:
@@ -241,18 +332,33 @@ class Watcher:
                 self._listed_before = True
                 self._pacing.listed(self._now())
                 self._turn.end()
+                self._compared = complete
+            case Suspected():
+                self._fifo.suspected()
+                self._comparing, self._compared = True, False
+            case EpochBegan(was=was, now=now):
+                await self._begin_epoch(was, now)
             case RanBackwards(was=was, now=now):
-                # What was heard before belongs to the old epoch, and must leave under it.
                 await self._fifo.wait_processed()
-                self._fifo.restored()
-                self.epoch += 1
-                self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
+                if not isinstance(self._learned, OtherHistory):
+                    await self._histories.disprove(OtherHistory(was, now))
+                self._learned = None  # It is one and the same.
+                await self._begin_epoch(was, now)
+
+    async def _begin_epoch(self, was: str, now: str) -> None:
+        # What was heard before belongs to the old epoch, and must leave under it.
+        await self._fifo.wait_processed()
+        self._fifo.restored()
+        self._comparing, self._compared = True, False
+        self.epoch += 1
+        self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
 
     # ── Between requests ─────────────────────────────────────────────────────
 
     async def _pause(self, step: Step, answer: Answer, verb: str) -> None:
         pause = self._pacing.pause(step, answer, self._now(), self._chance)
-        self.trouble = None if pause is None else _reason(answer)
+        reason = f"its history is not proven: {_reason(answer)}" if verb == "proof" else _reason(answer)
+        self.trouble = None if pause is None else reason
         self.refused = pause is not None and pause.for_operator
         if pause is None:
             return
@@ -261,12 +367,21 @@ class Watcher:
             fact = ResourceRefused(self._resource, self._scope, answer.status, answer.reason, pause.seconds)
             self._report(fact)
         else:
-            self._report(RequestFailed(self._resource, self._scope, verb, _reason(answer), pause.seconds))
+            self._report(RequestFailed(self._resource, self._scope, verb, reason, pause.seconds))
         await asyncio.sleep(pause.seconds)
+
+
+def _shortest(request: WatchRequest) -> float:
+    """Seconds that a watch lasts at least which its server ends when it was asked to. Clocks differ."""
+    return request.timeout - min(1.0, 0.1 * request.timeout)
 
 
 def _reason(answer: Answer) -> str:
     match answer:
+        case TimedOut():
+            return "its time was over"
+        case OtherHistory() | Contradicted():
+            return "the API server has another history"
         case VeryShort():
             return "the watch ended within a second and without an event"
         case Overdue():

@@ -14,7 +14,7 @@ from bridge.kube.catalogue import Catalogue, CatalogueChange, Served, difference
 from bridge.kube.client import KubeClient, connect
 from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.lister_watcher import ApiListerWatcher
-from bridge.kube.names import UnknownResource
+from bridge.kube.names import UnknownResource, store_of
 from bridge.kube.names import resolve as resolve_name
 from bridge.kube.short_names import SHORT_NAMES
 
@@ -35,4 +35,5 @@ __all__ = [
     "is_accepted",
     "resolve",
     "resolve_name",
+    "store_of",
 ]

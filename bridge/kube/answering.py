@@ -15,7 +15,7 @@ LONGEST_STATUS = 64 * 1024
 """Bytes of an error's body that are read; a Status has some hundred."""
 
 
-async def refusal(response: httpx.Response, *, initial_events: bool = False) -> Trouble | None:
+async def refusal(response: httpx.Response, *, unusual: bool = False) -> Trouble | None:
     """None where the answer is JSON with a 2xx, whose body is still to be read; else what it means."""
     kind = content_type(response)
     if response.is_success:
@@ -31,7 +31,7 @@ async def refusal(response: httpx.Response, *, initial_events: bool = False) -> 
         response.status_code,
         status,
         after=_retry_after(response),
-        initial_events=initial_events,
+        unusual=unusual,
         instead=f"{kind or 'nothing'} and no Status came with it",
     )
 

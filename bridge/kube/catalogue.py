@@ -15,6 +15,8 @@ class Served:
     resource: Resource
     singular: str
     short_names: tuple[str, ...] = ()
+    custom: bool = False
+    """By a definition: kube-apiserver itself serves it."""
 
 
 @dataclass(frozen=True, slots=True)

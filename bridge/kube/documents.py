@@ -23,6 +23,9 @@ from bridge.kube.wire import UNREADABLE
 from bridge.model.resource import Resource
 
 NEEDED_VERBS = frozenset({"list", "watch"})
+CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+"""In this order kube-apiserver writes the verbs of custom resources (apiextensions-apiserver's ``crdHandler``); every
+other server writes them sorted."""
 
 
 class Contents(NamedTuple):
@@ -201,7 +204,8 @@ def _group_version(group: str, version: str, found: list[_Found], *, stale: bool
         resource = Resource(group, version, each.plural, each.kind, each.namespaced)
         watchable = each.kind and NEEDED_VERBS.issubset(each.verbs)
         if is_label(each.plural) and is_kind(each.kind) and watchable:
-            served.setdefault(each.plural, Served(resource, _singular(each), _short_names(each, rejected)))
+            found_here = Served(resource, _singular(each), _short_names(each, rejected), each.verbs == CUSTOM_VERBS)
+            served.setdefault(each.plural, found_here)
         elif is_label(each.plural) and not watchable:
             unwatchable.append(resource.name)
         elif watchable:

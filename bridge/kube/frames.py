@@ -218,7 +218,7 @@ class Frames:
         status = read_status(body)
         if status is None:
             return Failed("an ERROR event without a Status")
-        return trouble(status.code, status, initial_events=self._initial_events)
+        return trouble(status.code, status, unusual=self._initial_events)
 
     def _told(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
         if isinstance(thing, str):

@@ -17,7 +17,7 @@ from bridge.kube.errors import CredentialsError
 from bridge.kube.frames import Frames
 from bridge.kube.inflate import pieces
 from bridge.kube.pages import PageReader
-from bridge.kube.paths import collection_path
+from bridge.kube.paths import collection_path, escaped
 from bridge.kube.status import shortened
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
 from bridge.model.answers import (
@@ -85,14 +85,15 @@ class ApiListerWatcher:
             self._list_headers["Accept"] = f"{METADATA_ONLY}, application/json"
 
     async def list(self, request: ListRequest) -> ListAnswer:
-        params = {**self._selectors, **_list_params(request)}
+        path, selectors = (self._path, self._selectors) if request.only is None else self._one(request.only)
+        params = {**selectors, **_list_params(request)}
         # A list is told in one go: what counts is the time without any byte, not the time it takes.
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect, read=self._patience)
         try:
             async with self._http.stream(
-                "GET", self._path, params=params, headers=self._list_headers, timeout=timeout
+                "GET", path, params=params, headers=self._list_headers, timeout=timeout
             ) as response:
-                trouble = await refusal(response)
+                trouble = await refusal(response, unusual=request.only is not None)
                 if trouble is not None:
                     return trouble
                 reader = PageReader(self._resource, managed_fields=self._managed_fields)
@@ -108,6 +109,17 @@ class ApiListerWatcher:
         page = reader.end()
         self._tell_of_bare(reader)
         return page
+
+    def _one(self, key: str) -> tuple[str, dict[str, str]]:
+        """Path and selectors of a list of one object: where it may be, whoever may list the scope may list it."""
+        namespace, _, name = key.rpartition("/")
+        terms = [self._scope.field_selector, f"metadata.name={escaped(name)}"]
+        try:
+            path = collection_path(self._resource, namespace) if namespace else self._path
+        except ValueError:  # A namespace is what the server says; no path can hold this one.
+            path = self._path
+            terms.append(f"metadata.namespace={escaped(namespace)}")
+        return path, {**self._selectors, "fieldSelector": ",".join(filter(None, terms))}
 
     def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
         return self._watch(request)
@@ -131,7 +143,7 @@ class ApiListerWatcher:
             async with asyncio.timeout(self._patience), AsyncExitStack() as unless_opened:
                 response = await self._http.send(asked, stream=True)
                 unless_opened.push_async_callback(response.aclose)
-                trouble = await refusal(response, initial_events=request.initial_events)
+                trouble = await refusal(response, unusual=request.initial_events)
                 if trouble is not None:
                     return trouble
                 encoding = response.headers.get("Content-Encoding", "identity")
@@ -194,7 +206,7 @@ def _list_params(request: ListRequest) -> dict[str, str]:
     if request.version:
         params["resourceVersion"] = request.version
     if request.version not in {"", "0"}:
-        params["resourceVersionMatch"] = Match.NOT_OLDER_THAN
+        params["resourceVersionMatch"] = request.match
     return params
 
 

@@ -88,6 +88,22 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
     raise UnknownResource(name, *_why_unknown(text, catalogue))
 
 
+def store_of(resource: Resource, catalogue: Catalogue) -> str:
+    """Which of the stores behind the API server has the objects of a resource; "" for its own.
+
+    Discovery does not say which groups an aggregated API server serves. Those that are neither built in nor made by
+    definitions alone are taken for that, each for a server of its own: two that share one are proven twice, which costs
+    two requests more. Events have a store of their own too, since many clusters keep them apart
+    (``--etcd-servers-overrides``).
+    """
+    if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
+        return "events"
+    if not resource.group or resource.group in BUILT_IN:
+        return ""
+    within = [served.custom for served in catalogue.served if served.resource.group == resource.group]
+    return "" if within and all(within) else resource.group
+
+
 def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Served]]:
     """What the core group serves, what other built-in groups do, and the rest."""
     core: list[Served] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 from bridge.model.resource import Resource
@@ -13,6 +14,11 @@ def collection_path(resource: Resource, namespace: str | None = None) -> str:
     root = ("apis", resource.group) if resource.group else ("api",)
     within = ("namespaces", namespace) if namespace else ()
     return "".join(f"/{segment(each)}" for each in (*root, resource.version, *within, resource.plural))
+
+
+def escaped(value: str) -> str:
+    """A value as it stands in a field selector (apimachinery's ``fields.EscapeValue``)."""
+    return re.sub(r"([\\\\,=])", r"\\\1", value)
 
 
 def segment(text: str) -> str:

@@ -58,13 +58,13 @@ def trouble(
     status: Status | None,
     *,
     after: float | None = None,
-    initial_events: bool = False,
+    unusual: bool = False,
     instead: str = "",
 ) -> Trouble:
     """What an HTTP answer or an ERROR in a stream means.
 
-    ``after`` is the Retry-After header in seconds; ``initial_events`` says that a WatchList was asked for; ``instead``
-    says what came where no Status did.
+    ``after`` is the Retry-After header in seconds; ``unusual`` says that something was asked for that servers may not
+    know, such as a WatchList; ``instead`` says what came where no Status did.
     """
     reason = in_words(code, status, instead)
     details = (status and status.details) or _Details()
@@ -80,7 +80,7 @@ def trouble(
         return Busy(reason, after)
     if code in REFUSALS:
         return Refused(code, reason)
-    if initial_events and code in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
+    if unusual and code in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return Unsupported(reason)
     return Failed(reason)
 

@@ -31,6 +31,10 @@ class ListRequest:
     limit: int
     """Objects a page; 0 for all at once."""
     next_page: str | None = None
+    match: Match = Match.NOT_OLDER_THAN
+    """With ``EXACT`` the state at ``version``, not a newer one. Servers that do not know it answer with a newer one."""
+    only: str | None = None
+    """The key of the one object that is meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping, MutableMapping
 from dataclasses import dataclass
+from heapq import nlargest
 from struct import Struct
 
 from bridge.model.change import Known
@@ -14,7 +15,15 @@ from bridge.model.change import Known
 _ROW = Struct("=q19p37p")
 """A sequence number, a version and a uid: 64 bytes. A text has its length with it, and comes back as it was."""
 
+_VERSION = Struct("=8x19p")
+"""Of a row, the version alone."""
+
 _VERSION_BYTES, _UID_BYTES = 18, 36
+
+
+def age_of(version: bytes) -> tuple[int, bytes]:
+    """Orders versions, oldest first; what is no number has no order, and comes before those that have."""
+    return (len(version), version) if version.isdigit() else (0, b"")
 
 
 class KnownTable(MutableMapping[str, Known]):
@@ -70,6 +79,17 @@ class KnownTable(MutableMapping[str, Known]):
         place = self._places.get(key)
         if place is not None:
             self._rest(place, self._beside.get(place) or self[key], sequence)
+
+    def newest(self, most: int) -> list[str]:
+        """Keys of the objects with the newest versions, newest first. Looks at every row."""
+        ages = ((age_of(self._version_at(place)), key) for key, place in self._places.items())
+        return [key for _, key in nlargest(most, ages)]
+
+    def _version_at(self, place: int) -> bytes:
+        if place in self._beside:
+            return self._beside[place].resource_version.encode()
+        version: bytes = _VERSION.unpack_from(self._rows, place)[0]
+        return version
 
     def _rest(self, place: int, known: Known, sequence: int) -> None:
         version, uid = known.resource_version.encode(), known.uid.encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
@@ -32,8 +32,11 @@ class Informer:
     """What it tells as deleted may be there all the same."""
 
     def advance(self, batch: ChangeBatch) -> bool:
-        """Take in how far a batch has come; whether there is something to save."""
-        began = batch.epoch != self.epoch
+        """Take in how far a batch has come; whether there is something to save. What was queued before a new epoch
+        began comes in its own, and has come nowhere in this one."""
+        if batch.epoch < self.epoch:
+            return False
+        began = batch.epoch > self.epoch
         if began:
             self.epoch, self.position, self.newest = batch.epoch, None, None
         if batch.position is not None:
@@ -149,6 +152,18 @@ class Intake:
         numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
         self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
         return {number: self._reached.pop(number) for number in numbers if number in self._reached}
+
+    def forsake(self, parts: Collection[tuple[Resource, Scope]], *, restored: bool) -> Awaitable[None]:
+        """None of these goes on from what it has reached, whenever this process ends; where their server was
+        ``restored``, each is in a new epoch. Takes effect for what is appended after the call; durable when awaited."""
+        forsaken = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
+        for informer in forsaken:
+            self._reached.pop(informer.id, None)
+            informer.position = None
+            if restored:
+                informer.epoch, informer.newest = informer.epoch + 1, None
+        now = {each.id: work.Reached(None, each.newest, each.epoch) for each in forsaken}
+        return self._store.write(lambda database: work.reach(database, now))
 
     def take_reached(self) -> Mapping[int, work.Reached]:
         """Positions that were reached without a change, to be saved now."""

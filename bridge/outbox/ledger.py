@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -93,6 +93,10 @@ class Ledger:
             )
             self._intake.begin(resource.name, informer.scope, running)
         return await self._store.ask(partial(ledger_sql.remembered, kind=kind, held=held)), len(gone)
+
+    def forsake(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
+        """See Intake.forsake."""
+        return self._intake.forsake(parts, restored=restored)
 
     @asynccontextmanager
     async def retiring(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:

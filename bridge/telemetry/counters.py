@@ -18,6 +18,7 @@ from bridge.facts import (
     DeliveryDelayed,
     DestinationMade,
     Fact,
+    HistoryLookedAt,
     InformerStopped,
     InputUnreadable,
     IntakeBlocked,
@@ -236,9 +237,19 @@ class StateCounters:
         self._scope = counter("scope_left_objects", "Objects told as deleted because the configuration left them out.")
         self._sinks = counter("forgotten_sinks", "Sinks that were taken out and whose backlog was given up.")
         self._records = counter("forgotten_records", "Records in these backlogs.")
+        self._proofs = Counter(
+            "kubedelta_history_proofs_total",
+            "Looks at whether the API server's history is the known one.",
+            ("outcome",),
+            registry=registry,
+        )
+        for outcome in ("same", "other", "unknown", "failed"):
+            self._proofs.labels(outcome)
 
     def observe(self, fact: Fact) -> None:
         match fact:
+            case HistoryLookedAt(_, outcome):
+                self._proofs.labels(outcome).inc()
             case OutboxFull():
                 self._full.inc()
             case OutboxRebuilt():

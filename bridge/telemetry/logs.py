@@ -17,6 +17,7 @@ from bridge.facts import (
     DiscoveryRejected,
     Fact,
     GroupStale,
+    HistoryLookedAt,
     InformerStopped,
     InformerSynced,
     InputUnreadable,
@@ -73,6 +74,8 @@ class Logs:
                 self._informer_trouble(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_trouble(fact)
+            case HistoryLookedAt():
+                self._history(fact)
             case _:
                 self._sinks.observe(fact)
                 self._state.observe(fact)
@@ -129,8 +132,24 @@ class Logs:
                 text = "an object is too large or too deep; nothing leaves of it but which one it is"
                 self._telling.trouble(("bare", *key), text, reason, **named)
             case VersionsRanBackwards(was=was, now=now):
-                text = "the API server's versions ran backwards: its store was restored; comparing everything with it"
+                text = "the API server's store was restored: comparing everything with it, in a new epoch"
                 self._log.warning(text, **named, was=was, now=now)
+
+    def _history(self, fact: HistoryLookedAt) -> None:
+        subject, named = ("history", fact.store), {"store": fact.store} if fact.store else {}
+        match fact.outcome:
+            case "same":
+                self._telling.over(subject)
+                self._log.debug("the API server's history is the known one", **named)
+            case "unknown":
+                text = "whether the API server's history is the known one cannot be told any more: comparing everything"
+                self._log.info(text, **named, reason=fact.reason)
+            case "other":
+                text = "the API server has another history: its store was restored; comparing everything in a new epoch"
+                self._log.warning(text, **named, reason=fact.reason)
+            case _:
+                text = "the API server's history cannot be proven now: nothing is watched before"
+                self._telling.trouble(subject, text, fact.reason, **named)
 
     # ── The cluster ──────────────────────────────────────────────────────────
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bridge.model.answers import (
@@ -20,6 +20,7 @@ from bridge.model.answers import (
     HungUp,
     ListAnswer,
     ListRequest,
+    Match,
     Opened,
     Page,
     Silent,
@@ -82,6 +83,8 @@ class SimulatedCluster:
         """An event was told to nobody."""
         self.epochs = 1
         self.requests: list[ListRequest | WatchRequest] = []
+        self.proofs: list[ListRequest] = []
+        """Lists that ask for no more than one object, which are not among the requests."""
         self._newborn: dict[str, Blueprint] = {}
         self._by_uid: dict[str, Blueprint] = {}
         self._page_size = page_size
@@ -177,10 +180,13 @@ class SimulatedCluster:
     # ── What it answers ──────────────────────────────────────────────────────
 
     async def list(self, request: ListRequest) -> ListAnswer:
-        self.requests.append(request)
+        is_proof = request.limit == 1 or request.only is not None
+        (self.proofs if is_proof else self.requests).append(request)
         await asyncio.sleep(self.latency)
         if self.next_answers:
             return self.next_answers.popleft()
+        if request.match is Match.EXACT:
+            return self._exact(int(request.version), request.only)
         if request.next_page is not None:
             version, start = map(int, request.next_page.split("/"))
             if version < self.oldest or version not in self.states:
@@ -189,7 +195,21 @@ class SimulatedCluster:
             if request.version not in ("", "0") and int(request.version) > self.version:
                 return TooLarge("not there yet")
             version, start = self._cached(request.version), 0
+        if request.only is not None:
+            return self._one(version, request.only)
         return self._page(version, start, request.limit)
+
+    def _exact(self, version: int, key: str | None) -> ListAnswer:
+        if version > self.version:
+            return TooLarge("not there yet")
+        if version < self.oldest:
+            return Expired("compacted")
+        assert key is not None
+        return replace(self._one(max(each for each in self.states if each <= version), key), version=str(version))
+
+    def _one(self, version: int, key: str) -> Page:
+        thing = self.states[version].get(key)
+        return Page([] if thing is None else [thing], str(version), None)
 
     def _cached(self, at_least: str) -> int:
         """What an API server shows that may be behind: not older than what was asked for; "" is always the newest."""

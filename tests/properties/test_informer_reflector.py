@@ -9,19 +9,26 @@ from bridge.informer.reflector import next_request, step
 from bridge.informer.states import (
     Answer,
     Doubting,
+    EpochBegan,
     Happened,
     ListBegan,
     Listed,
     ListEnded,
     NotSynced,
+    OtherHistory,
     Overdue,
     Pace,
+    Proving,
     RanBackwards,
     Reached,
     RepairDue,
+    SameHistory,
     State,
     Streaming,
+    Suspected,
     Synced,
+    TimedOut,
+    UnknownHistory,
     VeryShort,
     Watching,
 )
@@ -66,6 +73,10 @@ pages = st.builds(
 )
 events = st.lists(st.tuples(st.sampled_from(EventType), objects), min_size=1, max_size=4)
 ends = st.one_of(troubles, st.sampled_from([HungUp("timeout"), Silent(90.0), VeryShort()]))
+proofs: st.SearchStrategy[Answer] = st.sampled_from(
+    [SameHistory(), SameHistory(), UnknownHistory("gone"), OtherHistory("9", "3"), Failed("500"), Refused(403, "")]
+)
+other: st.SearchStrategy[Answer] = st.just(OtherHistory("9", "3"))
 told = st.one_of(
     events.map(Announced),
     st.builds(Bookmark, versions, st.booleans()),
@@ -76,11 +87,13 @@ told = st.one_of(
 def legal_answers(state: State) -> st.SearchStrategy[Answer]:
     """What may come in this state, by the contract of the ListerWatcher and of the driver."""
     if isinstance(state, Streaming):
-        return st.one_of(told, told, ends, st.just(Overdue()))
+        return st.one_of(told, told, ends, st.just(Overdue()), other)
     if isinstance(state, Doubting):
         return st.one_of(told, told, ends, st.just(RepairDue()))
     if isinstance(state, Watching):
-        return st.one_of(told, told, ends)
+        return st.one_of(told, told, ends, st.just(TimedOut()), other)
+    if isinstance(state, Proving):
+        return proofs
     if isinstance(next_request(state, page_size=2, watch_timeout=300), ListRequest):
         return st.one_of(pages, pages, troubles)
     return st.one_of(st.just(Opened()), st.just(Opened()), troubles)
@@ -125,6 +138,11 @@ def test_no_row_of_legal_answers_is_unexpected_and_what_is_heard_always_makes_se
                     assert int(now) < int(was)
                     assert not in_list or isinstance(answer, Page)
                     position = 0
+                case EpochBegan():
+                    assert isinstance(answer, OtherHistory)
+                    in_list, position = False, 0
+                case Suspected():
+                    in_list = False
         if isinstance(answer, Unreadable):
             doubt = True
         if taken.pace is not Pace.AT_ONCE or isinstance(answer, RepairDue | HungUp | Silent):

@@ -15,9 +15,9 @@ PODS = Resource("", "v1", "pods", "Pod", True)
 SHOP = Scope("shop")
 
 
-def listed(name: str, evidence: Evidence, position: str | None) -> ChangeBatch:
+def listed(name: str, evidence: Evidence, position: str | None, epoch: int) -> ChangeBatch:
     thing = ApiObject(f"shop/{name}", f"uid-{name}", "7", b"{}")
-    return ChangeBatch(PODS, SHOP, [Change(Op.ADDED, evidence, thing)], position)
+    return ChangeBatch(PODS, SHOP, [Change(Op.ADDED, evidence, thing)], position, epoch)
 
 
 async def test_all_that_is_found_until_the_first_list_has_ended_is_told_as_sync(tmp_path: Path) -> None:
@@ -26,14 +26,16 @@ async def test_all_that_is_found_until_the_first_list_has_ended_is_told_as_sync(
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
 
     async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
-        await outbox.ledger.adopt(PODS, [SHOP])
-        await outbox.append(listed("a", Evidence.LISTED, None))
+        remembered, _ = await outbox.ledger.adopt(PODS, [SHOP])
+        blank = remembered[SHOP]
+        assert blank is not None
+        await outbox.append(listed("a", Evidence.LISTED, None, blank.epoch))
 
     # What is remembered makes the next list a comparison.
     async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
         await outbox.ledger.adopt(PODS, [SHOP])
-        await outbox.append(listed("b", Evidence.RELISTED, "7"))
-        await outbox.append(listed("c", Evidence.RELISTED, "8"))
+        await outbox.append(listed("b", Evidence.RELISTED, "7", blank.epoch))
+        await outbox.append(listed("c", Evidence.RELISTED, "8", blank.epoch))
         found = await outbox.read(0, 10)
     told = [(record.op, record.key) for record in found.items if isinstance(record, Delta)]
     assert told == [("sync", "shop/a"), ("sync", "shop/b"), ("added", "shop/c")]

@@ -89,7 +89,13 @@ async def life(
 
 
 def lists_and_watches(cluster: Playground) -> tuple[int, int]:
-    return len(cluster.seen("list", "configmaps")), len(cluster.seen("watch", "configmaps"))
+    """A look at one object, or at the version alone, is no list."""
+    lists = [
+        each
+        for each in cluster.seen("list", "configmaps")
+        if each.query.get("limit") != "1" and "metadata.name=" not in each.query.get("fieldSelector", "")
+    ]
+    return len(lists), len(cluster.seen("watch", "configmaps"))
 
 
 def evidence(deltas: Sequence[Delta]) -> list[tuple[str, str, str]]:

@@ -675,3 +675,32 @@ async def test_closing_ends_those_who_wait_already() -> None:
 async def _ends_with_fifo_closed(waits: Awaitable[object]) -> None:
     with pytest.raises(FifoClosed):
         await waits
+
+
+# ── Another history ──────────────────────────────────────────────────────────
+
+
+async def test_where_a_list_contradicts_what_is_known_no_version_is_reached_until_the_epoch_began() -> None:
+    fifo = DeltaFIFO(Known(), position="7", resumed=True)
+    fifo.begin_replace()
+    fifo.replaced([WEB.at(5)])
+    fifo.contradict()
+    await fifo.end_replace("9")
+    assert (await drained(fifo)).position is None
+    fifo.reached("10")
+    assert (await drained(fifo)).position is None
+
+    fifo.restored()
+    await fifo.replace([WEB.at(5)], "9")
+    assert (await drained(fifo)).position == "9"
+
+
+async def test_while_the_history_is_suspected_what_is_listed_carries_the_version_that_was_reached() -> None:
+    fifo = DeltaFIFO(Known(), position="7", resumed=True)
+    fifo.suspected()
+    for complete in (False, True, True):
+        fifo.begin_replace()
+        fifo.replaced([WEB.at(5)])
+        await fifo.end_replace("9", complete=complete)
+
+    assert [delta.floor for delta in (await drained(fifo)).deltas] == ["7", "7", None]

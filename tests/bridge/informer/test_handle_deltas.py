@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.informer.deltas import DeltaType, QueuedDelta
-from bridge.informer.handle_deltas import changes_of, needs_last_state
+from bridge.informer.handle_deltas import changes_of, contradicts, needs_last_state
 from bridge.model.change import Change, Evidence, Known, Op
 from bridge.model.object import ApiObject
 from bridge.model.packing import pack
@@ -117,8 +117,8 @@ def test_an_older_event_of_the_object_that_had_the_name_before_is_no_change(kind
     assert meant(kind, WEB.at(9), known=OTHER.at(10)) == []
 
 
-def test_an_older_version_in_a_list_is_a_change_because_the_store_was_restored() -> None:
-    assert meant(DeltaType.REPLACED, WEB.at(4), known=WEB.at(10)) == [
+def test_an_older_version_in_a_list_after_a_restore_is_a_change() -> None:
+    assert meant(DeltaType.RESTORED, WEB.at(4), known=WEB.at(10)) == [
         Change(Op.UPDATED, Evidence.WATCHED, WEB.at(4), known_as(WEB.at(10)))
     ]
 
@@ -165,3 +165,47 @@ def test_after_a_restore_an_equal_version_with_another_body_is_a_change() -> Non
 def test_after_a_restore_an_older_version_and_another_object_are_changes_as_in_any_list() -> None:
     assert [change.op for change in meant(DeltaType.RESTORED, WEB.at(4), known=WEB.at(10))] == [Op.UPDATED]
     assert [change.op for change in meant(DeltaType.RESTORED, OTHER.at(4), known=WEB.at(10))] == [Op.DELETED, Op.ADDED]
+
+
+# ── Lists of another history ─────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("kind", "thing", "known", "floor", "contradicted"),
+    [
+        (DeltaType.REPLACED, WEB.at(4), WEB.at(10), None, True),
+        (DeltaType.REPLACED, OTHER.at(4), WEB.at(10), None, True),
+        (DeltaType.REPLACED, WEB.at(10), WEB.at(10), None, False),
+        (DeltaType.REPLACED, WEB.at(11), WEB.at(10), None, False),
+        (DeltaType.REPLACED, WEB.at("a"), WEB.at("b"), None, False),
+        (DeltaType.REPLACED, WEB.at(4), None, None, False),
+        (DeltaType.REPLACED, WEB.at(4), None, "7", True),
+        (DeltaType.REPLACED, WEB.at(7), None, "7", True),
+        (DeltaType.REPLACED, WEB.at(8), None, "7", False),
+        (DeltaType.REPLACED, WEB.at("a"), None, "7", False),
+        (DeltaType.RESTORED, WEB.at(4), WEB.at(10), None, False),
+        (DeltaType.UPDATED, WEB.at(4), WEB.at(10), None, False),
+        (DeltaType.DELETED, None, WEB.at(10), None, False),
+    ],
+    ids=[
+        "older than it was known",
+        "older than what had its name",
+        "unchanged",
+        "newer",
+        "versions without an order",
+        "unknown, and nothing is suspected",
+        "it would have been known",
+        "it would have been known just so",
+        "new since",
+        "new, without an order",
+        "that is known already",
+        "a watch tells old things again",
+        "what is absent has no version",
+    ],
+)
+def test_what_a_list_cannot_have_in_the_history_that_is_known(
+    kind: DeltaType, thing: ApiObject | None, known: ApiObject | None, floor: str | None, contradicted: bool
+) -> None:
+    delta = QueuedDelta(kind, WEB.key, thing, Evidence.RELISTED, 1, None, floor)
+
+    assert contradicts(delta, None if known is None else known_as(known)) is contradicted

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.informer.reflector import UnexpectedAnswer, begin, next_request, step
+from bridge.informer import reflector
+from bridge.informer.reflector import UnexpectedAnswer, begin, next_request, reached
 from bridge.informer.states import (
     Answer,
+    Contradicted,
     Doubting,
+    EpochBegan,
     Freshness,
     Happened,
     ListBegan,
@@ -17,15 +20,22 @@ from bridge.informer.states import (
     ListEnded,
     Listing,
     NotSynced,
+    OtherHistory,
     Overdue,
     Pace,
+    ProofRequest,
+    Proving,
     RanBackwards,
     Reached,
     RepairDue,
+    SameHistory,
     State,
     Step,
     Streaming,
+    Suspected,
     Synced,
+    TimedOut,
+    UnknownHistory,
     VeryShort,
     Watching,
 )
@@ -62,8 +72,18 @@ EXPIRED, TOO_LARGE, FAILED = Expired("too old"), TooLarge("too large"), Failed("
 UNSUPPORTED, REFUSED, HUNG_UP, SILENT = Unsupported("400"), Refused(403, "forbidden"), HungUp("timeout"), Silent(90)
 
 
-def asked(state: State) -> ListRequest | WatchRequest:
-    return next_request(state, page_size=500, watch_timeout=400)
+def step(state: State, answer: Answer) -> Step:
+    """Where the history is proven at once. When it has to be is at the end of this file."""
+    taken = reflector.step(state, answer)
+    return replace(taken, state=proven(taken.state))
+
+
+def proven(state: State) -> State:
+    return state.then if isinstance(state, Proving) else state
+
+
+def asked(state: State) -> ListRequest | WatchRequest | ProofRequest:
+    return next_request(proven(state), page_size=500, watch_timeout=400)
 
 
 def after(state: State, *answers: Answer) -> Step:
@@ -257,7 +277,7 @@ def test_what_comes_after_initial_events_that_broke_off_is_not_older_than_they_w
     """Else a list from the cache of a server that lags behind would tell older versions of what was told already."""
     done = after(STREAMS, Opened(), added(DB.at(12), WEB.at(3)), added(WEB.at(9)), end)
 
-    assert asked(done.state).version == "12"
+    assert reached(done.state) == "12"
 
 
 @pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
@@ -498,7 +518,7 @@ def test_what_left_no_position_begins_with_the_newest_state_and_sees_when_that_i
     start = begin(Remembered(KnownTable(), position=None, newest="90"), watch_list=True)
 
     assert asked(start) == ListRequest(version="", limit=500)
-    assert RanBackwards("90", "50") in step(start, page(at=50)).heard
+    assert RanBackwards("90", "50") in step(proven(start), page(at=50)).heard
 
 
 # ── Versions ─────────────────────────────────────────────────────────────────
@@ -581,3 +601,83 @@ def test_an_answer_that_does_not_belong_to_the_request_is_our_bug_and_loud(state
 def test_while_a_watch_is_open_nothing_else_is_asked(state: State) -> None:
     with pytest.raises(AssertionError, match="open already"):
         asked(state)
+
+
+# ── Whether the server's history is still the known one ──────────────────────
+
+SAME, OTHER, UNKNOWN = SameHistory(), OtherHistory("web at 7", "web at 5"), UnknownHistory("web is gone")
+
+
+@pytest.mark.parametrize("state", [WATCHING, DOUBTING, Streaming(replace(STREAMS, seen="7"))])
+@pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort(), FAILED, Busy("429"), EXPIRED, TOO_LARGE, REFUSED])
+def test_after_a_watch_that_ended_otherwise_than_by_its_own_timeout_the_history_must_be_proven(
+    state: State, end: Answer
+) -> None:
+    unproven = reflector.step(state, end).state
+
+    assert isinstance(unproven, Proving)
+    assert next_request(unproven, page_size=500, watch_timeout=400) == ProofRequest()
+    assert reflector.step(unproven, SAME) == Step(unproven.then)
+
+
+@pytest.mark.parametrize("state", [SYNCED, replace(LISTS, seen="7"), Listing(LISTS, "7", "token", complete=True)])
+@pytest.mark.parametrize("trouble", [FAILED, Busy("nobody listens"), TOO_LARGE])
+def test_so_it_must_after_a_request_that_nobody_answered(state: State, trouble: Answer) -> None:
+    assert isinstance(reflector.step(state, trouble).state, Proving)
+
+
+def test_after_a_watch_that_ended_when_it_was_asked_to_the_next_one_is_made_at_once() -> None:
+    assert reflector.step(WATCHING, TimedOut()) == Step(SYNCED)
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"),
+    [(DOUBTING, RepairDue()), (LISTS, FAILED), (STREAMS, FAILED), (replace(LISTS, seen="7"), EXPIRED)],
+    ids=["a watch that is still open", "nothing is known", "nothing is known", "a server that answers"],
+)
+def test_where_there_is_nothing_to_prove_nothing_is_asked(state: State, answer: Answer) -> None:
+    assert not isinstance(reflector.step(state, answer).state, Proving)
+
+
+@pytest.mark.parametrize("position", ["7", None])
+def test_what_is_remembered_must_be_proven(position: str | None) -> None:
+    assert isinstance(begin(Remembered(KnownTable(), position, "7"), watch_list=True), Proving)
+
+
+def test_who_remembers_nothing_but_an_epoch_has_nothing_to_prove() -> None:
+    assert begin(Remembered(KnownTable(), None, None, 2), watch_list=True) == NotSynced(
+        None, Freshness.CONSISTENT, watch_list=True
+    )
+
+
+def test_where_it_cannot_be_told_the_newest_state_is_listed_and_suspected() -> None:
+    done = reflector.step(Proving(SYNCED), UNKNOWN)
+
+    assert done == Step(NotSynced("7", Freshness.CONSISTENT, watch_list=False), (Suspected(),))
+
+
+@pytest.mark.parametrize(
+    "state", [Proving(SYNCED), SYNCED, WATCHING, DOUBTING, LISTS, Listing(LISTS, "7", "x", complete=True)]
+)
+@pytest.mark.parametrize(
+    ("answer", "heard"),
+    [
+        (OTHER, EpochBegan("web at 7", "web at 5")),
+        (Contradicted("web at 7", "web at 5"), RanBackwards("web at 7", "web at 5")),
+    ],
+    ids=["told by others", "found out here"],
+)
+def test_in_another_history_everything_is_listed_and_no_version_of_before_means_anything(
+    state: State, answer: Answer, heard: EpochBegan | RanBackwards
+) -> None:
+    assert reflector.step(state, answer) == Step(NotSynced(None, Freshness.CONSISTENT, watch_list=False), (heard,))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "pace", "after"),
+    [(FAILED, Pace.BACK_OFF, None), (Busy("429", 3.0), Pace.BACK_OFF, 3.0), (REFUSED, Pace.SLOWLY, None)],
+)
+def test_where_no_proof_can_be_made_nothing_is_trusted_and_it_is_tried_again_later(
+    trouble: Answer, pace: Pace, after: float | None
+) -> None:
+    assert reflector.step(Proving(SYNCED), trouble) == Step(Proving(SYNCED), pace=pace, after=after)

@@ -28,7 +28,7 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS, a_pod
-from tests.kit.scripted_source import ScriptedSource, Turn, opened, page
+from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, Turn, opened, page
 from tests.kit.simulated_cluster import SimulatedCluster
 
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
@@ -68,6 +68,7 @@ class World:
             resync=EveryMinute() if resync else None,
             stored=self.ledger.stored,
             remembered=self.ledger.remembered(),
+            history=TakenOnTrust() if isinstance(source, ScriptedSource) else None,
         )
 
     @asynccontextmanager
@@ -158,7 +159,7 @@ async def test_it_has_synced_as_soon_as_it_runs_and_is_live_once_its_watch_is_op
     async with world.running(cluster) as informer:
         await asyncio.sleep(1)
         assert (informer.has_synced, informer.live, len(informer.indexer)) == (True, False, 2)
-        await asyncio.sleep(10)
+        await asyncio.sleep(20)
         assert informer.live
 
     assert world.reported(InformerSynced) == [InformerSynced(PODS, Scope(), 2)]

@@ -22,6 +22,7 @@ from bridge.model.answers import (
     HungUp,
     ListAnswer,
     ListRequest,
+    Match,
     Opened,
     Page,
     Refused,
@@ -644,3 +645,45 @@ async def test_whatever_a_resource_or_a_namespace_is_called_it_stays_one_segment
 async def test_a_step_up_is_no_segment(client: KubeClient, name: str) -> None:
     with pytest.raises(ValueError, match="segment"):
         client.lister_watcher(Resource("example.com", "v1", name, "Widget", namespaced=True), Scope())
+
+
+# ── One object ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "path", "query"),
+    [
+        (Scope(), "shop/web", "/api/v1/namespaces/shop/pods", {"fieldSelector": "metadata.name=web"}),
+        (Scope("shop"), "shop/web", "/api/v1/namespaces/shop/pods", {"fieldSelector": "metadata.name=web"}),
+        (
+            Scope("shop", "tier=web", "status.phase!=Failed"),
+            "shop/web",
+            "/api/v1/namespaces/shop/pods",
+            {"labelSelector": "tier=web", "fieldSelector": "status.phase!=Failed,metadata.name=web"},
+        ),
+        (Scope(), "shop/a,b=c", "/api/v1/namespaces/shop/pods", {"fieldSelector": r"metadata.name=a\,b\=c"}),
+        (
+            Scope(),
+            "../web",
+            PATH,
+            {"fieldSelector": "metadata.name=web,metadata.namespace=.."},
+        ),
+    ],
+    ids=["of all namespaces", "of one", "of selectors", "an odd name", "a namespace that no path can hold"],
+)
+async def test_one_object_is_asked_for_where_the_scope_may_be_listed(
+    server: ScriptedServer, client: KubeClient, scope: Scope, key: str, path: str, query: dict[str, str]
+) -> None:
+    server.on(path, answering(pods()))
+    request = ListRequest(version="41", limit=0, match=Match.EXACT, only=key)
+    assert isinstance(await list_once(client, request, scope), Page)
+    assert server.requests[0].query == {"resourceVersion": "41", "resourceVersionMatch": "Exact", **query}
+
+
+@pytest.mark.parametrize("code", [400, 422])
+async def test_a_server_that_cannot_list_one_object_says_so(
+    server: ScriptedServer, client: KubeClient, code: int
+) -> None:
+    server.on("/api/v1/namespaces/shop/pods", answering(status(code, "Invalid"), status=code))
+    request = ListRequest(version="", limit=0, only="shop/web")
+    assert isinstance(await list_once(client, request), Unsupported)

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from bridge.kube import Catalogue, UnknownResource, resolve_name
-from bridge.kube.catalogue import Document
+from bridge.kube import Catalogue, Served, UnknownResource, resolve_name, store_of
+from bridge.kube.catalogue import Document, GroupVersion
 from bridge.kube.documents import read_aggregated
+from bridge.model.resource import Resource
 from tests.bridge.kube.discovery_documents import SMALL, Described, World, aggregated
 
 
@@ -164,3 +165,37 @@ def test_an_unknown_name_is_answered_with_the_reason_and_the_nearest_known(
 def test_a_star_on_a_cluster_that_serves_nothing_is_unknown() -> None:
     with pytest.raises(UnknownResource):
         resolve_name("*", Catalogue())
+
+
+# ── Whose history it is ──────────────────────────────────────────────────────
+
+
+def served(name: str, *, custom: bool = False) -> Served:
+    plural, _, group = name.partition(".")
+    return Served(Resource(group, "v1", plural, "Kind", True), "kind", custom=custom)
+
+
+@pytest.mark.parametrize(
+    ("name", "store"),
+    [
+        ("pods", ""),
+        ("deployments.apps", ""),
+        ("roles.rbac.authorization.k8s.io", ""),
+        ("certificates.cert-manager.io", ""),
+        ("gateways.gateway.networking.k8s.io", ""),
+        ("events", "events"),
+        ("events.events.k8s.io", "events"),
+        ("flunders.wardle.example.com", "wardle.example.com"),
+        ("pods.metrics.k8s.io", "metrics.k8s.io"),
+        ("widgets.gone.example.com", "gone.example.com"),
+    ],
+)
+def test_each_aggregated_api_server_has_a_history_of_its_own(name: str, store: str) -> None:
+    definitions = ("certificates.cert-manager.io", "gateways.gateway.networking.k8s.io")
+    all_served = [
+        *(served(each, custom=True) for each in definitions),
+        *(served(each) for each in ("pods", "deployments.apps", "flunders.wardle.example.com", "pods.metrics.k8s.io")),
+    ]
+    catalogue = Catalogue((Document("/apis", None, (GroupVersion("any", "v1", tuple(all_served)),)),))
+
+    assert store_of(served(name).resource, catalogue) == store

@@ -104,3 +104,14 @@ def test_a_change_of_what_is_known_leaves_nothing_new_in_the_heap() -> None:
 
     assert table["shop/web-7"] == Known(f"{8:036}", f"{7 + 10**9}", 7 + 10**9)
     assert size < 10_000
+
+
+def test_the_newest_are_found_wherever_they_are_kept() -> None:
+    table = KnownTable({f"shop/{number}": Known(UID, str(number), number) for number in range(95, 106)})
+    table["shop/bare"] = Known(UID, "103", b"not at rest")
+    table["shop/odd"] = Known(UID, "no number", 7)
+    del table["shop/105"]
+
+    assert table.newest(4) == ["shop/104", "shop/bare", "shop/103", "shop/102"]
+    assert len(table.newest(99)) == 12
+    assert KnownTable().newest(1) == []

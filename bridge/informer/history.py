@@ -1,0 +1,274 @@
+"""Whether an API server still has the history that is known: proven once for all of its informers together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from bridge.facts import HistoryLookedAt, Report, unheard
+from bridge.informer import proof
+from bridge.informer.proof import Seen
+from bridge.informer.states import OtherHistory, Proof, SameHistory, UnknownHistory
+from bridge.model.answers import (
+    Busy,
+    Expired,
+    Failed,
+    ListAnswer,
+    ListerWatcher,
+    ListRequest,
+    Match,
+    Page,
+    Refused,
+    TooLarge,
+    Unsupported,
+)
+from bridge.model.change import Known
+from bridge.model.known import age_of
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource, Scope
+
+GATHER = 0.05
+"""Seconds to wait for others whose watches broke at the same moment."""
+ATTEMPTS = 3
+"""Members that are asked in one proof whose resources cannot be listed now, as where a webhook of theirs is down."""
+WITNESSES = 5
+"""Objects of one informer that are asked for where the newest one cannot be asked for at its version any more."""
+
+Part: TypeAlias = tuple[Resource, Scope]
+
+Forsake: TypeAlias = Callable[[Collection[Part], bool], Awaitable[None]]
+"""What these parts have reached is not to be gone on from, whenever this process ends; where the second is True, each
+is in a new epoch. Takes effect for everything that is delivered after the call; returns when it is durable."""
+
+
+class Member(Protocol):
+    """An informer, as its history sees it."""
+
+    resource: Resource
+    scope: Scope
+    source: ListerWatcher
+
+    @property
+    def reached(self) -> str | None:
+        """The newest version that the server told it of the history that it has."""
+        ...
+
+    @property
+    def is_witness(self) -> bool:
+        """What it knows is of the history that it was told last, as far as it was told."""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """A watch of it is open."""
+        ...
+
+    def newest(self, most: int) -> list[tuple[str, Known]]:
+        """The newest objects that it knows, newest first."""
+        ...
+
+    def known(self, key: str) -> Known | None: ...
+
+    def exported(self, key: str, known: Known) -> ApiObject:
+        """A known object with its body. What ``known`` says must be of this moment."""
+        ...
+
+    def as_exported(self, thing: ApiObject) -> ApiObject:
+        """What would be exported of an object."""
+        ...
+
+    def disproved(self, other: OtherHistory) -> None:
+        """Its server has another history. Does not wait."""
+        ...
+
+
+async def nowhere(_parts: Collection[Part], _restored: bool) -> None:
+    """Nothing is kept that could be gone on from."""
+
+
+class History:
+    """Of one store behind an API server. Members ask for a proof after each time that the server was out of sight; one
+    that began since then is as good as a new one, and whoever comes while one is made gets the same.
+
+    Only ``list`` is needed, and of each member what its scope covers. Nothing here counts as a list of the resource.
+    """
+
+    def __init__(
+        self, name: str = "", *, forsake: Forsake = nowhere, report: Report = unheard, gather: float = GATHER
+    ) -> None:
+        """``name`` tells it from others behind the same address; empty for most of what an API server has."""
+        self._name = name
+        self._forsake = forsake
+        self._report = report
+        self._gather = gather
+        self._now = asyncio.get_running_loop().time
+        self._members: list[Member] = []
+        self._turn = asyncio.Lock()
+        self._began = float("-inf")
+        self._proof: Proof = SameHistory()
+        self._other: OtherHistory | None = None
+        """Since this process began."""
+        self._current: set[str] = set()
+        """Names of resources whatever is remembered of which is of the history of now."""
+        self._failing: set[Member] = set()
+        """Members whose resources could not be listed when they were last asked: others are asked first."""
+
+    def join(self, member: Member, *, resumed: bool) -> None:
+        """One that is ``resumed`` knows what was before this process."""
+        self._members.append(member)
+        if resumed and self._other is not None and member.resource.name not in self._current:
+            member.disproved(self._other)
+        self._current.add(member.resource.name)
+
+    def leave(self, member: Member) -> None:
+        """No error where it left before."""
+        self._failing.discard(member)
+        if member in self._members:
+            self._members.remove(member)
+
+    async def prove(self, since: float) -> Proof:
+        """Of what was known before ``since``, on the event loop's clock. Another history is told to all members by
+        ``disproved`` before this returns."""
+        asked = self._now()
+        async with self._turn:
+            lasts = isinstance(self._proof, SameHistory | UnknownHistory)
+            if self._began >= (since if lasts else asked):
+                return self._proof
+            await asyncio.sleep(self._gather)
+            began = self._now()
+            made = await self._make()
+            match made:
+                case OtherHistory():
+                    await self._tell(made, self._members)
+                case UnknownHistory():
+                    # Those whose watch is open have seen everything.
+                    await self._forsake(_parts(each for each in self._members if not each.live), False)
+            self._began, self._proof = began, made
+            self._report(HistoryLookedAt(self._name, *_outcome(made)))
+            return made
+
+    async def disprove(self, member: Member, other: OtherHistory) -> None:
+        """This member has found out by itself: the others are told."""
+        await self._tell(other, [each for each in self._members if each is not member])
+
+    async def _tell(self, other: OtherHistory, members: Collection[Member]) -> None:
+        """Durable before anybody goes on: what one informer then knows of the new history must not vouch for another
+        one that still has a position of the old one, whenever this process ends."""
+        self._other = other
+        self._current = {each.resource.name for each in self._members}
+        durable = self._forsake(_parts(self._members), True)
+        for each in members:
+            each.disproved(other)
+        await durable
+
+    # ── A proof ──────────────────────────────────────────────────────────────
+
+    async def _make(self) -> Proof:
+        """Those who know the most are asked first, and the first who may list decides. Which version the server has,
+        then what it had at the version of the newest object."""
+        witnesses = [each for each in self._members if each.is_witness]
+        reached = {each: version for each in witnesses if (version := each.reached) is not None}
+        answer = await self._ask_in_turn(reached, lambda each: self._look_at_version(each, reached[each]))
+        if not isinstance(answer, SameHistory):
+            return answer
+        newest = {each: found for each in witnesses if (found := each.newest(WITNESSES))}
+        known = {each: found[0][1].resource_version for each, found in newest.items()}
+        return await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
+
+    async def _ask_in_turn(self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]]) -> Proof:
+        """Refused is who may not list; what fails may be a matter of that resource alone. Neither keeps others from
+        being asked, in this proof or the next."""
+        unable: Proof | None = None
+        attempts = ATTEMPTS
+        for member in sorted(known, key=lambda each: (each not in self._failing, _age(known[each])), reverse=True):
+            answer = await ask(member)
+            if isinstance(answer, Failed):
+                self._failing.add(member)
+                attempts -= 1
+                if not attempts:
+                    return answer
+            elif not isinstance(answer, Refused):
+                self._failing.discard(member)
+                return answer
+            unable = answer
+        return unable or SameHistory()
+
+    async def _look_at_version(self, member: Member, reached: str) -> Proof:
+        answer = await member.source.list(ListRequest(version="", limit=1))
+        if isinstance(answer, Page):
+            return proof.is_behind(answer, reached) or SameHistory()
+        return _not_now(answer)
+
+    async def _look_at_its_version(self, member: Member, newest: Sequence[tuple[str, Known]]) -> Proof:
+        # Those with an open watch go on learning while others are asked.
+        now_known = ((key, known) for key, _ in newest if (known := member.known(key)) is not None)
+        key, known = next(now_known, (None, None))
+        if key is None or known is None:
+            return Failed(f"all that was known of {member.resource} was deleted meanwhile")
+        exported, version = member.exported(key, known), known.resource_version
+        answer = await member.source.list(ListRequest(version=version, limit=0, match=Match.EXACT, only=key))
+        match proof.was_there(answer, key, exported):
+            case OtherHistory() as other:
+                return other
+            case ApiObject() as found:
+                return _same_state(member.as_exported(found), exported, key)
+        if isinstance(answer, Page | Expired | Unsupported):
+            return await self._look_at_now(member, newest)
+        return _not_now(answer)
+
+    async def _look_at_now(self, member: Member, newest: Iterable[tuple[str, Known]]) -> Proof:
+        """Its version is forgotten. That an object changed since, or went, is nothing unusual: then the next newest are
+        looked at too, since one that is older than it was known decides."""
+        gone = ""
+        for key, known in newest:
+            answer = await member.source.list(ListRequest(version="", limit=0, only=key))
+            if isinstance(answer, Unsupported):
+                return UnknownHistory(f"{member.resource} cannot be listed by name: {answer.reason}")
+            if not isinstance(answer, Page):
+                return _not_now(answer)
+            match proof.now(answer, known):
+                case Seen.OLDER:
+                    return OtherHistory(f"{key} at {known.resource_version}", f"{key} at {answer.version}, older")
+                case Seen.SAME:
+                    break
+                case Seen.GONE | Seen.UNREADABLE as seen:
+                    gone = gone or f"{member.resource} {key} at {known.resource_version} is {seen.value}"
+        return UnknownHistory(gone) if gone else SameHistory()
+
+
+def _same_state(found: ApiObject, exported: ApiObject, key: str) -> Proof:
+    if proof.is_other_state(found, exported):
+        version = exported.resource_version
+        return OtherHistory(f"{key} at {version}", f"another state of it at {version}")
+    return SameHistory()
+
+
+def _not_now(answer: ListAnswer) -> Refused | Busy | Failed:
+    match answer:
+        case Refused() | Busy() | Failed():
+            return answer
+        case Expired(reason=reason) | TooLarge(reason=reason) | Unsupported(reason=reason):
+            return Failed(reason)
+        case Page():
+            raise AssertionError("a page is an answer")
+
+
+def _outcome(made: Proof) -> tuple[str, str]:
+    match made:
+        case SameHistory():
+            return "same", ""
+        case OtherHistory(was=was, now=now):
+            return "other", f"{was} is known; it has {now}"
+        case UnknownHistory(reason=reason):
+            return "unknown", reason
+        case Busy(reason=reason) | Refused(reason=reason) | Failed(reason=reason):
+            return "failed", reason
+
+
+def _parts(members: Iterable[Member]) -> list[Part]:
+    return [(each.resource, each.scope) for each in members]
+
+
+def _age(version: str) -> tuple[int, bytes]:
+    return age_of(version.encode())

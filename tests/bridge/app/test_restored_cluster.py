@@ -1,0 +1,158 @@
+"""An API server whose store was restored from a backup, and has passed all versions of before when the bridge looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bridge.app.plan import Wanted
+from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
+from bridge.model.change import Op
+from bridge.model.record import Delta
+from bridge.model.resource import Scope
+from bridge.playground import Playground
+from bridge.playground.store import Snapshot
+from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
+
+BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))
+
+
+def write(cluster: Playground, times: int, name: str = "busy") -> None:
+    for turn in range(times):
+        cluster.patch("configmaps", name, {"data": {"value": f"{cluster.version}-{turn}"}})
+
+
+def live_through(cluster: Playground) -> None:
+    """Before the backup."""
+    for name in ("busy", "changed", "deleted", "untouched"):
+        cluster.create("configmaps", a_config_map(name))
+    cluster.create("secrets", a_config_map("quiet"))
+
+
+def be_forgotten(cluster: Playground) -> None:
+    """After the backup, and told."""
+    cluster.patch("configmaps", "changed", {"data": {"value": "lost"}})
+    cluster.delete("configmaps", "deleted")
+    cluster.create("configmaps", a_config_map("lost"))
+    cluster.create("secrets", a_config_map("lost"))
+    write(cluster, 20)
+
+
+def be_restored(cluster: Playground, backup: Snapshot) -> None:
+    """Nobody watches; and more happens than happened before."""
+    reached = int(cluster.version)
+    cluster.restore(backup)
+    cluster.patch("configmaps", "changed", {"data": {"value": "anew"}})
+    cluster.create("secrets", a_config_map("anew"))
+    write(cluster, reached - int(cluster.version) + 5)
+
+
+def state_told(deltas: Sequence[Delta]) -> dict[tuple[str, str], bytes]:
+    """What a consumer knows that drops what has a source and an id that it has seen."""
+    state: dict[tuple[str, str], bytes] = {}
+    seen: dict[tuple[int, str], bytes] = {}
+    for delta in deltas:
+        identity = (delta.epoch, f"{delta.resource.name} {delta.unique_id}")
+        assert seen.setdefault(identity, delta.body) == delta.body, "an id names two states"
+        if delta.op is Op.DELETED:
+            state.pop((delta.resource.name, delta.key), None)
+        else:
+            state[delta.resource.name, delta.key] = delta.body
+    return state
+
+
+def names(state: dict[tuple[str, str], bytes]) -> set[str]:
+    return {f"{resource} {key}" for resource, key in state}
+
+
+async def until_told(run: Run, before: Sequence[Delta] = ()) -> None:
+    """The state that was told is that of the cluster."""
+    async with asyncio.timeout(20):
+        while not is_told([*before, *run.sink.deltas]):  # noqa: ASYNC110  # nothing announces it
+            await asyncio.sleep(0.01)
+
+
+def is_told(deltas: Sequence[Delta]) -> bool:
+    state = state_told(deltas)
+    return names(state) == EXPECTED and b"anew" in state[CHANGED]
+
+
+EXPECTED = {
+    "configmaps default/busy",
+    "configmaps default/changed",
+    "configmaps default/deleted",
+    "configmaps default/untouched",
+    "secrets default/quiet",
+    "secrets default/anew",
+}
+CHANGED = ("configmaps", "default/changed")
+
+
+def outcomes(facts: Sequence[Fact]) -> list[str]:
+    return [fact.outcome for fact in facts if isinstance(fact, HistoryLookedAt)]
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["with its history", "without its history"])
+async def test_a_restore_is_noticed_though_versions_have_passed_the_position_while_the_bridge_was_down(
+    tmp_path: Path, compacted: bool
+) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        live_through(cluster)
+        backup = cluster.snapshot()
+        async with life(tmp_path, cluster, BOTH) as first:
+            be_forgotten(cluster)
+            await first.sink.until(lambda sink: b"lost" in sink.deltas[-1].body or len(sink.deltas) >= 25)
+            await first.until_settled()
+        be_restored(cluster, backup)
+        if compacted:
+            cluster.misbehave.expire_history()
+        async with life(tmp_path, cluster, BOTH) as second:
+            await until_told(second, first.sink.deltas)
+
+    if not compacted:
+        assert outcomes(second.facts)[0] == "other"
+        assert {fact.resource.name for fact in second.facts if isinstance(fact, VersionsRanBackwards)} == {
+            "configmaps",
+            "secrets",
+        }
+    assert second.sink.deltas[-1].epoch == 2
+
+
+async def test_a_restore_is_noticed_under_a_running_watch(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        live_through(cluster)
+        backup = cluster.snapshot()
+        async with life(tmp_path, cluster, BOTH) as run:
+            be_forgotten(cluster)
+            await run.sink.until(lambda sink: len(sink.deltas) >= 29)
+            await run.until_settled()
+            be_restored(cluster, backup)
+            await until_told(run)
+            await _goes_on(run, cluster, "later")
+
+    assert outcomes(run.facts).count("other") == 1, "all informers together"
+    assert max(delta.epoch for delta in run.sink.deltas) == 2
+
+
+async def _goes_on(run: Run, cluster: Playground, name: str) -> None:
+    cluster.create("configmaps", a_config_map(name))
+    await run.sink.until(lambda sink: sink.deltas[-1].key == f"default/{name}")
+
+
+async def test_a_broken_connection_alone_begins_no_epoch_and_lists_nothing(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster:
+        live_through(cluster)
+        async with life(tmp_path, cluster, BOTH) as run:
+            for turn in range(3):
+                write(cluster, 3)
+                cluster.misbehave.reset()
+                await _goes_on(run, cluster, f"after-{turn}")
+                await run.until_settled()
+            lists = [fact for fact in run.facts if isinstance(fact, ListEnded) and fact.relist]
+
+    assert set(outcomes(run.facts)) == {"same"}
+    assert not lists
+    assert {delta.epoch for delta in run.sink.deltas} == {1}

@@ -1,0 +1,414 @@
+"""One proof for all informers of a server. In virtual time, on a simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
+from bridge.informer import SharedInformerFactory
+from bridge.informer.history import Part
+from bridge.model.answers import (
+    Busy,
+    Expired,
+    Failed,
+    HungUp,
+    ListAnswer,
+    ListRequest,
+    Match,
+    Refused,
+    Silent,
+    TooLarge,
+    Unsupported,
+)
+from bridge.model.change import Change, ChangeBatch, Known
+from bridge.model.known import KnownTable, Remembered
+from bridge.model.packing import pack
+from bridge.model.resource import Resource, Scope
+from tests.kit.model_ledger import ModelLedger
+from tests.kit.objects import PODS
+from tests.kit.simulated_cluster import SimulatedCluster
+
+MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
+BROKE = HungUp("the connection broke", torn=True)
+
+
+class Stubborn(SimulatedCluster):
+    """Answers proofs as it was told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exact: ListAnswer | None = None
+        self.plain: ListAnswer | None = None
+        self.all: ListAnswer | None = None
+
+    async def list(self, request: ListRequest) -> ListAnswer:
+        is_proof = request.limit == 1 or request.only is not None
+        answer = self.all or (self.exact if request.match is Match.EXACT else self.plain if request.only else None)
+        if is_proof and answer is not None:
+            self.proofs.append(request)
+            return answer
+        return await super().list(request)
+
+
+@dataclass
+class World:
+    """Three resources that have one counter of versions each; what is known of each of them is in a ledger."""
+
+    clusters: dict[str, Stubborn] = field(default_factory=dict)
+    ledgers: dict[str, ModelLedger] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+    forsaken: list[tuple[list[str], bool]] = field(default_factory=list)
+    batches: list[ChangeBatch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for number, resource in enumerate((PODS, MAPS, JOBS)):
+            cluster = self.clusters[resource.name] = Stubborn()
+            self.ledgers[resource.name] = ModelLedger()
+            for turn in range(2 + 5 * number):
+                cluster.put(f"web-{turn % 3}")
+
+    async def deliver(self, batch: ChangeBatch) -> int | None:
+        self.batches.append(batch)
+        return self.ledgers[batch.resource.name].commit(batch)
+
+    async def forsake(self, parts: Collection[Part], restored: bool) -> None:
+        self.forsaken.append((sorted(resource.name for resource, _ in parts), restored))
+
+    @asynccontextmanager
+    async def running(self, *resources: Resource) -> AsyncGenerator[SharedInformerFactory]:
+        self.facts.clear()
+        async with SharedInformerFactory(
+            lambda resource, _: self.clusters[resource.name],
+            deliver=self.deliver,
+            report=self.facts.append,
+            watch_list=False,
+            forsake=self.forsake,
+            indexers={},
+        ) as factory:
+            for resource in resources or (PODS, MAPS, JOBS):
+                factory.informer(resource, Scope())
+            await factory.start().wait_synced(30)
+            await asyncio.sleep(1)
+            yield factory
+            await factory.stop()
+
+    def break_off(self, *resources: Resource) -> None:
+        for resource in resources or (PODS, MAPS, JOBS):
+            self.clusters[resource.name].end_watches(BROKE)
+
+    def changes(self, resource: Resource) -> list[Change]:
+        return [change for batch in self.batches if batch.resource == resource for change in batch.changes]
+
+    @property
+    def proofs(self) -> list[ListRequest]:
+        return [request for cluster in self.clusters.values() for request in cluster.proofs]
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [fact.outcome for fact in self.facts if isinstance(fact, HistoryLookedAt)]
+
+    def relisted(self) -> list[str]:
+        return [fact.resource.name for fact in self.facts if isinstance(fact, ListEnded) and fact.relist]
+
+    def epochs(self) -> list[str]:
+        return sorted(fact.resource.name for fact in self.facts if isinstance(fact, VersionsRanBackwards))
+
+
+async def test_watches_that_break_together_make_one_proof_of_the_newest_object_there_is() -> None:
+    world = World()
+    async with world.running() as factory:
+        world.break_off()
+        await asyncio.sleep(1)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["same"]
+    newest = world.clusters["jobs.batch"]
+    key = max(newest.objects.values(), key=lambda thing: int(thing.resource_version)).key
+    assert world.proofs == newest.proofs
+    assert newest.proofs == [
+        ListRequest(version="", limit=1),
+        ListRequest(version=str(newest.version), limit=0, match=Match.EXACT, only=key),
+    ]
+    assert world.relisted() == []
+
+
+async def test_a_watch_that_broke_after_the_proof_was_made_makes_another() -> None:
+    world = World()
+    async with world.running():
+        world.break_off(PODS)
+        await asyncio.sleep(1)
+        world.break_off(MAPS)
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["same", "same"]
+
+
+async def test_a_first_list_needs_no_proof_and_a_watch_that_ended_in_its_time_makes_none() -> None:
+    world = World()
+    async with world.running():
+        for _ in range(2):
+            await asyncio.sleep(605)
+            for cluster in world.clusters.values():
+                cluster.end_watches(HungUp("the stream ended"))
+
+    assert world.proofs == []
+
+
+@pytest.mark.parametrize("end", [HungUp("the stream ended"), Silent(90), Failed("500"), Expired("410")])
+async def test_however_else_a_watch_ends_its_history_is_proven(end: HungUp | Silent | Failed | Expired) -> None:
+    world = World()
+    async with world.running(PODS):
+        await asyncio.sleep(30)
+        world.clusters["pods"].end_watches(end)
+        await asyncio.sleep(60)
+
+    assert world.outcomes == ["same"]
+
+
+def restore(cluster: SimulatedCluster, undone: int, then: int) -> None:
+    """Back by so many writes, and then on by as many."""
+    cluster.restore(sorted(cluster.states)[-1 - undone])
+    for turn in range(then):
+        cluster.put(f"web-{turn % 2}")
+
+
+@pytest.mark.parametrize("then", [0, 4, 40], ids=["older", "as new", "newer"])
+async def test_another_history_of_one_resource_is_one_of_all_and_each_lists_in_a_new_epoch(then: int) -> None:
+    world = World()
+    async with world.running() as factory:
+        restore(world.clusters["jobs.batch"], 4, then)
+        await asyncio.sleep(1)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["other"]
+    assert world.epochs() == sorted(world.relisted()) == ["configmaps", "jobs.batch", "pods"]
+    assert world.forsaken == [(["configmaps", "jobs.batch", "pods"], True)], "durably, before any of them goes on"
+    assert {batch.epoch for batch in world.batches if batch.resource == JOBS} == {1, 2}
+    state = {
+        change.object.key: change.object
+        for batch in world.batches
+        if batch.resource == JOBS
+        for change in batch.changes
+    }
+    assert {key: state[key].resource_version for key in world.clusters["jobs.batch"].objects} == {
+        key: thing.resource_version for key, thing in world.clusters["jobs.batch"].objects.items()
+    }
+
+
+async def test_the_same_version_with_another_state_is_another_history() -> None:
+    """One object alone changes all the time: it is the newest in both, and at the same version."""
+    world = World()
+    cluster = world.clusters["jobs.batch"]
+    for _ in range(4):
+        cluster.put("busy")
+    async with world.running(JOBS):
+        version = cluster.objects["shop/busy"].resource_version
+        cluster.restore(cluster.version - 3)
+        for _ in range(9):
+            cluster.put("busy")
+        assert version in {thing.resource_version for state in cluster.states.values() for thing in state.values()}
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["other"]
+
+
+async def test_whoever_may_not_list_leaves_the_proof_to_others() -> None:
+    world = World()
+    async with world.running():
+        world.clusters["jobs.batch"].all = Refused(403, "forbidden")
+        world.break_off()
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["same"]
+    assert len(world.clusters["configmaps"].proofs) == 2
+
+
+async def test_a_resource_that_cannot_be_listed_now_does_not_keep_the_others_from_a_proof() -> None:
+    """Its conversion webhook is down, for example."""
+    world = World()
+    async with world.running() as factory:
+        world.clusters["jobs.batch"].all = Failed("500: conversion webhook failed")
+        world.break_off()
+        await asyncio.sleep(1)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["same"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "least"),
+    [
+        (Failed("503"), 5),
+        (Busy("nobody listens"), 5),
+        (TooLarge("not there yet"), 5),
+        (Refused(403, "forbidden"), 2),
+    ],
+)
+async def test_where_no_proof_can_be_made_no_watch_is_opened_and_the_status_says_why(
+    trouble: ListAnswer, least: int
+) -> None:
+    world = World()
+    async with world.running(PODS) as factory:
+        cluster = world.clusters["pods"]
+        cluster.all = trouble
+        world.break_off(PODS)
+        watched = len(cluster.requests)
+        await asyncio.sleep(300)
+
+        [pods] = factory.informers
+        assert not pods.live
+        assert pods.trouble is not None
+        assert "history" in pods.trouble
+        assert len(cluster.requests) == watched
+        assert least <= len(cluster.proofs) <= 60, "not in a busy loop"
+        cluster.all = None
+        await asyncio.sleep(75)
+        assert pods.live
+    assert set(world.outcomes) == {"failed", "same"}
+
+
+# ── Where its version is forgotten ───────────────────────────────────────────
+
+
+async def compacted(world: World, *, unseen: str = "") -> None:
+    cluster = world.clusters["jobs.batch"]
+    world.break_off()
+    match unseen:
+        case "changed":
+            cluster.put(newest_name(cluster))
+        case "deleted":
+            cluster.delete(newest_name(cluster))
+        case "more":
+            cluster.put("another")
+    cluster.exact = Expired("compacted")
+    await asyncio.sleep(1)
+
+
+def newest_name(cluster: SimulatedCluster) -> str:
+    return max(cluster.objects.values(), key=lambda thing: int(thing.resource_version)).name
+
+
+@pytest.mark.parametrize("unseen", ["", "more", "changed"])
+async def test_an_object_that_still_is_as_it_was_or_newer_is_proof_enough(unseen: str) -> None:
+    world = World()
+    async with world.running():
+        await compacted(world, unseen=unseen)
+
+    assert world.outcomes == ["same"]
+    assert world.relisted() == []
+
+
+async def test_where_it_is_gone_everything_is_listed_and_no_epoch_begins() -> None:
+    world = World()
+    async with world.running() as factory:
+        await compacted(world, unseen="deleted")
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["unknown"]
+    assert sorted(world.relisted()) == ["configmaps", "jobs.batch", "pods"]
+    assert world.epochs() == []
+    assert world.forsaken == [(["configmaps", "jobs.batch", "pods"], False)]
+
+
+async def test_an_older_one_among_the_next_newest_is_another_history() -> None:
+    world = World()
+    cluster = world.clusters["jobs.batch"]
+    async with world.running():
+        cluster.restore(sorted(cluster.states)[-4])
+        for _ in range(9):
+            cluster.put("web-2")
+        cluster.compact()
+        await asyncio.sleep(1)
+
+    assert world.outcomes[0] == "other"
+
+
+@pytest.mark.parametrize("knows_names", [True, False])
+async def test_a_server_that_knows_no_exact_lists_is_compared_as_far_as_it_can_be(knows_names: bool) -> None:
+    world = World()
+    async with world.running() as factory:
+        cluster = world.clusters["jobs.batch"]
+        cluster.exact = Unsupported("400")
+        cluster.plain = None if knows_names else Unsupported("422")
+        world.break_off()
+        await asyncio.sleep(1)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == (["same"] if knows_names else ["unknown"])
+
+
+# ── Lists that show it ───────────────────────────────────────────────────────
+
+
+async def test_a_list_that_has_an_older_object_begins_the_epoch_before_anything_of_it_is_told() -> None:
+    """The proof was taken in by what is newest, and its version was forgotten."""
+    world = World()
+    cluster = world.clusters["pods"]
+    for name in ("a", "b", "c"):
+        cluster.put(name)
+    async with world.running(PODS):
+        cluster.put("b")
+        await asyncio.sleep(1)
+        cluster.restore(cluster.version - 1)
+        for _ in range(5):
+            cluster.put("c")
+        cluster.exact, cluster.plain = Expired("compacted"), Unsupported("422")
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["unknown"]
+    assert world.epochs() == ["pods"]
+    told = [(batch.epoch, change.op, change.object.name) for batch in world.batches for change in batch.changes]
+    assert [each for each in told if each[2] == "b"][-1] == (2, "updated", "b")
+
+
+async def test_where_all_is_suspected_what_was_deleted_and_is_there_again_begins_an_epoch() -> None:
+    """Its id was used before."""
+    world = World()
+    cluster = world.clusters["pods"]
+    async with world.running(PODS):
+        there = cluster.version
+        cluster.delete("web-0")
+        cluster.put("web-1")
+        await asyncio.sleep(1)
+        cluster.restore(there)
+        for _ in range(5):
+            cluster.put("web-1")
+        cluster.exact, cluster.plain = Expired("compacted"), Unsupported("422")
+        await asyncio.sleep(1)
+
+    told = [
+        (batch.epoch, change.op.value)
+        for batch in world.batches
+        for change in batch.changes
+        if change.object.name == "web-0"
+    ]
+    assert told == [(1, "added"), (1, "deleted"), (2, "added")]
+
+
+# ── Who comes and goes ───────────────────────────────────────────────────────
+
+
+async def test_who_comes_after_a_restore_with_what_was_known_before_it_begins_an_epoch_too() -> None:
+    world = World()
+    async with world.running(JOBS) as factory:
+        restore(world.clusters["jobs.batch"], 4, 40)
+        await asyncio.sleep(1)
+        for _ in range(2):  # The second time, it is of the history of now.
+            pods = factory.informer(PODS, Scope(), everything(world.clusters["pods"]))
+            factory.start()
+            await asyncio.sleep(1)
+            assert pods.live
+            await factory.release(pods)
+
+    assert world.epochs() == ["jobs.batch", "pods"]
+
+
+def everything(cluster: SimulatedCluster) -> Remembered:
+    known = {key: Known(each.uid, each.resource_version, pack(each.body)) for key, each in cluster.objects.items()}
+    return Remembered(KnownTable(known), str(cluster.version), str(cluster.version))

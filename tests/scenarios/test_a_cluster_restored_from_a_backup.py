@@ -1,0 +1,206 @@
+"""etcd's data are copied, hundreds of writes follow, and the copy is put back. Real servers; the bridge is a process.
+
+What makes it hard is that more is written then than was undone: the versions have passed all that the bridge knows by
+the time it looks, and a watch goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.kube_client import KubeClient, Manifest
+from tests.cluster.servers import Etcd, KubeApiServer
+from tests.kit.balancer import Balancer
+from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.judge import assert_makes_sense
+from tests.kit.told import Told, as_told, assert_in_order, from_file, rebuilt, tolds, without_secrets
+
+NAMESPACE = "shop"
+ROOT = f"/api/v1/namespaces/{NAMESPACE}"
+KINDS = {"configmaps": "ConfigMap", "secrets": "Secret"}
+UNDONE = 400
+"""Writes between the backup and the restore."""
+SIDE_BY_SIDE = 20
+
+
+@dataclass
+class World:
+    etcd: Etcd
+    api: KubeApiServer
+    line: Balancer
+    bridge: BridgeProcess
+    file: Path
+    backup: Path
+
+    def told(self) -> list[Told]:
+        return tolds(from_file(self.file)) if self.file.exists() else []
+
+    async def be_restored(self) -> None:
+        """The copy is put back, and the API server starts on it. Nobody but us reaches it before the line is open."""
+        self.line.close()
+        await asyncio.to_thread(self.api.kill9)
+        await asyncio.to_thread(self.etcd.kill9)
+        self.etcd.restore(self.backup)
+        await asyncio.to_thread(self.etcd.start)
+        await asyncio.to_thread(self.api.start)
+
+    async def until_told(self, kube: KubeClient) -> dict[str, Manifest]:
+        state = await state_of(kube)
+        await self.bridge.until("the state is told", lambda _: without(rebuilt(self.told())) == without(state), 120)
+        return state
+
+
+def without(state: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    return {subject: without_secrets(thing) for subject, thing in state.items()}
+
+
+async def state_of(kube: KubeClient) -> dict[str, Manifest]:
+    found: dict[str, Manifest] = {}
+    for plural, kind in KINDS.items():
+        found |= as_told(await kube.get(f"{ROOT}/{plural}"), f"/api/v1/{plural}", kind)
+    return found
+
+
+@pytest.fixture
+async def world(
+    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
+) -> AsyncIterator[World]:
+    etcd = await asyncio.to_thread(start_etcd)
+    api = await asyncio.to_thread(start_kube_apiserver, etcd)
+    async with Balancer(api.port) as line:
+        kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+        kubeconfig.write_text(kubeconfig.read_text().replace(api.url, f"https://127.0.0.1:{line.port}"))
+        file = tmp_path / "deltas.ndjson"
+        config = {
+            "cluster": {"name": "testbed", "kubeconfig": str(kubeconfig)},
+            "resources": [{"resource": kind, "namespaces": [NAMESPACE]} for kind in KINDS],
+            "sinks": {"copy": {"type": "file", "path": str(file)}},
+        }
+        yield World(etcd, api, line, BridgeProcess(tmp_path / "bridge", config), file, tmp_path / "backup")
+
+
+# ── What happens ─────────────────────────────────────────────────────────────
+
+
+async def live(kube: KubeClient) -> None:
+    """Before the backup."""
+    await kube.create_namespace(NAMESPACE)
+    for name in ("busy", "changed", "deleted", "untouched", *(f"some-{n}" for n in range(SIDE_BY_SIDE))):
+        await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": name}, "data": {"turn": "before"}})
+    for name in ("changed", "deleted"):
+        await kube.create(f"{ROOT}/secrets", {"metadata": {"name": name}, "stringData": {"turn": "before"}})
+
+
+async def be_undone(kube: KubeClient, writes: int) -> None:
+    await kube.patch(f"{ROOT}/configmaps/changed", {"data": {"turn": "undone"}})
+    await kube.delete(f"{ROOT}/configmaps/deleted")
+    await kube.delete(f"{ROOT}/secrets/deleted")
+    await kube.create(f"{ROOT}/secrets", {"metadata": {"name": "undone"}})
+    await write(kube, "undone", writes)
+
+
+async def write(kube: KubeClient, turn: str, writes: int) -> None:
+    """Each behind the other on one object: so it is the newest, and has the same versions in both histories."""
+    for number in range(writes):
+        await kube.patch(f"{ROOT}/configmaps/busy", {"data": {"turn": f"{turn} {number}"}})
+
+
+async def pass_by(world: World, kube: KubeClient, version: int) -> None:
+    """What is written anew, until the store has more versions than it ever had."""
+    await kube.patch(f"{ROOT}/configmaps/changed", {"data": {"turn": "anew"}})
+    await kube.patch(f"{ROOT}/secrets/changed", {"stringData": {"turn": "anew"}})
+    await kube.create(f"{ROOT}/secrets", {"metadata": {"name": "anew"}})
+    while await asyncio.to_thread(world.etcd.revision) < version + 20:
+        await write(kube, "anew", SIDE_BY_SIDE)
+
+
+# ── What is asked for ────────────────────────────────────────────────────────
+
+
+def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], when: str) -> None:
+    told = world.told()
+    assert without(rebuilt(told)) == without(state)
+    assert len({each.unique_id for each in told}) == len(told), "an id came again"
+    assert_makes_sense(told, "copy")
+    assert_in_order(told, "copy")
+    assert max(each.epoch for each in told) == 2
+    back = {(each.op, each.subject.rpartition("/")[2]) for each in told if each.epoch == 2}
+    assert {("updated", "changed"), ("added", "deleted"), ("added", "anew"), ("deleted", "undone")} <= back
+    assert metrics.value("history_proofs_total", outcome="other") == 1, "once, for all resources together"
+    by_epoch = [sum(each.epoch == epoch for each in told) for epoch in (1, 2)]
+    print(
+        f"restored {when}: {by_epoch[0]} deltas before, {by_epoch[1]} in epoch 2; "
+        f"{metrics.value('history_proofs_total'):.0f} proofs, {metrics.value('reflector_relists_total'):.0f} relists"
+    )
+
+
+@asynccontextmanager
+async def a_life_that_is_undone(world: World) -> AsyncIterator[KubeClient]:
+    """Inside, the bridge runs, and has been told all that is to be undone."""
+    async with KubeClient(world.api) as kube:
+        await live(kube)
+        async with world.bridge.started():
+            await world.until_told(kube)
+            await asyncio.to_thread(world.etcd.back_up, world.backup)
+            await be_undone(kube, UNDONE)
+            await world.until_told(kube)
+            yield kube
+
+
+@pytest.mark.parametrize("passed", [True, False], ids=["versions have passed", "versions get there while it waits"])
+async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: bool) -> None:
+    async with a_life_that_is_undone(world):
+        pass
+    reached = await asyncio.to_thread(world.etcd.revision)
+    await world.be_restored()
+    world.line.open()
+    async with KubeClient(world.api) as kube:
+        if passed:
+            await pass_by(world, kube, reached)
+        async with world.bridge.started():
+            if not passed:
+                await pass_by(world, kube, reached)
+            state = await world.until_told(kube)
+            metrics = await world.bridge.until_delivered()
+
+    assert_right(world, metrics, state, "while the bridge was down")
+
+
+async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:
+    async with a_life_that_is_undone(world):
+        reached = await asyncio.to_thread(world.etcd.revision)
+        await world.be_restored()
+        async with KubeClient(world.api) as kube:
+            await pass_by(world, kube, reached)
+            world.line.open()
+            state = await world.until_told(kube)
+            metrics = await world.bridge.until_delivered()
+
+    assert_right(world, metrics, state, "while the bridge ran")
+
+
+async def test_a_restart_without_a_restore_begins_nothing_and_lists_nothing(world: World) -> None:
+    async with a_life_that_is_undone(world) as kube:
+        world.line.close()
+        await write(kube, "unseen", 20)
+        world.line.open()
+        await world.until_told(kube)
+        await world.bridge.until("all are live", lambda metrics: metrics.value("resource_live") == len(KINDS))
+        before = await world.bridge.metrics()
+    async with KubeClient(world.api) as kube, world.bridge.started():
+        await write(kube, "later", 20)
+        await world.until_told(kube)
+        after = await world.bridge.until_delivered()
+
+    assert before.value("history_proofs_total", outcome="same") >= 1
+    assert before.value("reflector_relists_total") == 0
+    assert after.value("history_proofs_total", outcome="same") == 1
+    assert after.value("reflector_lists_total") == 0
+    assert {each.epoch for each in world.told()} == {1}
