@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -16,6 +16,7 @@ from bridge.model.cloudevent import CloudEvents
 from bridge.model.envelope import Envelopes
 from bridge.model.held import ReadBack
 from bridge.model.record import Record
+from bridge.model.resource import Resource
 from config.rules import Is, Rule, check
 from config.values import Flag
 
@@ -263,6 +264,16 @@ class Sink(Protocol):
 
     async def close(self) -> None:
         """Release what ``open`` took, within a few seconds."""
+        ...
+
+
+@runtime_checkable
+class ChecksPlaces(Protocol):
+    """A sink that can tell, without sending a record, whether there is a place for records of a resource."""
+
+    async def check_places(self, resources: Sequence[Resource]) -> Sequence[str]:
+        """For ``kubedelta check``, on a sink that is not open: a sentence for each place that is missing and will not
+        be made. Raises SinkUnavailable."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from string import Formatter
 
 from bridge.model.record import Delta, Record
@@ -68,6 +68,11 @@ class Template:
             return text
         namespace, _, name = record.key.rpartition("/")
         return text.format(namespace=self._escape(namespace) if namespace else NOTHING, name=self._escape(name))
+
+    def places(self, resources: Iterable[Resource]) -> list[str]:
+        """Names for records of these resources, and for notices. Where an object's own name or namespace is part of a
+        name, only that of notices can be told."""
+        return [self._notice] if self._per_object else [*map(self._for_resource, resources), self._notice]
 
     def wildcard(self, anything: str) -> str:
         """The name with ``anything`` in place of every placeholder but the cluster."""

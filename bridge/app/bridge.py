@@ -10,12 +10,12 @@ from functools import partial
 from bridge.app.backlogs import Backlogs
 from bridge.app.exporter import Exporter
 from bridge.app.identity import identify
-from bridge.app.plan import Plan
+from bridge.app.plan import Plan, PlanRefused
 from bridge.app.redaction import load_key
 from bridge.app.sink_ends import SinkEnd, make_ends
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.subscriptions import Subscriptions
-from bridge.app.upkeep import LiveUpkeep
+from bridge.app.upkeep import LiveUpkeep, about
 from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
 from bridge.kube import Catalogue, KubeClient, connect
@@ -41,7 +41,8 @@ class Bridge:
         """When ``run`` has ended: sink → records that it has not settled. Empty where the state was not opened."""
 
     async def run(self) -> None:
-        """Raises CredentialsError and StateError before anything is watched; afterwards only bugs, and Damaged, end it.
+        """Raises CredentialsError, StateError and PlanRefused before anything is watched; afterwards only bugs, and
+        Damaged, end it.
         What the API server or a destination can do is waited out."""
         plan = self._plan
         for sink in plan.sinks:
@@ -100,7 +101,7 @@ class _Running:
         outbox.committed = self._processor.distribute
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
-        admin = AdminServer(self._plan.state, self._upkeep, self._report)
+        admin = AdminServer(self._plan.state, self._upkeep, self._report, about=about(self._plan))
         try:
             await admin.start()
         except OSError as error:
@@ -184,7 +185,7 @@ class _Running:
 
 def _what_matters(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """What an operator can do something about, by itself, where nothing else went wrong."""
-    understood, others = group.split((StateError, Damaged))
+    understood, others = group.split((StateError, Damaged, PlanRefused))
     if understood is None or others is not None:
         return group
     first: BaseException = understood

@@ -1,70 +1,101 @@
-"""What ``kubedelta check`` tries before anything runs: the cluster, each resource, each sink. Delivers nothing."""
+"""What ``kubedelta check`` tries before anything runs: this machine, the cluster, each resource, each sink, and what a
+start would tell. Delivers nothing, and a running bridge does not notice."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
+from bridge.app import identity
+from bridge.app.check_state import check_address, check_directory, who_runs
+from bridge.app.findings import Finding, Verdict
+from bridge.app.forecast import MOST_DELETES, by_sink, forecast
 from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.app.preflight import preflight
+from bridge.app.resolving import Resolution, resolve_wanted
+from bridge.app.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.facts import unheard
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
+from bridge.model.answers import Refused
 from bridge.model.resource import Resource, Scope
-from sinks.base import SinkUnavailable, WrongOption
+from bridge.outbox.errors import Damaged, StateError
+from bridge.outbox.looking import Look, look_at
+from sinks.base import ChecksPlaces, SinkUnavailable, WrongOption
 
 VERBS = ("list", "watch")
-
-
-class Verdict(StrEnum):
-    RIGHT = "ok"
-    WRONG = "wrong"
-    """The configuration, or a permission, must change."""
-    UNREACHABLE = "unreachable"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    subject: str
-    """``cluster``, ``resources: pods``, ``sinks.audit``."""
-    verdict: Verdict
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.verdict:<11} {self.subject}: {self.detail}"
+MOST_OBJECTS = 200_000
+"""Of one resource, beyond which it is not counted what a start would tell."""
+_NOT_FOUND = 404
 
 
 async def check_all(plan: Plan) -> AsyncIterator[Finding]:
-    """Findings as they come: the cluster first, then its resources, then every sink."""
+    """Findings as they come: this machine first, then the cluster with its resources, then every sink."""
+    running = await who_runs(plan)
+    for finding in check_directory(plan, running):
+        yield finding
+    if (address := await check_address(plan, running)) is not None:
+        yield address
     mistakes = await asyncio.to_thread(preflight, plan)
     for subject, reason in mistakes:
         yield Finding(subject, Verdict.WRONG, reason)
+    resources: Sequence[Resource] = ()
     try:
         async with connect(plan.access, report=unheard) as client:
-            async for finding in _check_cluster(plan, client):
-                yield finding
+            catalogue = None
+            try:
+                version = await client.version()
+                catalogue = await client.discover()
+            except ApiError as error:
+                yield Finding("cluster", Verdict.UNREACHABLE, f"{client.server} ({client.origin}): {error}")
+            if catalogue is not None:
+                found = f"{client.server} ({client.origin}) is Kubernetes {version}"
+                yield Finding("cluster", Verdict.RIGHT, found)
+                resolution = resolve_wanted(plan.wanted, catalogue)
+                resources = tuple(dict.fromkeys(resolution.desired.values()))
+                async for finding in _check_cluster(plan, client, catalogue, resolution):
+                    yield finding
     except CredentialsError as error:
         yield _of_cluster(error)
-    wrong = {subject.split(".")[1] for subject, _ in mistakes}
-    for finding in await asyncio.gather(*(_check_sink(sink) for sink in plan.sinks if sink.name not in wrong)):
+    wrong = {subject.split(".")[1] for subject, _ in mistakes if subject.startswith("sinks.")}
+    for findings in await asyncio.gather(
+        *(_check_sink(sink, resources) for sink in plan.sinks if sink.name not in wrong)
+    ):
+        for finding in findings:
+            yield finding
+
+
+def _of_cluster(error: CredentialsError) -> Finding:
+    subject, _, reason = str(error).partition(": ")
+    if subject.startswith("cluster."):
+        return Finding(subject, Verdict.WRONG, reason)
+    return Finding("cluster", Verdict.WRONG, str(error))
+
+
+# ── The cluster ──────────────────────────────────────────────────────────────
+
+
+async def _check_cluster(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution
+) -> AsyncIterator[Finding]:
+    allowed = True
+    for wanted in plan.wanted:
+        finding = await _check_resource(wanted, client, catalogue, resolution)
+        allowed = allowed and finding.verdict is Verdict.RIGHT
+        yield finding
+    for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
+        if namespace is not None and await _is_missing(client, namespace):
+            reason = "there is no such namespace: nothing is told of it before there is"
+            yield Finding(f"resources: namespaces: {namespace}", Verdict.WRONG, reason)
+    async for finding in _check_state(plan, client, resolution, allowed=allowed):
         yield finding
 
 
-async def _check_cluster(plan: Plan, client: KubeClient) -> AsyncIterator[Finding]:
-    try:
-        version = await client.version()
-        catalogue = await client.discover()
-    except ApiError as error:
-        yield Finding("cluster", Verdict.UNREACHABLE, f"{client.server} ({client.origin}): {error}")
-        return
-    yield Finding("cluster", Verdict.RIGHT, f"{client.server} ({client.origin}) is Kubernetes {version}")
-    for wanted in plan.wanted:
-        yield await _check_resource(wanted, client, catalogue)
-
-
-async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalogue) -> Finding:
+async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalogue, resolution: Resolution) -> Finding:
     subject = f"resources: {wanted.name}"
+    if wanted.name in resolution.twice:
+        return Finding(subject, Verdict.WRONG, resolution.unresolved[wanted.name])
     try:
         resources = resolve_name(wanted.name, catalogue)
     except UnknownResource as error:
@@ -89,21 +120,88 @@ async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
     return f"{', '.join(missing)} {resource} {where}"
 
 
-def _of_cluster(error: CredentialsError) -> Finding:
-    subject, _, reason = str(error).partition(": ")
-    if subject.startswith("cluster."):
-        return Finding(subject, Verdict.WRONG, reason)
-    return Finding("cluster", Verdict.WRONG, str(error))
+async def _is_missing(client: KubeClient, namespace: str) -> bool:
+    """False also where the bridge may not know."""
+    try:
+        await client.get(f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        return isinstance(error.answer, Refused) and error.answer.status == _NOT_FOUND
+    return False
 
 
-async def _check_sink(plan: SinkPlan) -> Finding:
+# ── What is remembered, beside what there is ─────────────────────────────────
+
+
+async def _check_state(
+    plan: Plan, client: KubeClient, resolution: Resolution, *, allowed: bool
+) -> AsyncIterator[Finding]:
+    """``allowed``: every resource may be listed. Without that, what a start would tell is not counted."""
+    try:
+        with look_at(plan.state) as look:
+            if look is None:
+                return
+            other = await _other_cluster(plan, client, look)
+            if other is not None:
+                yield other
+            elif allowed:
+                yield await _forecast(plan, client, resolution, look)
+    except Damaged as error:
+        reason = f"it is damaged ({error}): the next start moves it aside, and tells a Gap and then everything as sync"
+        yield Finding("state.directory", Verdict.NOTE, reason)
+    except (StateError, OSError) as error:
+        yield Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
+
+
+async def _other_cluster(plan: Plan, client: KubeClient, look: Look) -> Finding | None:
+    try:
+        uid = await identity.read(client)
+    except (ApiError, msgspec.MsgspecError):
+        return None
+    if look.cluster in ("", uid):
+        return None
+    found = f"it belongs to the cluster whose namespace kube-system has the uid {look.cluster}; this one's is {uid}"
+    if plan.restart_on_cluster_change:
+        return Finding(
+            "state.directory", Verdict.NOTE, f"{found}: everything is compared with this one, in a new epoch"
+        )
+    return Finding("state.directory", Verdict.WRONG, f"{found}: give each cluster a directory of its own")
+
+
+async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look: Look) -> Finding:
+    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS)
+    try:
+        changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
+    except (ClusterUnavailable, ClusterRefuses) as error:
+        return Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
+    rows = by_sink(changes, plan.sinks, look)
+    left = changes.left.total()
+    if left > MOST_DELETES:
+        most = ", ".join(f"{count} {name}" for name, count in changes.left.most_common(5))
+        reason = (
+            f"a start would tell {left} objects as deleted because the configuration covers them no longer ({most}): "
+            "put back what covered them, or let a new state directory begin without them"
+        )
+        return Finding("resources", Verdict.WRONG, reason, rows)
+    if not rows:
+        return Finding("state", Verdict.RIGHT, "a start would tell nothing: every sink has everything")
+    return Finding("state", Verdict.NOTE if left else Verdict.RIGHT, "a start would tell at least:", rows)
+
+
+# ── Sinks ────────────────────────────────────────────────────────────────────
+
+
+async def _check_sink(plan: SinkPlan, resources: Sequence[Resource]) -> list[Finding]:
     subject = f"sinks.{plan.name}"
     sink = plan.make()
     try:
-        return Finding(subject, Verdict.RIGHT, await sink.check())
+        found = [Finding(subject, Verdict.RIGHT, await sink.check())]
+        if isinstance(sink, ChecksPlaces):
+            found += [Finding(subject, Verdict.WRONG, each) for each in await sink.check_places(resources)]
     except WrongOption as error:
-        return Finding(f"{subject}.{error.option}", Verdict.WRONG, error.reason)
+        return [Finding(f"{subject}.{error.option}", Verdict.WRONG, error.reason)]
     except SinkUnavailable as error:
-        return Finding(subject, Verdict.UNREACHABLE, str(error))
+        return [Finding(subject, Verdict.UNREACHABLE, str(error))]
+    else:
+        return found
     finally:
         await sink.close()

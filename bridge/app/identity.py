@@ -28,6 +28,11 @@ class _Namespace(msgspec.Struct):
     metadata: _Metadata
 
 
+async def read(client: KubeClient) -> str:
+    """The uid of kube-system. Raises ApiError, CredentialsError and MsgspecError."""
+    return msgspec.json.decode(await client.get(PATH), type=_Namespace).metadata.uid
+
+
 async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report: Report) -> None:
     """Ask until there is an answer, and compare it with what the state belongs to: nothing may be watched before. Where
     it may not be read, that is reported, and the state is taken for this cluster's. Raises OtherCluster."""
@@ -35,7 +40,7 @@ async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report:
     doubted_until = now() + REFUSAL_DOUBTED if await ledger.is_identified() else now()
     while True:
         try:
-            found = msgspec.json.decode(await client.get(PATH), type=_Namespace)
+            uid = await read(client)
         except (ApiError, CredentialsError, msgspec.MsgspecError) as error:
             # Something in front of the API server may answer 200 with a page of its own.
             refused = isinstance(error, ApiError) and isinstance(error.answer, Refused)
@@ -46,7 +51,6 @@ async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report:
             report(DiscoveryFailed(f"namespaces/kube-system: {error}", delay))
             await asyncio.sleep(delay)
             continue
-        uid = found.metadata.uid
         was = await ledger.identify(uid, restart=restart)
         if was is not None:
             report(ClusterChanged(was, uid))

@@ -15,6 +15,10 @@ from bridge.outbox import Bounds, Keeping, Start, WhenFull
 from sinks.base import Claim, Lanes, Sink, WrongOption
 
 
+class PlanRefused(Exception):
+    """What is configured cannot be run on this cluster. The message names the configuration's path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """One entry of ``resources``."""
@@ -87,3 +91,9 @@ class Plan:
     keeping: Keeping = field(default_factory=Keeping)
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0
+    file: str = ""
+    """The configuration's, by its real path; empty where there is none."""
+    listen: tuple[str, int] | None = None
+    """Host and port of /metrics, /healthz and /readyz."""
+    details_token_file: Path | None = None
+    """Whoever has its token may read the details there."""

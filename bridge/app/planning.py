@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from bridge.app.plan import Plan, SinkPlan, Wanted
@@ -18,8 +19,9 @@ from sinks import registry
 from sinks.base import EventOptions, SinkOptions
 
 
-def plan_of(settings: Settings) -> Plan:
-    """What these settings ask for. The sinks they name must be in the registry, which loading them has seen to."""
+def plan_of(settings: Settings, file: Path | None = None) -> Plan:
+    """What these settings, of this file, ask for. The sinks they name must be in the registry, which loading them has
+    seen to."""
     cluster = settings.cluster
     return Plan(
         cluster=cluster.name,
@@ -41,6 +43,9 @@ def plan_of(settings: Settings) -> Plan:
         keeping=_keeping(settings),
         restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
         grace_seconds=settings.shutdown_grace_seconds,
+        file="" if file is None else str(file.resolve()),
+        details_token_file=settings.telemetry.details_token_file,
+        listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
     )
 
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from pathlib import Path
 
 from bridge.app.plan import Plan, SinkPlan
+from bridge.web.access import TokenFile
 
 
 def preflight(plan: Plan) -> Sequence[tuple[str, str]]:
     """The configuration's path and what is wrong there, each; empty where nothing is. Reads files; blocks."""
-    found = [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
+    found = list(_details_token(plan.details_token_file))
+    found += [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
     return [*found, *_meetings(plan.sinks)]
+
+
+def _details_token(file: Path | None) -> Iterator[tuple[str, str]]:
+    if file is not None:
+        try:
+            TokenFile(file).read()
+        except ValueError as error:
+            yield "telemetry.details_token_file", str(error)
 
 
 def _meetings(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,11 @@ def load_key(key_file: Path | None, state: Path) -> RedactionKey:
     return _key(made, "state.directory")
 
 
+def read_key(key_file: Path | None, state: Path) -> RedactionKey:
+    """The same, of a file that is there; makes nothing. Raises StateError."""
+    return _key(state / KEY_FILE, "state.directory") if key_file is None else _key(key_file, "redaction.key_file")
+
+
 def _key(file: Path, option: str) -> RedactionKey:
     try:
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:

@@ -52,6 +52,8 @@ class Resolution:
     """Names that mean nothing at this moment → why."""
     empty: dict[str, str]
     """Wildcards that cover nothing at this moment → why."""
+    twice: tuple[str, ...] = ()
+    """Names that mean what another name means; they are unresolved too."""
 
 
 def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
@@ -61,6 +63,7 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
     claimed: dict[str, list[Wanted]] = {}
     unresolved: dict[str, str] = {}
     empty: dict[str, str] = {}
+    twice: list[str] = []
     for wanted in sorted(configured, key=lambda each: each.is_wildcard):
         try:
             resources = resolve_name(wanted.name, catalogue)
@@ -73,8 +76,9 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
             others = claimed.setdefault(resource.name, [])
             if first := next((each for each in others if each.meets(wanted, resource)), None):
                 if not wanted.is_wildcard:
+                    twice.append(wanted.name)
                     unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object belongs to one"
                 continue
             others.append(wanted)
             desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
-    return Resolution(desired, unresolved, empty)
+    return Resolution(desired, unresolved, empty, tuple(dict.fromkeys(twice)))

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from bridge.app.plan import Wanted
+from bridge.app.plan import PlanRefused, Wanted
 from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_scopes
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
 from bridge.informer import SharedInformer, SharedInformerFactory
@@ -63,7 +63,7 @@ class Subscriptions:
         """What the API server serves; None before it said so."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Raises PlanRefused where two names mean the same resource at the start."""
         catalogue: Catalogue | None = None
         backoff = Backoff()
         while True:
@@ -86,6 +86,11 @@ class Subscriptions:
         self._tell(resolution)
         found = resolution.desired
         if not self._took_up:
+            if resolution.twice:
+                # Found at the start, it is the configuration's mistake; later it comes with a new definition.
+                raise PlanRefused(
+                    "\n".join(f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice)
+                )
             await self._take_up_what_is_absent(found)
             self._took_up = True
         parts = _by_name(found)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from bridge.app.plan import Plan
 from bridge.app.resolving import meant
 from bridge.app.sink_ends import SinkEnd, seconds_until
 from bridge.facts import Report, SinkPaused, SinkResumed
 from bridge.kube import Catalogue
 from bridge.model.record import Delta
 from bridge.model.upkeep import (
+    About,
     Cursor,
     Cursors,
     DeadLetter,
@@ -24,6 +27,15 @@ from bridge.outbox import Outbox
 from bridge.outbox.letters import Letters
 
 BEGINNING = "beginning"
+
+
+def about(plan: Plan) -> About:
+    """This process, as it runs this plan."""
+    return About(os.getpid(), plan.file, "" if plan.listen is None else shown_address(*plan.listen))
+
+
+def shown_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class FileUpkeep:

@@ -83,8 +83,10 @@ async def verify(
 class ClusterView:
     """The live objects of the configured resources, by partition key."""
 
-    def __init__(self, cluster: str, client: KubeClient, desired: Desired) -> None:
+    def __init__(self, cluster: str, client: KubeClient, desired: Desired, *, most: int | None = None) -> None:
+        """``most``: objects of one look, beyond which it is given up."""
         self._cluster = cluster
+        self._most = most
         self._client = client
         self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
 
@@ -108,6 +110,8 @@ class ClusterView:
                     found |= {
                         self._key(resource, each): Version(each.uid, each.resource_version) for each in page.objects
                     }
+                    if self._most is not None and len(found) > self._most:
+                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
                     if page.next_page is None:
                         return found
                     request = ListRequest(version="", limit=PAGE, next_page=page.next_page)

@@ -6,25 +6,32 @@ import asyncio
 import json
 from pathlib import Path
 
-from bridge.app.check import Verdict, check_all
+from bridge.app.check import check_all
+from bridge.app.findings import Verdict
 from bridge.app.plan import Plan
 from bridge.app.planning import plan_of
 from bridge.cli.exits import Exit
 from bridge.cli.output import complain, say
 from bridge.cli.settings import load_settings, sink_options
+from bridge.cli.text import table
 from bridge.kube import CredentialsError
 from config.errors import ConfigError
 from config.reference import json_schema
 from config.reference import reference as reference_file
 from sinks import registry
 
-_EXIT_OF = {Verdict.RIGHT: Exit.OK, Verdict.UNREACHABLE: Exit.UNAVAILABLE, Verdict.WRONG: Exit.CONFIG}
+_EXIT_OF = {
+    Verdict.RIGHT: Exit.OK,
+    Verdict.NOTE: Exit.OK,
+    Verdict.UNREACHABLE: Exit.UNAVAILABLE,
+    Verdict.WRONG: Exit.CONFIG,
+}
 
 
 def check(path: Path, *, offline: bool) -> int:
     """Try everything that can be tried without delivering a record."""
     try:
-        plan = plan_of(load_settings(path))
+        plan = plan_of(load_settings(path), path)
     except ConfigError as error:
         return _refuse(error)
     say(f"{Verdict.RIGHT:<11} {path}: every option is known and in its range")
@@ -35,6 +42,8 @@ async def _check(plan: Plan) -> int:
     worst = Exit.OK
     async for finding in check_all(plan):
         say(str(finding))
+        if finding.rows:
+            say(table(("SINK", "OP", "RECORDS"), [(sink, op, str(count)) for sink, op, count in finding.rows]))
         worst = max(worst, _EXIT_OF[finding.verdict])
     return worst
 

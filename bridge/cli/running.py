@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bridge.app.bridge import Bridge
-from bridge.app.plan import Plan
+from bridge.app.plan import Plan, PlanRefused
 from bridge.app.planning import plan_of
 from bridge.app.preflight import preflight
 from bridge.cli.commands import of_cluster
@@ -46,7 +46,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     ignore_early(ignored)
     try:
         settings = load_settings(path)
-        plan = plan_of(settings)
+        plan = plan_of(settings, path)
     except ConfigError as error:
         return _refuse(path, [str(problem) for problem in error.problems])
     if mistakes := preflight(plan):
@@ -123,7 +123,7 @@ async def _until_the_end(
         await bridge.run()
     except CredentialsError as error:
         return _End(Exit.CONFIG, of_cluster(error))
-    except StateError as error:
+    except (StateError, PlanRefused) as error:
         return _End(Exit.CONFIG, str(error))
     except Damaged as error:
         return _End(Exit.DAMAGED, f"state.directory: {error}")

@@ -102,6 +102,16 @@ class StateReport(msgspec.Struct, frozen=True):
     """Inside the file, to be used again."""
 
 
+class About(msgspec.Struct, frozen=True):
+    """Which bridge runs."""
+
+    pid: int = 0
+    file: str = ""
+    """The configuration that it was started with, by its real path."""
+    listen: str = ""
+    """host:port of its web server."""
+
+
 class UnknownTarget(LookupError):
     """There is no sink, no dead letter, or no record as asked for. The message says what there is."""
 

@@ -146,6 +146,11 @@ def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> li
     return [Leaver(*row) for row in found if covering(scopes, row[0]) is None]
 
 
+def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, str]]:
+    """Key, uid and version of every object of a kind."""
+    return database.execute(f"SELECT key, uid, version FROM {_PRESENT_OF}", (kind,))
+
+
 def remembered(database: apsw.Connection, kind: int, held: Sequence[InformerRow]) -> dict[Scope, Remembered | None]:
     """What the informers of a kind know when they start; None for one that never told or reached anything, in the first
     epoch."""

@@ -8,6 +8,7 @@ reach.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ import msgspec
 from aiohttp import web
 
 from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
-from bridge.model.upkeep import ReplayRequest, UnknownTarget, Upkeep
+from bridge.model.upkeep import About, ReplayRequest, UnknownTarget, Upkeep
 from bridge.web.admin_socket import SocketFile
 from bridge.web.admin_wire import LARGEST_REQUEST, PREFIX, Changed, Chosen, Count, Named, Number, Page, Refusal
 from bridge.web.connections import Connections
@@ -45,15 +46,18 @@ class AdminServer:
     replaced. No request ends the bridge: an error of ``upkeep`` goes to the one who asked, with its type and message.
     """
 
-    def __init__(self, directory: Path, upkeep: Upkeep, report: Report = unheard) -> None:
+    def __init__(
+        self, directory: Path, upkeep: Upkeep, report: Report = unheard, *, about: About | None = None
+    ) -> None:
         self._directory = directory
+        self._about = about or About(os.getpid())
         self._upkeep = upkeep
         self._report = report
         self._file: SocketFile | None = None
         self._listening: asyncio.Server | None = None
         self._connections = Connections(ADMIN_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report)
         app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
-        app.router.add_get(f"{PREFIX}/", _answer_greeting)
+        app.router.add_get(f"{PREFIX}/", self._answer_greeting)
         app.router.add_get(f"{PREFIX}/cursors", self._answer_cursors)
         app.router.add_post(f"{PREFIX}/replay", self._answer_replay)
         app.router.add_get(f"{PREFIX}/dead-letters", self._answer_dead_letters)
@@ -98,6 +102,10 @@ class AdminServer:
         await self.stop()
 
     # ── Answers ──────────────────────────────────────────────────────────────
+
+    async def _answer_greeting(self, _request: web.Request) -> web.Response:
+        """Says that the loop goes round, and whose it is."""
+        return _json(self._about)
 
     async def _answer_cursors(self, request: web.Request) -> web.Response:
         request[_COMMAND] = "cursors"
@@ -225,11 +233,6 @@ def _who(request: web.Request) -> tuple[int | None, int | None]:
         return None, None
     pid, uid, _gid = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return uid, pid
-
-
-async def _answer_greeting(_request: web.Request) -> web.Response:
-    """Says that the loop goes round."""
-    return web.Response(status=204)
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import aiohttp
 import msgspec
 
-from bridge.model.upkeep import Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
+from bridge.model.upkeep import About, Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
 from bridge.web.admin_socket import found
 from bridge.web.admin_wire import (
     LARGEST_PAGE,
@@ -57,6 +57,8 @@ class AdminClient:
         self._path = directory / SOCKET
         self._held = AsyncExitStack()
         self._session: aiohttp.ClientSession
+        self.about = About()
+        """Which bridge it is, once entered."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as held:
@@ -69,7 +71,8 @@ class AdminClient:
             except OSError as error:
                 raise NoAnswer(f"{self._path}: {error.strerror}") from error
             self._session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
-            await self._ask("GET", "/", seconds=_GREETING_SECONDS)
+            said = await self._ask("GET", "/", seconds=_GREETING_SECONDS)
+            self.about = _decoded(said, About) if said else About()
             self._held = held.pop_all()
         return self
 

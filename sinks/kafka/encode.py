@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from bridge.model.change import Op
 from bridge.model.cloudevent import CloudEvents, HeaderNames
 from bridge.model.record import Delta, Record
+from bridge.model.resource import Resource
 from sinks.template import Template
 
 Headers: TypeAlias = dict[str, bytes]
@@ -34,6 +36,10 @@ class ParcelEncoder:
         self._events = events
         self._topic = Template(topic, cluster, topic_part)
         self._tombstones = tombstones
+
+    def topics_for(self, resources: Iterable[Resource]) -> list[str]:
+        """Topics of these resources' records, and of notices, as far as no object has to be known for it."""
+        return self._topic.places(resources)
 
     def parcel(self, record: Record) -> Parcel:
         """Raises ValueError for a record that has no such form."""

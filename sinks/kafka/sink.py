@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import KafkaException
 
 from bridge.model.record import Record
+from bridge.model.resource import Resource
 from sinks.base import Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
 from sinks.kafka.aloft import Aloft, Identity, identity
 from sinks.kafka.attempt import Attempt, Outcome
@@ -16,7 +17,7 @@ from sinks.kafka.courier import Courier
 from sinks.kafka.encode import Parcel, ParcelEncoder
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.settings import producer_settings
-from sinks.kafka.topics import Topics
+from sinks.kafka.topics import Topics, missing_topics
 
 _GOODBYE = 3.0
 """Seconds that ``close`` gives to what is under way."""
@@ -81,6 +82,14 @@ class KafkaSink:
             return await self._greet(courier)
         finally:
             await courier.end(0)
+
+    async def check_places(self, resources: Sequence[Resource]) -> Sequence[str]:
+        missing = await asyncio.get_running_loop().run_in_executor(
+            self._threads, missing_topics, self._options, self._encoder.topics_for(resources)
+        )
+        if not missing:
+            return ()
+        return [f"no topic {', '.join(missing)}, and brokers make none: make them, or set create_topics"]
 
     async def close(self) -> None:
         courier, self._courier = self._courier, None

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from concurrent.futures import TimeoutError as FuturesTimeout
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from sinks.base import SinkUnavailable
@@ -75,6 +78,31 @@ class Topics:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     failed[topic] = f"topic {topic} cannot be made: {error.args[0].str()}"
         return failed
+
+
+def missing_topics(options: KafkaOptions, wanted: Sequence[str]) -> list[str]:
+    """Those that are not there, where neither the sink nor the brokers make them. Blocks. Raises SinkUnavailable."""
+    if options.create_topics is not None:
+        return []
+    timeout = options.connect_timeout
+    try:
+        admin = AdminClient(connection_settings(options) | {"log_level": 0})
+        # All of them: asked for one by name, a broker may make it.
+        found = admin.list_topics(timeout=timeout)
+        missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
+        return [] if missing and _brokers_make_topics(admin, found, timeout) else missing
+    except KafkaException as error:
+        raise SinkUnavailable(f"cannot look at topics of {options.bootstrap_servers}: {error.args[0].str()}") from error
+
+
+def _brokers_make_topics(admin: AdminClient, found: Any, timeout: float) -> bool:
+    """False also where that may not be asked: then somebody should look."""
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(found.brokers))))
+    (answer,) = admin.describe_configs([broker], request_timeout=timeout).values()
+    try:
+        return str(answer.result(timeout)["auto.create.topics.enable"].value).lower() == "true"
+    except (KafkaException, KeyError, FuturesTimeout):
+        return False
 
 
 def _state(courier: Courier, topic: str, timeout: float) -> KafkaError | None:

@@ -102,7 +102,7 @@ class NatsSink:
     async def check(self) -> str:
         connection = await self._new_connection()
         try:
-            return (await self._stream.find(connection, create=None)).text
+            return await self._stream.look(connection)
         finally:
             await connection.close()
 

@@ -29,6 +29,10 @@ class Found:
     """It was not there."""
 
 
+class NoStream(SinkUnavailable):
+    """It is not there, and was not to be made."""
+
+
 class Stream:
     """Every method raises SinkUnavailable."""
 
@@ -45,12 +49,21 @@ class Stream:
                 info, made = await jetstream.stream_info(self._name), False
             except NotFoundError:
                 if create is None:
-                    raise SinkUnavailable(
+                    raise NoStream(
                         f"{connection.server} has no stream {self._name}; make one for {', '.join(self._subjects)}, or"
                         " set create_stream"
                     ) from None
                 info, made = await jetstream.add_stream(self._config(create)), True
         return Found(f"{connection.server}, stream {self._name} with {info.state.messages} messages", made)
+
+    async def look(self, connection: Connection) -> str:
+        """What is there, or that it will be made; makes nothing."""
+        try:
+            return (await self.find(connection, create=None)).text
+        except NoStream:
+            if self._options.create_stream is None:
+                raise
+            return f"{connection.server}, stream {self._name} to be created"
 
     async def lost(self, connection: Connection, sought: Mapping[int, str]) -> set[int]:
         """Of these sequence numbers, each with the subject of its message: those of messages that the stream does not

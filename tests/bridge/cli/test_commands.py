@@ -206,6 +206,40 @@ async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None
     assert "synced" in {line["event"] for line in lines}
 
 
+async def test_a_check_prints_what_a_start_would_tell_as_a_table(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        for name in ("a", "b"):
+            cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
+        state = tmp_path / "state"
+        state.mkdir()
+        path = a_config(tmp_path, cluster.url, state={"directory": str(state)})
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bridge", "run", "-c", str(path))
+        deltas = tmp_path / "deltas.ndjson"
+        async with asyncio.timeout(20):
+            while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)  # a file announces nothing
+            running = await run_command("check", "-c", str(path))
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        before = sorted(state.iterdir())
+        path = a_config(tmp_path, cluster.url, resources=["secrets"], state={"directory": str(state)})
+        stopped = await run_command("check", "-c", str(path))
+
+    assert (running.returncode, stopped.returncode) == (Exit.OK, Exit.OK)
+    told = f"the bridge of this configuration runs on it (process {process.pid})"
+    assert f"note        state.directory: {told}" in running.stdout
+    rows = [line.split() for line in stopped.stdout.splitlines() if line.startswith("copy ")]
+    assert rows == [["copy", "deleted", "2"]]
+    assert sorted(state.iterdir()) == before
+
+
+async def test_two_names_of_one_resource_end_a_run_with_78(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        done = await run_command("run", "-c", str(a_config(tmp_path, cluster.url, resources=["pods", "pod"])))
+    assert done.returncode == Exit.CONFIG
+    assert "resources: pod: pods means pods as well, and an object belongs to one" in done.stderr
+
+
 async def test_an_object_nested_as_deep_as_kubernetes_takes_it_does_not_hide_its_neighbours(tmp_path: Path) -> None:
     metadata = '{"name":"%s","namespace":"default","uid":"u-%s","resourceVersion":"7"}'
     nested = '{"a":' * 9_900 + "1" + "}" * 9_900

@@ -139,6 +139,34 @@ async def test_a_missing_topic_holds_up_only_its_own_records(kafka: Kafka, kafka
     assert ids(await read(kafka, f"{prefix}.deployments")) == ids_of(batch[0::2])
 
 
+async def missing_places(server: Kafka, topic: str, **options: Any) -> Sequence[str]:
+    sink = the_sink(server, topic, **options)
+    try:
+        return await sink.check_places([PODS, DEPLOYMENTS])
+    finally:
+        await sink.close()
+
+
+async def test_a_check_names_the_topics_that_nobody_will_make_and_makes_none(
+    kafka: Kafka, kafka_topic: MakeTopic
+) -> None:
+    prefix = fresh_name("asked")
+    kafka_topic(name=f"{prefix}.pods")
+    told = f"no topic {prefix}.deployments, {prefix}.notice, and brokers make none: make them, or set create_topics"
+
+    assert await missing_places(kafka, f"{prefix}.{{resource}}") == [told]
+    assert await missing_places(kafka, f"{prefix}.{{resource}}") == [told], "being asked made none of them"
+    assert await missing_places(kafka, f"{prefix}.{{resource}}", create_topics={"partitions": 1}) == ()
+    assert await missing_places(kafka, f"{prefix}.pods") == ()
+    by_namespace = await missing_places(kafka, f"{prefix}.{{resource}}.{{namespace}}")
+    assert by_namespace == [f"no topic {prefix}.notice._, and brokers make none: make them, or set create_topics"]
+
+
+async def test_topics_that_brokers_make_by_themselves_are_not_missing(start_kafka: StartKafka) -> None:
+    server = start_kafka({"auto.create.topics.enable": "true"})
+    assert await missing_places(server, "by-brokers.{resource}") == ()
+
+
 async def test_topics_are_made_when_asked_for(kafka: Kafka) -> None:
     prefix = fresh_name("made")
     batch = [a_delta(1, resource=PODS), a_delta(2, resource=DEPLOYMENTS)]

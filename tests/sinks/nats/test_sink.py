@@ -141,6 +141,9 @@ async def test_a_missing_stream_is_told_or_made(nats_server: Nats) -> None:
         SinkUnavailable, match=rf"no stream {name}; make one for made\.\*\.\*\.\*, or set create_stream"
     ):
         await the_sink(nats_server, name, "made").open()
+    with pytest.raises(SinkUnavailable, match="or set create_stream"):
+        await the_sink(nats_server, name, "made").check()
+    assert (await the_sink(nats_server, name, "made", create_stream={}).check()).endswith("to be created")
 
     sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
     await sink.open()
@@ -602,8 +605,11 @@ async def test_check_tells_what_is_there_and_makes_nothing(nats_server: Nats, na
     found = await the_sink(nats_server, stream.name, stream.prefix).check()
     assert found == f"127.0.0.1:{nats_server.port}, stream {stream.name} with 7 messages"
 
+    for _ in range(2):
+        found = await the_sink(nats_server, "nowhere", "nowhere", create_stream={}).check()
+        assert found == f"127.0.0.1:{nats_server.port}, stream nowhere to be created"
     with pytest.raises(SinkUnavailable, match="has no stream nowhere"):
-        await the_sink(nats_server, "nowhere", "nowhere", create_stream={}).check()
+        await the_sink(nats_server, "nowhere", "nowhere").check()
 
 
 async def test_a_cancelled_deliver_leaves_the_sink_usable(nats_server: Nats, nats_stream: MakeStream) -> None:
