@@ -32,6 +32,15 @@ class SinkInsecure:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginComplained:
+    """A credential plugin ended, and had written something to its standard error. It may hold a secret."""
+
+    command: str
+    text: str
+    """The last few thousand characters."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStale:
     """The API server cannot say what this API group serves now (an aggregated server is down). What it served when
     last seen is kept. Reported once for every time it becomes so."""
@@ -536,6 +545,7 @@ class ConnectionCut:
 Fact: TypeAlias = (
     ConnectionInsecure
     | SinkInsecure
+    | PluginComplained
     | GroupStale
     | DiscoveryRejected
     | ListEnded

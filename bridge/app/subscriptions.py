@@ -12,7 +12,7 @@ from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_sco
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
 from bridge.informer import SharedInformer, SharedInformerFactory
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, store_of
-from bridge.model.answers import ListRequest, Refused
+from bridge.model.answers import ListRequest, Part, Refused
 from bridge.model.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.ledger import Ledger
@@ -187,7 +187,7 @@ class Subscriptions:
 
     async def _is_gone(self, informer: SharedInformer) -> bool:
         source = self._client.lister_watcher(informer.resource, informer.scope)
-        answer = await source.list(ListRequest(version="0", limit=1))
+        answer = await source.list(ListRequest(version="0", limit=1), _passed_over)
         return isinstance(answer, Refused) and answer.status == NOT_FOUND
 
 
@@ -196,3 +196,7 @@ def _by_name(found: Desired) -> dict[str, dict[Scope, Resource]]:
     for (name, scope), resource in found.items():
         parts.setdefault(name, {})[scope] = resource
     return parts
+
+
+async def _passed_over(part: Part) -> None:
+    """Some servers send all that their cache has, whatever the limit."""

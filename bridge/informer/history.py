@@ -18,6 +18,7 @@ from bridge.model.answers import (
     ListerWatcher,
     ListRequest,
     Match,
+    Oversized,
     Page,
     Refused,
     TooLarge,
@@ -248,7 +249,7 @@ def _not_now(answer: ListAnswer) -> Refused | Busy | Failed:
     match answer:
         case Refused() | Busy() | Failed():
             return answer
-        case Expired(reason=reason) | TooLarge(reason=reason) | Unsupported(reason=reason):
+        case Expired(reason=reason) | TooLarge(reason=reason) | Oversized(reason=reason) | Unsupported(reason=reason):
             return Failed(reason)
         case Page():
             raise AssertionError("a page is an answer")

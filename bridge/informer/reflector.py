@@ -62,7 +62,9 @@ from bridge.model.answers import (
     HungUp,
     ListRequest,
     Opened,
+    Oversized,
     Page,
+    Part,
     Refused,
     Silent,
     TooLarge,
@@ -114,6 +116,8 @@ def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListReq
         case NotSynced():
             version = "" if state.freshness is Freshness.CONSISTENT else state.seen or "0"
             return ListRequest(version=version, limit=0 if state.whole else page_size)
+        case Listing(next_page=None):
+            raise AssertionError("a page is under way already")
         case Listing(next_page=token):
             return ListRequest(version="", limit=page_size, next_page=token)
         case Synced(version=version):
@@ -173,8 +177,11 @@ def _taken(state: State, answer: Answer) -> Step:
 
 def _not_synced(state: NotSynced, answer: Answer) -> Step:
     match answer:
-        case Page():
+        case Part() | Page():
             return _page(state, answer, first=True, complete=True)
+        case Oversized():
+            # What comes from a server's cache may come in one piece, whatever was asked for.
+            return Step(replace(state, freshness=Freshness.CONSISTENT, whole=False), pace=Pace.BACK_OFF)
         case Opened():
             return Step(Streaming(state), (ListBegan(),))
         case Unsupported() if state.streams:
@@ -197,8 +204,14 @@ def _not_synced(state: NotSynced, answer: Answer) -> Step:
 def _listing(state: Listing, answer: Answer) -> Step:
     again = replace(state.began, seen=state.version, watch_list=False)
     match answer:
+        case Part():
+            return Step(state, (Listed(answer.objects),))
         case Page():
             return _page(state.began, answer, first=False, complete=state.complete, version=state.version)
+        case _ if state.next_page is None:  # The first page broke off, and no token leads to it.
+            return _not_synced(again, answer)
+        case Oversized():
+            return Step(state, pace=Pace.BACK_OFF)
         case Expired():
             # The pages took longer than the server keeps history: once more, in one piece, not older than this one.
             # Servers that page all the same exist.
@@ -217,7 +230,7 @@ def _listing(state: Listing, answer: Answer) -> Step:
             raise UnexpectedAnswer(state, answer)
 
 
-def _page(began: NotSynced, page: Page, *, first: bool, complete: bool, version: str | None = None) -> Step:
+def _page(began: NotSynced, page: Page | Part, *, first: bool, complete: bool, version: str | None = None) -> Step:
     heard: list[Sighting] = []
     if first and began.seen is not None and is_older(page.version, began.seen):
         heard.append(RanBackwards(was=began.seen, now=page.version))
@@ -227,6 +240,8 @@ def _page(began: NotSynced, page: Page, *, first: bool, complete: bool, version:
     if page.objects:
         heard.append(Listed(page.objects))
     version = version or page.version
+    if isinstance(page, Part):
+        return Step(Listing(began, version, None, complete), tuple(heard))
     complete = complete and not page.unreadable
     if page.next_page is not None:
         return Step(Listing(began, version, page.next_page, complete), tuple(heard))

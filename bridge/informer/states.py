@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from bridge.model.answers import Busy, EventType, Failed, Page, Refused, WatchAnswer
+from bridge.model.answers import Busy, EventType, Failed, Page, Part, Refused, WatchAnswer
 from bridge.model.object import ApiObject
 
 # ── Where we stand ───────────────────────────────────────────────────────────
@@ -47,7 +47,8 @@ class Listing:
 
     began: NotSynced
     version: str
-    next_page: str
+    next_page: str | None
+    """None while the first page is under way."""
     complete: bool
     """Every item so far could be read."""
     failures: int = 0
@@ -165,7 +166,7 @@ class Contradicted:
 Proof: TypeAlias = SameHistory | UnknownHistory | OtherHistory | Busy | Refused | Failed
 """The last three: it cannot be made now."""
 
-Answer: TypeAlias = Page | WatchAnswer | VeryShort | Overdue | RepairDue | TimedOut | Proof | Contradicted
+Answer: TypeAlias = Page | Part | WatchAnswer | VeryShort | Overdue | RepairDue | TimedOut | Proof | Contradicted
 
 
 # ── What the store should hear ───────────────────────────────────────────────

@@ -21,6 +21,7 @@ from bridge.informer import reflector, states
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.pacing import Pacing, Timing
+from bridge.informer.page_size import next_page_size, smaller, stretches
 from bridge.informer.states import (
     Answer,
     Contradicted,
@@ -58,7 +59,9 @@ from bridge.model.answers import (
     ListerWatcher,
     ListRequest,
     Opened,
+    Oversized,
     Page,
+    Part,
     Refused,
     Silent,
     Unreadable,
@@ -126,6 +129,7 @@ class Watcher:
         self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
         self._now = asyncio.get_running_loop().time
+        self._page_size = timing.page_size
         self._list_began = 0.0
         self._listed_before = resumed
         self._repair_at = 0.0
@@ -196,11 +200,13 @@ class Watcher:
         if isinstance(self._state, NotSynced | Listing):
             await self._wait_for_turn()
         timeout = 0 if isinstance(self._state, Proving) else self._draw_timeout()
-        request = reflector.next_request(self._state, page_size=self._timing.page_size, watch_timeout=timeout)
+        request = reflector.next_request(self._state, page_size=self._page_size, watch_timeout=timeout)
         answer: Answer
         match request:
             case ListRequest():
-                verb, answer = "list", await self._source.list(request)
+                # Once a page is on its way it must be read: an API server gives it a minute.
+                await self._fifo.wait_room()
+                verb, answer = "list", await self._source.list(request, self._take_part)
                 answer = self._take_learned() or answer
                 step = await self._take(answer)
             case ProofRequest():
@@ -213,6 +219,10 @@ class Watcher:
                 verb = "watch"
                 step, answer = await self._watch(request)
         await self._pause(step, answer, verb)
+
+    async def _take_part(self, part: Part) -> None:
+        if self._learned is None:  # Else what follows is of a history that is over: the page will not count.
+            await self._take(part)
 
     def _draw_timeout(self) -> int:
         low, high = self._timing.watch_timeout
@@ -302,6 +312,10 @@ class Watcher:
             case Page(unreadable=reasons):
                 for reason in reasons:
                     self._report(InputUnreadable(self._resource, self._scope, reason))
+            case Oversized():
+                self._page_size = smaller(self._page_size)
+        if isinstance(answer, Page):
+            self._page_size = next_page_size(self._page_size, answer.size, most=self._timing.page_size)
         if isinstance(answer, Opened | Page):
             self.trouble, self.refused = None, False
         if not isinstance(answer, Overdue | RepairDue):
@@ -321,10 +335,10 @@ class Watcher:
                 self._list_began = self._now()
                 self._fifo.begin_replace()
             case Listed(objects=objects):
-                # A list from a server's cache comes in one page, however long it is.
-                for start in range(0, len(objects), self._timing.page_size):
+                # A page may have any number of objects of any size.
+                for few in stretches(objects, self._timing.page_size):
                     await self._fifo.wait_room()
-                    self._fifo.replaced(objects[start : start + self._timing.page_size])
+                    self._fifo.replaced(few)
             case states.ListEnded(version=version, complete=complete):
                 objects_listed = await self._fifo.end_replace(version, complete=complete)
                 seconds = self._now() - self._list_began

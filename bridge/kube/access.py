@@ -69,7 +69,7 @@ def resolve(
 
     Reports ConnectionInsecure where the certificate is not verified, or a token goes over plain HTTP.
     """
-    connection = _connection(_override(access, _choose(access, environ, service_account)), environ)
+    connection = _connection(_override(access, _choose(access, environ, service_account)), environ, report)
     if connection.tls is not None and connection.tls.verify_mode is ssl.CERT_NONE:
         reason = "insecure-skip-tls-verify is set: anybody on the way can pose as the API server"
         report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
@@ -121,7 +121,7 @@ def _override(access: ClusterAccess, chosen: Chosen) -> Chosen:
 # ── Connecting ───────────────────────────────────────────────────────────────
 
 
-def _connection(chosen: Chosen, environ: Mapping[str, str]) -> Connection:
+def _connection(chosen: Chosen, environ: Mapping[str, str], report: Report) -> Connection:
     cluster = chosen.cluster
     server = _url(cluster.server, chosen.whose_cluster)
     if server.scheme == "http" and not chosen.in_the_clear:
@@ -137,7 +137,7 @@ def _connection(chosen: Chosen, environ: Mapping[str, str]) -> Connection:
         origin=chosen.origin,
         tls=tls,
         tls_server_name=_sendable(cluster.tls_server_name, f"{chosen.whose_cluster}: tls-server-name"),
-        auth=_auth(chosen, tls),
+        auth=_auth(chosen, tls, report),
         headers=_impersonation(chosen.user, chosen.whose_user),
         proxy=proxy,
         compression=not cluster.disable_compression,
@@ -171,7 +171,7 @@ def _authority(cluster: Cluster, whose: str) -> bytes | Path | None:
     )
 
 
-def _auth(chosen: Chosen, tls: ssl.SSLContext | None) -> httpx.Auth | None:
+def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.Auth | None:
     user, whose = chosen.user, chosen.whose_user
     if user.username or user.password:
         raise CredentialsError(
@@ -196,15 +196,15 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None) -> httpx.Auth | None:
     elif user.token:
         credentials.append(FixedToken(user.token))
     elif user.exec and tls:
-        credentials.append(_plugin(chosen, user.exec, tls))
+        credentials.append(_plugin(chosen, user.exec, tls, report))
     return ClusterAuth(Several(credentials), whose) if credentials else None
 
 
-def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext) -> ExecPlugin:
+def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:
     authority = _authority(chosen.cluster, chosen.whose_cluster)
     pem = authority.read_bytes() if isinstance(authority, Path) else authority
     install = partial(show_certificate, tls, whose=chosen.whose_user)
-    return ExecPlugin(spec, chosen.cluster, pem, chosen.whose_user, install)
+    return ExecPlugin(spec, chosen.cluster, pem, chosen.whose_user, install, report=report)
 
 
 def _pem_or_file(data: str | None, file: str | None, whose: str) -> bytes | Path | None:

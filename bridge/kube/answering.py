@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import httpx
 
+from bridge.kube.inflate import pieces
 from bridge.kube.status import read_status, shortened, trouble
 from bridge.model.answers import Failed, Trouble
 from bridge.model.wrong_protocol import wants_https
@@ -43,10 +45,11 @@ def content_type(response: httpx.Response) -> str:
 
 async def _beginning(response: httpx.Response) -> bytes:
     read = bytearray()
-    async for chunk in response.aiter_bytes():
-        read += chunk
-        if len(read) > LONGEST_STATUS:
-            break
+    async with aclosing(pieces(response)) as body:
+        async for piece in body:
+            read += piece
+            if len(read) > LONGEST_STATUS:
+                break
     return bytes(read[:LONGEST_STATUS])
 
 

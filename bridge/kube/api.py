@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
@@ -10,6 +11,7 @@ import msgspec
 
 from bridge.kube.answering import refusal
 from bridge.kube.errors import ApiError, CredentialsError
+from bridge.kube.inflate import read_whole
 from bridge.kube.status import shortened
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
 from bridge.kube.wire import UNREADABLE
@@ -21,22 +23,30 @@ TIMEOUT = 30.0
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    status: int
+    headers: Mapping[str, str]
+    """Their names may be written in any way."""
+    body: bytes
+
+
 class Api:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
     async def ask(
         self, method: str, path: str, *, json: Any = None, headers: Mapping[str, str] | None = None
-    ) -> httpx.Response:
-        """The answer, read whole: JSON with a 2xx, or a 304 where ``headers`` ask for it. Raises ApiError."""
+    ) -> Answered:
+        """The answer, read whole: JSON with a 2xx, or a 304 where ``headers`` ask for it. Raises ApiError, also
+        for what is larger than LARGEST_DOCUMENT."""
         asked = f"{method} {path}"
         timeout = httpx.Timeout(TIMEOUT, connect=self._http.timeout.connect)
         try:
             async with self._http.stream(method, path, json=json, headers=headers, timeout=timeout) as response:
                 if response.status_code != httpx.codes.NOT_MODIFIED and (answer := await refusal(response)):
                     raise ApiError(asked, answer)
-                await response.aread()
-                return response
+                return Answered(response.status_code, response.headers, await read_whole(response))
         except CredentialsError as error:
             raise ApiError(asked, Failed(shortened(str(error)))) from error
         except NETWORK_ERRORS as error:
@@ -46,6 +56,6 @@ class Api:
         """The answer's JSON as a ``kind``. Raises ApiError, also where it does not fit."""
         response = await self.ask(method, path, json=json)
         try:
-            return msgspec.json.decode(response.content, type=kind)
+            return msgspec.json.decode(response.body, type=kind)
         except UNREADABLE as error:
             raise ApiError(f"{method} {path}", Failed(shortened(f"the answer could not be read: {error}"))) from error

@@ -98,15 +98,15 @@ class KubeClient:
 
     async def get(self, path: str) -> bytes:
         """The JSON at an API path."""
-        return (await self._api.ask("GET", path)).content
+        return (await self._api.ask("GET", path)).body
 
     async def post(self, path: str, json: Any) -> bytes:
         """The JSON that the server answers with."""
-        return (await self._api.ask("POST", path, json=json)).content
+        return (await self._api.ask("POST", path, json=json)).body
 
     async def put(self, path: str, json: Any) -> bytes:
         """The JSON that the server answers with."""
-        return (await self._api.ask("PUT", path, json=json)).content
+        return (await self._api.ask("PUT", path, json=json)).body
 
 
 @asynccontextmanager

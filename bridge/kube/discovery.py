@@ -46,9 +46,9 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
     if previous and previous.etag:
         headers["If-None-Match"] = previous.etag
     response = await api.ask("GET", path, headers=headers)
-    if response.status_code == httpx.codes.NOT_MODIFIED and previous:
+    if response.status == httpx.codes.NOT_MODIFIED and previous:
         return previous
-    body = response.content
+    body = response.body
     try:
         if msgspec.json.decode(body, type=_Kind).kind == "APIGroupDiscoveryList":
             found, rejected = read_aggregated(body, path)
@@ -65,7 +65,7 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
 async def _classic(api: Api, path: str, name: str) -> GroupVersion:
     try:
         response = await api.ask("GET", f"{path}/{name}")
-        return read_classic_resources(name, response.content)
+        return read_classic_resources(name, response.body)
     except ApiError as error:
         if isinstance(error.answer, Refused) and error.answer.status == httpx.codes.NOT_FOUND:
             return gone(name)  # It was taken away between the two requests.

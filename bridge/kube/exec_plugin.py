@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import time
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -18,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from bridge.facts import PluginComplained, Report, unheard
 from bridge.kube.auth import reason_of
 from bridge.kube.errors import CredentialsError
 from bridge.kube.kubeconfig import Cluster, Exec
@@ -32,7 +32,12 @@ TIMEOUT = 60.0
 MARGIN = 60.0
 """Seconds before its end at which a credential is replaced, or a tenth of its life where that is shorter."""
 
-_SECRET = re.compile(r"\S{32,}")
+MOST_PRINTED = 1 << 20
+"""Bytes that a plugin may print. A token has some thousand, a certificate with its key ten thousand."""
+MOST_COMPLAINED = 4096
+"""Bytes of its standard error that are kept: the last ones."""
+
+_PIECE = 64 * 1024
 
 Install = Callable[[bytes, bytes], None]
 
@@ -67,15 +72,18 @@ class ExecPlugin:
         *,
         clock: Callable[[], float] = time.time,
         timeout: float = TIMEOUT,
+        report: Report = unheard,
     ) -> None:
         """``whose`` names the user and file in errors; ``authority`` is the cluster's as PEM; ``clock`` gives Unix
-        time. Raises CredentialsError for what cannot work without a terminal, or at all."""
+        time. Reports PluginComplained: what it writes to its standard error may hold a password, and is in no error.
+        Raises CredentialsError for what cannot work without a terminal, or at all."""
         _check(spec, whose)
         self._spec = spec
         self._whose = whose
         self._install = install
         self._clock = clock
         self._timeout = timeout
+        self._report = report
         self._info = exec_info(spec, cluster, authority)
         self._running = asyncio.Lock()
         self._held: str | None = None
@@ -137,9 +145,10 @@ class ExecPlugin:
             )
         except OSError as error:
             raise self._failed(f"cannot be run: {reason_of(error)}", hint=True) from error
+        complaint = _Tail(MOST_COMPLAINED)
         try:
             async with asyncio.timeout(self._timeout):
-                printed, complaint = await process.communicate()
+                printed = await _heard(process, complaint)
         except TimeoutError:
             raise self._failed(f"did not end within {self._timeout:g} seconds") from None
         finally:
@@ -147,10 +156,14 @@ class ExecPlugin:
                 with suppress(ProcessLookupError):  # It may end at this moment.
                     os.killpg(process.pid, signal.SIGKILL)  # With what it has started: that holds our pipes open.
                 await process.wait()
+                await _discard(process)
+            if complaint.text:
+                self._report(PluginComplained(spec.command, complaint.text))
+        if printed is None:
+            raise self._failed(f"printed more than {MOST_PRINTED >> 20} MiB")
         if process.returncode:
-            lines = complaint.decode(errors="replace").strip().splitlines()
-            last = f": {_SECRET.sub('…', lines[-1])}" if lines else ""
-            raise self._failed(f"ended with {process.returncode}{last}")
+            said = "; what it wrote to its standard error is logged at level debug" if complaint.text else ""
+            raise self._failed(f"ended with {process.returncode}{said}")
         return printed
 
     def _read(self, printed: bytes) -> _Status:
@@ -169,6 +182,51 @@ class ExecPlugin:
     def _failed(self, what: str, *, hint: bool = False) -> CredentialsError:
         advice = f". {self._spec.install_hint.strip()}" if hint and self._spec.install_hint else ""
         return CredentialsError(shortened(f"{self._whose}: the credential plugin {self._spec.command} {what}{advice}"))
+
+
+class _Tail:
+    """The end of what a plugin complains of."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept = b""
+
+    def add(self, text: bytes) -> None:
+        self._kept = (self._kept + text)[-self._most :]
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace").strip()
+
+
+async def _heard(process: Process, complaint: _Tail) -> bytes | None:
+    """What it printed until it ended; None where that was too much."""
+    assert process.stdout is not None  # noqa: S101 (they are pipes)
+    assert process.stderr is not None  # noqa: S101
+    async with asyncio.TaskGroup() as group:
+        complaining = group.create_task(_read_to_end(process.stderr, complaint.add))
+        printed = bytearray()
+        while len(printed) <= MOST_PRINTED and (piece := await process.stdout.read(_PIECE)):
+            printed += piece
+        if len(printed) > MOST_PRINTED:
+            complaining.cancel()
+            return None
+    await process.wait()
+    return bytes(printed)
+
+
+async def _discard(process: Process) -> None:
+    """What is left in a pipe keeps it open."""
+    assert process.stdout is not None  # noqa: S101
+    with suppress(TimeoutError):  # What it started may have left its group, and write on.
+        async with asyncio.timeout(1):
+            while await process.stdout.read(_PIECE):
+                pass
+
+
+async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
+    while piece := await stream.read(_PIECE):
+        take(piece)
 
 
 def exec_info(spec: Exec, cluster: Cluster, authority: bytes | None) -> Mapping[str, Any]:

@@ -27,7 +27,10 @@ from bridge.model.answers import (
     ListRequest,
     Match,
     Opened,
+    Oversized,
+    Part,
     Silent,
+    TakePart,
     Trouble,
     WatchAnswer,
     WatchRequest,
@@ -39,6 +42,8 @@ SILENCE = 90.0
 PATIENCE = 60.0
 """Seconds for an answer to begin, and between two pieces of a list. Servers wait too: 3 s for a version they have not
 reached, and up to a minute in the queues of priority and fairness."""
+HELD = 16 << 20
+"""Bytes of objects that are held until their list says its version, where it does not begin with it."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 OVERTIME = 30.0
 """Seconds after the timeout it was asked to keep, for a server to end a watch by itself."""
@@ -84,7 +89,7 @@ class ApiListerWatcher:
         if metadata_only:
             self._list_headers["Accept"] = f"{METADATA_ONLY}, application/json"
 
-    async def list(self, request: ListRequest) -> ListAnswer:
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
         path, selectors = (self._path, self._selectors) if request.only is None else self._one(request.only)
         params = {**selectors, **_list_params(request)}
         # A list is told in one go: what counts is the time without any byte, not the time it takes.
@@ -94,18 +99,24 @@ class ApiListerWatcher:
                 "GET", path, params=params, headers=self._list_headers, timeout=timeout
             ) as response:
                 trouble = await refusal(response, unusual=request.only is not None)
-                if trouble is not None:
-                    return trouble
-                reader = PageReader(self._resource, managed_fields=self._managed_fields)
-                async with aclosing(pieces(response)) as body:
-                    async for piece in body:
-                        reader.feed(piece)
-                        if reader.failed is not None:
-                            break
+                return await self._page(response, take) if trouble is None else trouble
         except CredentialsError as error:
             return Failed(shortened(str(error)))
         except NETWORK_ERRORS as error:
             return not_answered(error, self._http.base_url)
+
+    async def _page(self, response: httpx.Response, take: TakePart | None) -> ListAnswer:
+        reader = PageReader(self._resource, managed_fields=self._managed_fields)
+        async with aclosing(pieces(response)) as body:
+            async for piece in body:
+                if reader.feed(piece):
+                    self._tell_of_bare(reader)
+                    if take is not None and reader.version:
+                        await take(Part(reader.take(), reader.version))
+                if reader.failed is not None:
+                    break
+                if take is not None and reader.held > HELD:
+                    return Oversized(f"the list says its version at its end, and has more than {HELD >> 20} MiB before")
         page = reader.end()
         self._tell_of_bare(reader)
         return page

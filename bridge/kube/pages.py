@@ -95,6 +95,9 @@ class PageReader:
         self.version = ""
         """The list's, once it is known that this is a list and which version it has: before the items as kube-apiserver
         writes its own kinds, behind them as it writes custom resources."""
+        self.held = 0
+        """Bytes of the objects that nobody took."""
+        self._size = 0
         self.failed: Failed | None = None
         """What came so far cannot be a list. What follows is not read."""
 
@@ -104,6 +107,7 @@ class PageReader:
         before = len(self._objects)
         self._pending.append(piece)
         self._pending_size += len(piece)
+        self._size += len(piece)
         # Not every piece is looked at: a long object would be copied once for each of them.
         if self._pending_size >= max(self._least, min(len(self._text), _MOST)):
             self._advance()
@@ -111,7 +115,7 @@ class PageReader:
 
     def take(self) -> list[ApiObject]:
         """The objects that were read since the last time."""
-        objects, self._objects = self._objects, []
+        objects, self._objects, self.held = self._objects, [], 0
         return objects
 
     def end(self) -> Page | Trouble:
@@ -141,7 +145,8 @@ class PageReader:
         if not page.metadata.resource_version:
             return Failed("the list has no metadata.resourceVersion: it cannot be watched from here")
         unreadable = tuple(self._unreadable)
-        return Page(self.take(), page.metadata.resource_version, page.metadata.next_page or None, unreadable)
+        version, next_page = page.metadata.resource_version, page.metadata.next_page or None
+        return Page(self.take(), version, next_page, unreadable, self._size)
 
     def _advance(self) -> None:
         self._text = b"".join((self._text, *self._pending))
@@ -293,11 +298,12 @@ class PageReader:
         return True
 
     def _put(self, thing: ApiObject | LeftBare | str) -> None:
+        if isinstance(thing, LeftBare):
+            self.left_bare.append(shortened(thing.reason))
+            thing = thing.object
         if isinstance(thing, ApiObject):
             self._objects.append(thing)
-        elif isinstance(thing, LeftBare):
-            self._objects.append(thing.object)
-            self.left_bare.append(shortened(thing.reason))
+            self.held += len(thing.body)
         elif len(self._unreadable) < MOST_UNREADABLE:
             self._unreadable.append(shortened(thing))
 

@@ -101,6 +101,8 @@ def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
             return Failed(f"{server} closed the connection before it answered")
         case aiohttp.ClientPayloadError():
             return Failed(f"the answer of {server} broke off")
+        case httpx.DecodingError():
+            return Failed(shortened(f"the answer of {server} could not be read: {cause}"))
         case TimeoutError():
             return Failed(f"{server} did not answer in time")
         case _:

@@ -6,7 +6,7 @@ been shortened, and none carries an object's body or a credential.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -64,6 +64,17 @@ class Page:
     next_page: str | None
     unreadable: tuple[str, ...] = ()
     """One short reason for each item that could not be told apart (no metadata, no name, no uid)."""
+    size: int = 0
+    """Bytes of the whole page, parts that were told before included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a page that is still on its way. The rest follows as further parts, and as the Page."""
+
+    objects: list[ApiObject]
+    version: str
+    """The resourceVersion of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,13 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class Oversized:
+    """A page has more bytes than can be held, and must be: its version stands at its end. A smaller one will do."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Busy:
     """429, or nobody listens: try the same again, later."""
 
@@ -157,15 +175,20 @@ class Failed:
     reason: str
 
 
-Trouble: TypeAlias = Expired | TooLarge | Busy | Refused | Unsupported | Failed
+Trouble: TypeAlias = Expired | TooLarge | Oversized | Busy | Refused | Unsupported | Failed
 ListAnswer: TypeAlias = Page | Trouble
 WatchAnswer: TypeAlias = Opened | Announced | Bookmark | Unreadable | HungUp | Silent | Trouble
+
+
+TakePart: TypeAlias = Callable[[Part], Awaitable[object]]
 
 
 class ListerWatcher(Protocol):
     """Lists and watches one resource in one scope. Neither method raises for what a server or a network can do."""
 
-    async def list(self, request: ListRequest) -> ListAnswer: ...
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
+        """``take`` is given what has come of a page before the page is over; the server waits while it does."""
+        ...
 
     def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
         """Opened first, or a Trouble alone; then what comes; last exactly one of HungUp, Silent or a Trouble.

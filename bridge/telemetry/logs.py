@@ -23,6 +23,7 @@ from bridge.facts import (
     InputUnreadable,
     ListEnded,
     ObjectLeftBare,
+    PluginComplained,
     RequestFailed,
     ResourceRefused,
     ResourceUnknown,
@@ -76,6 +77,8 @@ class Logs:
                 self._cluster_trouble(fact)
             case HistoryLookedAt():
                 self._history(fact)
+            case PluginComplained(command, text):
+                self._log.debug("credential plugin complained", command=command, text=text)
             case _:
                 self._sinks.observe(fact)
                 self._state.observe(fact)

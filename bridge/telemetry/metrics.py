@@ -23,6 +23,7 @@ from bridge.facts import (
     DiscoveryRejected,
     Fact,
     GroupStale,
+    PluginComplained,
     ResourceUnknown,
     SinkInsecure,
 )
@@ -68,7 +69,7 @@ class Metrics:
                 self._stale.inc()
             case ConnectionCut(server, why):
                 self._cut.labels(server, why.value).inc()
-            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected():
+            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected() | PluginComplained():
                 pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the others are log lines
             case _:
                 self._resources.observe(fact)

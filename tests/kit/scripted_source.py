@@ -22,9 +22,12 @@ from bridge.model.answers import (
     ListAnswer,
     ListRequest,
     Opened,
+    Oversized,
     Page,
+    Part,
     Refused,
     Silent,
+    TakePart,
     TooLarge,
     Unsupported,
     WatchAnswer,
@@ -49,8 +52,16 @@ class Asked:
     """Seconds on the event loop's clock."""
 
 
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """A page that comes in parts, and what it ends with."""
+
+    parts: Sequence[Part]
+    answer: ListAnswer
+
+
 Stream: TypeAlias = Sequence[WatchAnswer | Quiet]
-Turn: TypeAlias = ListAnswer | Stream
+Turn: TypeAlias = ListAnswer | InParts | Stream
 """The answer to one request: to a list a page or a trouble, to a watch a trouble or whatever comes. A watch whose last
 answer closes nothing stays open and silent for ever."""
 
@@ -80,8 +91,14 @@ class ScriptedSource:
         times = [asked.at for asked in self.asked]
         return [round(later - sooner, 6) for sooner, later in pairwise(times)]
 
-    async def list(self, request: ListRequest) -> ListAnswer:
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
+        """Of ``InParts``, parts before the answer."""
         turn = await self._turn(request)
+        if isinstance(turn, InParts):
+            assert take is not None
+            for part in turn.parts:
+                await take(part)
+            turn = turn.answer
         if isinstance(turn, Sequence):
             raise WrongRequest(f"{request} where the script has a watch: {turn}")
         self._check_played()
@@ -90,7 +107,7 @@ class ScriptedSource:
     @asynccontextmanager
     async def watch(self, request: WatchRequest) -> AsyncGenerator[AsyncIterator[WatchAnswer]]:
         turn = await self._turn(request)
-        if isinstance(turn, Page):
+        if isinstance(turn, Page | InParts | Oversized):
             raise WrongRequest(f"{request} where the script has a list: {turn}")
         self.open += 1
         try:
@@ -131,6 +148,10 @@ class TakenOnTrust(History):
 
 
 # ── Answers in short ─────────────────────────────────────────────────────────
+
+
+def part(*objects: ApiObject, at: str | int) -> Part:
+    return Part(list(objects), str(at))
 
 
 def page(*objects: ApiObject, at: str | int, next_page: str | None = None, unreadable: tuple[str, ...] = ()) -> Page:

@@ -23,7 +23,9 @@ from bridge.model.answers import (
     Match,
     Opened,
     Page,
+    Part,
     Silent,
+    TakePart,
     TooLarge,
     Trouble,
     Unreadable,
@@ -179,7 +181,15 @@ class SimulatedCluster:
 
     # ── What it answers ──────────────────────────────────────────────────────
 
-    async def list(self, request: ListRequest) -> ListAnswer:
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
+        """All objects of a page but the last come before the page is over."""
+        answer = await self._list(request)
+        if take is None or not isinstance(answer, Page) or len(answer.objects) < 2:
+            return answer
+        await take(Part(answer.objects[:-1], answer.version))
+        return replace(answer, objects=answer.objects[-1:])
+
+    async def _list(self, request: ListRequest) -> ListAnswer:
         is_proof = request.limit == 1 or request.only is not None
         (self.proofs if is_proof else self.requests).append(request)
         await asyncio.sleep(self.latency)

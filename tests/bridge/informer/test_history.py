@@ -22,6 +22,7 @@ from bridge.model.answers import (
     Match,
     Refused,
     Silent,
+    TakePart,
     TooLarge,
     Unsupported,
 )
@@ -47,13 +48,13 @@ class Stubborn(SimulatedCluster):
         self.plain: ListAnswer | None = None
         self.all: ListAnswer | None = None
 
-    async def list(self, request: ListRequest) -> ListAnswer:
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
         is_proof = request.limit == 1 or request.only is not None
         answer = self.all or (self.exact if request.match is Match.EXACT else self.plain if request.only else None)
         if is_proof and answer is not None:
             self.proofs.append(request)
             return answer
-        return await super().list(request)
+        return await super().list(request, take)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from bridge.informer.list_limiter import ListLimiter, Turn
 from bridge.informer.pacing import Timing
 from bridge.informer.states import NotSynced
 from bridge.informer.watcher import Watcher
-from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, WatchAnswer, WatchRequest
+from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, TakePart, WatchAnswer, WatchRequest
 from bridge.model.resource import Resource, Scope
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
@@ -32,7 +32,7 @@ class SlowSource:
     def __init__(self, seconds: float = 1.0) -> None:
         self._seconds = seconds
 
-    async def list(self, request: ListRequest) -> ListAnswer:
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
         SlowSource.now_listing += 1
         SlowSource.most_listing = max(SlowSource.now_listing, SlowSource.most_listing)
         await asyncio.sleep(self._seconds)

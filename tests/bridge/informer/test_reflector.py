@@ -49,6 +49,7 @@ from bridge.model.answers import (
     HungUp,
     ListRequest,
     Opened,
+    Oversized,
     Refused,
     Silent,
     TooLarge,
@@ -58,7 +59,7 @@ from bridge.model.answers import (
 )
 from bridge.model.known import KnownTable, Remembered
 from tests.kit.objects import a_pod
-from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page
+from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page, part
 
 WEB, DB = a_pod("web"), a_pod("db")
 
@@ -92,6 +93,52 @@ def after(state: State, *answers: Answer) -> Step:
         taken = step(state, answer)
         state = taken.state
     return taken
+
+
+# ── Pages that come in parts ─────────────────────────────────────────────────
+
+
+def test_a_page_in_parts_is_heard_part_by_part_and_ends_with_the_page() -> None:
+    begun = step(LISTS, part(WEB.at(3), at=7))
+    assert begun.heard == (ListBegan(), Listed([WEB.at(3)]))
+    more = step(begun.state, part(DB.at(4), at=7))
+    assert more.heard == (Listed([DB.at(4)]),)
+    assert step(more.state, page(at=7)) == Step(SYNCED, (ListEnded("7", complete=True),))
+
+
+def test_parts_of_a_later_page_change_nothing_about_what_is_asked_if_it_fails() -> None:
+    state = after(LISTS, page(WEB.at(3), at=7, next_page="token"), part(DB.at(4), at=7)).state
+    assert asked(after(state, FAILED).state) == ListRequest(version="", limit=500, next_page="token")
+    assert after(state, page(at=7)).heard == (ListEnded("7", complete=True),)
+
+
+@pytest.mark.parametrize("end", [FAILED, EXPIRED, TOO_LARGE, Busy("429", 3), REFUSED, Oversized("too much")])
+def test_a_first_page_that_breaks_off_is_listed_again_not_older_than_it_was(end: Answer) -> None:
+    state = after(LISTS, part(WEB.at(3), at=7), end).state
+    assert isinstance(state, NotSynced)
+    assert state.seen == "7"
+    assert asked(state) in [ListRequest(version="7", limit=500), ListRequest(version="", limit=500)]
+
+
+def test_versions_that_ran_backwards_are_told_before_the_first_part() -> None:
+    seen = replace(LISTS, seen="9")
+    begun = step(seen, part(WEB.at(3), at=7))
+    assert begun.heard == (RanBackwards(was="9", now="7"), ListBegan(), Listed([WEB.at(3)]))
+    assert step(begun.state, page(at=7)).heard == (ListEnded("7", complete=True),)
+
+
+def test_an_item_that_could_not_be_read_leaves_its_list_incomplete_also_at_the_end_of_parts() -> None:
+    assert after(LISTS, part(WEB.at(3), at=7), page(at=7, unreadable=("no name",))).heard == (
+        ListEnded("7", complete=False),
+    )
+
+
+def test_a_page_too_large_to_be_held_is_asked_for_where_pages_are_as_large_as_they_are_asked_for() -> None:
+    step_taken = step(replace(LISTS, whole=True), Oversized("too much"))
+    assert asked(step_taken.state) == ListRequest(version="", limit=500)
+    assert step_taken.pace is Pace.BACK_OFF
+    listing = after(LISTS, page(WEB.at(3), at=7, next_page="token")).state
+    assert asked(step(listing, Oversized("too much")).state) == asked(listing)
 
 
 # ── The first list ───────────────────────────────────────────────────────────

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+import zlib
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from tests.bridge.kube.discovery_documents import (
     serve_aggregated,
     serve_classic,
 )
-from tests.kit.scripted_server import ScriptedServer, answering
+from tests.kit.scripted_server import Exchange, ScriptedServer, answering
 
 WIDGETS: World = {("example.com", "v1"): [Described("widgets", "Widget")]}
 STALE_REASON = "the API server behind it does not answer: what it served when last seen is kept"
@@ -354,3 +356,52 @@ async def test_a_definition_that_was_rejected_and_is_mended_is_found_and_one_tha
 
     assert found == [0, 1, 0]
     assert len([fact for fact in facts if isinstance(fact, DiscoveryRejected)]) == 2
+
+
+# ── How large an answer may be ───────────────────────────────────────────────
+
+
+def a_bomb(size: int) -> bytes:
+    """That much white space, at a thousandth of it."""
+    deflate = zlib.compressobj(wbits=31)
+    piece = b" " * (1 << 20)
+    return b"".join(deflate.compress(piece) for _ in range(size >> 20)) + deflate.flush()
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_small_answer_that_inflates_to_a_large_one_takes_no_memory(
+    server: ScriptedServer, client: KubeClient, status: int
+) -> None:
+    server.on("/api", answering(a_bomb(1 << 30), status, headers={"Content-Encoding": "gzip"}))
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError) as raised:
+            await client.discover()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 128 << 20
+    if status == 200:
+        assert "the answer is larger than 32 MiB" in str(raised.value)
+
+
+async def test_an_answer_without_end_is_given_up(server: ScriptedServer, client: KubeClient) -> None:
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin()
+        while True:
+            await exchange.send(b" " * (1 << 20))
+
+    server.on("/api", endless)
+    with pytest.raises(ApiError, match="larger than 32 MiB"):
+        await client.discover()
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip"])
+async def test_an_encoding_that_was_not_asked_for_is_refused_by_name(
+    server: ScriptedServer, client: KubeClient, encoding: str
+) -> None:
+    server.on("/api", answering(b"{}", headers={"Content-Encoding": encoding}))
+    with pytest.raises(ApiError, match=f"came as '{encoding}', which was not asked for"):
+        await client.discover()

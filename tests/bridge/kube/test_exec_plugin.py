@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridge.facts import Fact, PluginComplained
 from bridge.kube import CredentialsError
 from bridge.kube.exec_plugin import ExecPlugin
 from bridge.kube.kubeconfig import Cluster, EnvironmentVariable, Exec, Extension
@@ -41,6 +42,7 @@ class Plugin:
         self.command = folder / "login"
         self.now = NOW
         self.installed: list[tuple[bytes, bytes]] = []
+        self.facts: list[Fact] = []
         self.script('cat "$(dirname "$0")/credential"')
 
     def script(self, body: str) -> None:
@@ -69,6 +71,7 @@ class Plugin:
             lambda certificate, key: self.installed.append((certificate, key)),
             clock=lambda: self.now,
             timeout=timeout,
+            report=self.facts.append,
         )
 
 
@@ -196,19 +199,27 @@ async def test_a_plugin_that_is_not_there_is_answered_with_the_install_hint(plug
     )
 
 
-async def test_a_plugin_that_fails_is_told_with_its_last_words(plugin: Plugin) -> None:
-    plugin.script('echo first >&2; echo "session expired: log in again" >&2; exit 3')
+async def test_a_plugin_that_fails_is_told_without_a_word_of_what_it_complained_of(plugin: Plugin) -> None:
+    plugin.script('echo first >&2; echo "login of me with hunter2 failed" >&2; exit 3')
     assert await complaint(plugin.credential()) == (
-        f"/home/me/.kube/config: user alice: the credential plugin {plugin.command} ended with 3: "
-        "session expired: log in again"
+        f"/home/me/.kube/config: user alice: the credential plugin {plugin.command} ended with 3; "
+        "what it wrote to its standard error is logged at level debug"
     )
+    assert plugin.facts == [PluginComplained(str(plugin.command), "first\nlogin of me with hunter2 failed")]
 
 
-async def test_what_looks_like_a_secret_in_its_last_words_is_left_out(plugin: Plugin) -> None:
-    secret = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
-    plugin.script(f'echo "refused: {secret} is old" >&2; exit 1')
-    told = await complaint(plugin.credential())
-    assert told.endswith("ended with 1: refused: … is old")
+async def test_of_a_long_complaint_the_end_is_kept(plugin: Plugin) -> None:
+    plugin.script("yes x | head -c 9000000 >&2; echo the end >&2; exit 1")
+    await complaint(plugin.credential())
+    [fact] = plugin.facts
+    assert isinstance(fact, PluginComplained)
+    assert len(fact.text) < 5000
+    assert fact.text.endswith("x\nthe end")
+
+
+async def test_a_plugin_that_prints_without_end_is_killed(plugin: Plugin) -> None:
+    plugin.script("exec cat /dev/zero")
+    assert "printed more than 1 MiB" in await complaint(plugin.credential())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import gzip
 import json
 import os
 import sys
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -24,7 +26,9 @@ from bridge.model.answers import (
     ListRequest,
     Match,
     Opened,
+    Oversized,
     Page,
+    Part,
     Refused,
     Silent,
     TooLarge,
@@ -172,6 +176,102 @@ async def test_a_list_may_come_compressed(server: ScriptedServer, client: KubeCl
     server.on(PATH, answering(body, headers={"Content-Encoding": "gzip"}))
     assert names(await list_once(client)) == ["a"]
     assert server.requests[0].headers["accept-encoding"] == "gzip"
+
+
+async def test_parts_of_a_page_are_told_while_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+    whole = json.dumps(pods(*(pod(f"p{number}", spec="x" * 1000) for number in range(1000)))).encode()
+    go_on = asyncio.Event()
+
+    async def in_two(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.send(whole[:900_000])
+        await go_on.wait()
+        await exchange.send(whole[900_000:])
+        await exchange.end()
+
+    server.on(PATH, in_two)
+    parts: list[Part] = []
+
+    async def take(part: Part) -> None:
+        parts.append(part)
+        go_on.set()
+
+    answer = await client.lister_watcher(PODS, Scope()).list(FIRST, take)
+
+    assert isinstance(answer, Page)
+    assert {part.version for part in parts} == {answer.version} == {"41"}
+    told = [thing.name for thing in [*(thing for part in parts for thing in part.objects), *answer.objects]]
+    assert told == [f"p{number}" for number in range(1000)]
+    assert answer.size == len(whole)
+
+
+async def test_where_a_list_says_its_version_at_its_end_no_more_is_held_than_memory_allows(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    def written(items: int) -> bytes:
+        things = [pod(f"p{number}", spec="x" * (1 << 20)) for number in range(items)]
+        return json.dumps({"items": things, "kind": "PodList", "metadata": {"resourceVersion": "41"}}).encode()
+
+    async def never(part: Part) -> None:
+        raise AssertionError
+
+    server.on(PATH, answering(written(4)), answering(written(20)))
+    lister = client.lister_watcher(PODS, Scope())
+
+    assert len(names(await lister.list(FIRST, never))) == 4
+    assert await lister.list(FIRST, never) == Oversized(
+        "the list says its version at its end, and has more than 16 MiB before"
+    )
+
+
+async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: ScriptedServer, client: KubeClient) -> None:
+    deflate = zlib.compressobj(wbits=31)
+    begin, end = json.dumps(pods()).encode().split(b"[]")
+    item = json.dumps(pod("p", spec="x" * (1 << 20))).encode()
+    bomb = deflate.compress(begin + b"[") + b"".join(deflate.compress(item + b",") for _ in range(500))
+    bomb += deflate.compress(item + b"]" + end) + deflate.flush()
+    server.on(PATH, answering(bomb, headers={"Content-Encoding": "gzip"}))
+    told = 0
+
+    async def take(part: Part) -> None:
+        nonlocal told
+        told += len(part.objects)
+
+    tracemalloc.start()
+    try:
+        answer = await client.lister_watcher(PODS, Scope()).list(FIRST, take)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert isinstance(answer, Page)
+    assert told + len(answer.objects) == 501
+    assert peak < 64 << 20
+
+
+@pytest.mark.parametrize("cut", [0, 10, 300, -1, -9])
+async def test_a_compressed_list_that_is_cut_off_or_damaged_is_a_failure(
+    server: ScriptedServer, client: KubeClient, cut: int
+) -> None:
+    body = gzip.compress(json.dumps(pods(*(pod(f"p{number}") for number in range(100)))).encode())
+    damaged = body[:cut] if cut else b"\x00" + body
+    server.on(PATH, answering(damaged, headers={"Content-Encoding": "gzip"}))
+    assert isinstance(await list_once(client), Failed)
+
+
+@pytest.mark.parametrize("sizes", [[10], [1 << 18], [(1 << 18) - 1, 1], [1 << 20, 5], [3 << 20, 1 << 18, 0, 7]])
+async def test_what_is_inflated_in_pieces_is_what_was_compressed(
+    server: ScriptedServer, client: KubeClient, sizes: list[int]
+) -> None:
+    """Also in several members, as some servers write them."""
+    text = json.dumps(pods(*(pod(f"p{number}", spec="x" * size) for number, size in enumerate(sizes)))).encode()
+    half = len(text) // 2
+    server.on(
+        PATH, answering(gzip.compress(text[:half]) + gzip.compress(text[half:]), headers={"Content-Encoding": "gzip"})
+    )
+    answer = await list_once(client)
+    assert isinstance(answer, Page)
+    assert [len(thing.manifest()["spec"]) for thing in answer.objects] == sizes
 
 
 async def test_a_list_that_breaks_off_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:
