@@ -1,0 +1,132 @@
+"""Lists and answers as large as a server can make them, and what the bridge's process takes for them at most."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bridge.kube.discovery_documents import Described, World, serve_aggregated
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.scripted_server import Exchange, Handler, ScriptedServer
+
+ALLOWED = 256 << 20
+"""Bytes of memory at most, of the 1 GiB that the deployment has."""
+OBJECTS = 500
+CORE: World = {("", "v1"): [Described("configmaps", "ConfigMap")]}
+PATH = "/api/v1/configmaps"
+LARGE = os.urandom(1 << 19).hex()
+"""A megabyte that compresses to half of it."""
+SMALL = "x" * (1 << 20)
+"""A megabyte that compresses to a thousandth of it."""
+
+
+def pieces(value: str) -> Iterator[bytes]:
+    yield b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":['
+    for number in range(OBJECTS):
+        metadata = {"name": f"c{number}", "namespace": "shop", "uid": f"u{number}", "resourceVersion": "7"}
+        comma = b"," if number else b""
+        yield comma + json.dumps({"metadata": metadata, "data": {"a": value}}, separators=(",", ":")).encode()
+    yield b"]}"
+
+
+def compressed(whole: Iterator[bytes]) -> Iterator[bytes]:
+    deflate = zlib.compressobj(1, wbits=31)
+    for piece in whole:
+        if told := deflate.compress(piece):
+            yield told
+    yield deflate.flush()
+
+
+def white_space() -> Iterator[bytes]:
+    """3 GiB."""
+    for _ in range(3 << 10):
+        yield b" " * (1 << 20)
+
+
+def saying(whole: list[bytes], encoding: str = "identity") -> Handler:
+    async def say(exchange: Exchange) -> None:
+        if exchange.request.query.get("watch"):
+            await exchange.begin()
+            await exchange.hung_up()
+            return
+        await exchange.begin(headers={"Content-Encoding": encoding})
+        for piece in whole:
+            await exchange.send(piece)
+        await exchange.end()
+
+    return say
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as running:
+        serve_aggregated(running, CORE)
+        yield running
+
+
+def bridge_on(server: ScriptedServer, folder: Path) -> BridgeProcess:
+    config = {
+        "cluster": {"name": "testbed", "server": server.url},
+        "resources": ["configmaps"],
+        "watch": {"watch_list": "never"},
+        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson"), "fsync": "never"}},
+    }
+    return BridgeProcess(folder, config, waits=False)
+
+
+def most_memory_of(bridge: BridgeProcess) -> int:
+    """Bytes: the high-water mark of what the process had in memory."""
+    status = Path(f"/proc/{bridge.pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.parametrize("form", ["half a gigabyte as it is", "half a gigabyte in half a megabyte of gzip"])
+async def test_a_page_of_500_objects_of_a_megabyte_is_told_whole(
+    form: str, server: ScriptedServer, tmp_path: Path
+) -> None:
+    """However many were asked for: so do servers that answer out of their cache."""
+    plain = form.endswith("as it is")
+    server.on(
+        PATH, saying(list(pieces(LARGE) if plain else compressed(pieces(SMALL))), "identity" if plain else "gzip")
+    )
+    deltas = tmp_path / "deltas.ndjson"
+
+    async with bridge_on(server, tmp_path).started() as bridge:
+        async with asyncio.timeout(120):
+            while not await bridge.ready() or deltas.stat().st_size < OBJECTS << 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        most = most_memory_of(bridge)
+
+    with deltas.open("rb") as lines:
+        told = [json.loads(line)["subject"].rpartition("/")[2] for line in lines]
+    assert told == [f"c{number}" for number in range(OBJECTS)]
+    print(f"\n{form}: {most >> 20} MiB at most")
+    assert most < ALLOWED
+
+
+@pytest.mark.parametrize("where", ["list", "discovery"])
+async def test_three_gigabytes_of_white_space_in_gzip_are_refused(
+    where: str, server: ScriptedServer, tmp_path: Path
+) -> None:
+    bomb = list(compressed(white_space()))
+    path = PATH if where == "list" else "/apis"
+    server.on(path, saying(bomb, "gzip"))
+
+    async with bridge_on(server, tmp_path).started() as bridge:
+        async with asyncio.timeout(60):
+            while len(server.asked(path)) < 3:  # noqa: ASYNC110 (a process announces nothing)
+                await asyncio.sleep(0.1)
+        most = most_memory_of(bridge)
+        assert not await bridge.ready()
+        log = bridge.log_tail(100)
+
+    assert "bytes beside its items" in log if where == "list" else "larger than 32 MiB" in log
+    print(f"\n{where}: {sum(map(len, bomb)) / 1e6:.1f} MB that inflate to 3 GiB, three times: {most >> 20} MiB at most")
+    assert most < ALLOWED
