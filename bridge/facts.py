@@ -152,6 +152,14 @@ class VersionsRanBackwards:
 
 
 @dataclass(frozen=True, slots=True)
+class InformerStarted:
+    """It begins to list and watch, or to watch from where it was."""
+
+    resource: Resource
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
 class InformerSynced:
     resource: Resource
     scope: Scope
@@ -557,6 +565,7 @@ Fact: TypeAlias = (
     | ObjectLeftBare
     | HistoryLookedAt
     | VersionsRanBackwards
+    | InformerStarted
     | InformerSynced
     | InformerStopped
     | ResourceUnknown

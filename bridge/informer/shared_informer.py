@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
-from bridge.facts import InformerStopped, InformerSynced, Report
+from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Report
 from bridge.informer import reflector
 from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
@@ -209,6 +209,7 @@ class SharedInformer:
 
     async def run(self) -> None:
         """Until ``stop`` or ``retire``: then nothing more is read, and what was read is delivered."""
+        self._report(InformerStarted(self.resource, self.scope))
         self._notice_synced()
         async with asyncio.TaskGroup() as tasks:
             if self._handlers is not None:

@@ -19,6 +19,7 @@ from bridge.facts import (
     DestinationMade,
     Fact,
     HistoryLookedAt,
+    InformerStarted,
     InformerStopped,
     InputUnreadable,
     IntakeBlocked,
@@ -44,6 +45,9 @@ from bridge.model.resource import Resource, Scope
 
 DELIVERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Seconds: from a file's write to a broker that is nearly gone."""
+VERBS = ("list", "watch")
+REFUSALS = ("401", "403", "404", "405")
+"""Of an API server; others are counted when they come."""
 SHORT_WATCH = 1.0
 """Seconds; a watch that ends sooner and without an event is client-go's short watch."""
 
@@ -78,11 +82,10 @@ class ResourceCounters:
 
     def observe(self, fact: Fact) -> None:
         match fact:
+            case InformerStarted(resource, scope):
+                self._known(resource, scope)
             case BatchCommitted(resource, scope):
-                name = self._known(resource, scope)
-                if name not in self._bound:
-                    self._bound[name] = _Committed(self._committed, self._committed_bytes, name)
-                self._bound[name].observe(fact)
+                self._bound[self._known(resource, scope)].observe(fact)
             case ListEnded(resource, scope):
                 name = self._known(resource, scope)
                 self._lists.labels(name).inc()
@@ -113,8 +116,22 @@ class ResourceCounters:
                 self._restores.labels(self._known(resource, scope)).inc()
 
     def _known(self, resource: Resource, scope: Scope) -> str:
-        self._scopes.setdefault(resource.name, set()).add(scope)
-        return resource.name
+        name = resource.name
+        self._scopes.setdefault(name, set()).add(scope)
+        if name not in self._bound:
+            self._bound[name] = self._bind(name)
+        return name
+
+    def _bind(self, name: str) -> _Committed:
+        """All of the resource's series, from zero on: a rate needs the zero before the first failure."""
+        for verb in VERBS:
+            self._failures.labels(name, verb)
+        for status in REFUSALS:
+            self._refusals.labels(name, status)
+        for family in self._families:
+            if family not in (self._failures, self._refusals, self._committed):
+                family.labels(name)
+        return _Committed(self._committed, self._committed_bytes, name)
 
     def _forget(self, resource: str, scope: Scope) -> None:
         scopes = self._scopes.get(resource, set())

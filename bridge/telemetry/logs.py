@@ -18,6 +18,7 @@ from bridge.facts import (
     Fact,
     GroupStale,
     HistoryLookedAt,
+    InformerStarted,
     InformerStopped,
     InformerSynced,
     InputUnreadable,
@@ -69,6 +70,8 @@ class Logs:
         match fact:
             case BatchCommitted(resource, scope):
                 self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
+            case InformerStarted(resource, scope):
+                self._log.debug("informer started", **_named(resource, scope))
             case ListEnded() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
                 self._informer(fact)
             case RequestFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():

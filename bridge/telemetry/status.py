@@ -22,7 +22,7 @@ class InformerState(StrEnum):
 
 class SinkState(StrEnum):
     OPENING = "opening"
-    """The destination was not reached yet."""
+    """It is not set up yet."""
     IDLE = "idle"
     """Everything that was there is delivered."""
     DELIVERING = "delivering"
@@ -96,6 +96,13 @@ class SinkStatus:
     asked: float | None = None
     """Seconds that the destination asked to be left alone, where that is why it waits."""
 
+    @property
+    def well(self) -> bool:
+        """It takes what there is, and nothing waits for an operator: no record failed when it was last tried, and
+        there is no dead letter."""
+        moving = self.state in (SinkState.IDLE, SinkState.DELIVERING) and self.circuit is CircuitState.CLOSED
+        return moving and not self.last_error and not self.dead_letters
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -119,9 +126,9 @@ class Snapshot:
 
     @property
     def ready(self) -> bool:
-        """Every configured resource is synced and its watch is live. Sinks do not decide: theirs is a backlog, not a
-        reason to send the bridge no traffic."""
-        return bool(self.informers) and all(informer.ready for informer in self.informers)
+        """Every configured resource is synced, its watch is live, and what it brings is taken in. Sinks do not decide:
+        theirs is a backlog, until one with ``when_full: block`` stops the intake."""
+        return bool(self.informers) and not self.intake_blocked and all(each.ready for each in self.informers)
 
 
 class StatusSource(Protocol):

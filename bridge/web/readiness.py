@@ -1,4 +1,9 @@
-"""``/readyz?verbose``: one line for each resource and each sink, as the API server's own endpoint has them."""
+"""``/readyz?verbose``: one line for each resource, for the intake and for each sink, as the API server's own endpoint
+has them.
+
+``[+]`` is well. ``[-]`` is not, and makes the answer 503: a resource that is not synced and live, an intake that stands
+still. ``[!]`` is a sink that is not well, which makes none: it has a backlog, and others go on.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,16 @@ from bridge.web.sources import Informer, Sink, Standing
 
 def report(standing: Standing) -> str:
     """Reasons have been shortened where they were made, and hold no secret. Nothing in it can move a cursor."""
-    lines = [*map(_informer, standing.informers), *map(_sink, standing.sinks)]
+    lines = [*map(_informer, standing.informers), _intake(standing), *map(_sink, standing.sinks)]
     if not standing.informers:
         lines.insert(0, "[-] no resource is known yet")
-    if standing.intake_blocked:
-        lines.insert(0, f"[ ] nothing is read from the API server reason: {_one_line(standing.intake_blocked)}")
     return "\n".join([*map(escaped, lines), f"readyz check {'passed' if standing.ready else 'failed'}", ""])
+
+
+def _intake(standing: Standing) -> str:
+    if not standing.intake_blocked:
+        return "[+] intake open"
+    return f"[-] intake blocked: nothing is read from the API server reason: {_one_line(standing.intake_blocked)}"
 
 
 def _informer(informer: Informer) -> str:
@@ -34,7 +43,8 @@ def _details(informer: Informer) -> Iterator[str]:
 
 
 def _sink(sink: Sink) -> str:
-    return " ".join([f"[ ] sink {sink.name} ({sink.type}) {sink.state}", *_backlog(sink), *_trouble(sink)])
+    mark = "[+]" if sink.well else "[!]"
+    return " ".join([f"{mark} sink {sink.name} ({sink.type}) {sink.state}", *_backlog(sink), *_trouble(sink)])
 
 
 def _backlog(sink: Sink) -> Iterator[str]:

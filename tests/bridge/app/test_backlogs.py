@@ -58,6 +58,7 @@ async def test_block_stops_the_intake_for_all_says_why_and_loses_nothing(bounds:
         await world.until(lambda: world.bridge.snapshot().intake_blocked)
         assert "sink-0" in world.bridge.snapshot().intake_blocked
         assert bound in world.bridge.snapshot().intake_blocked
+        assert not world.bridge.snapshot().ready
         told = len(live.records)
         await asyncio.sleep(0.3)  # Longer than between two looks at the backlog.
         assert len(live.records) == told, "nothing is read for anybody"
@@ -68,6 +69,7 @@ async def test_block_stops_the_intake_for_all_says_why_and_loses_nothing(bounds:
         for sink in (stuck, live):
             await sink.until(lambda sink: len(sink.records) == 1 + CHANGES)
         await world.until(lambda: not world.bridge.snapshot().intake_blocked)
+        await world.until_ready()
 
     assert stuck.records == live.records, "nothing was left out"
     assert {fact.sink for fact in world.reported(IntakeBlocked)} == {"sink-0"}

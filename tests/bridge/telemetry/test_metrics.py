@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from bridge.facts import BatchCommitted, Fact, InformerStopped, SinkForgotten, WatchOpened
+from bridge.facts import BatchCommitted, Fact, InformerStarted, InformerStopped, SinkForgotten, WatchOpened
 from bridge.model.resource import Resource, Scope
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
@@ -125,6 +125,23 @@ def test_an_expected_sink_is_shown_from_zero_on(metrics: Metrics) -> None:
     assert samples["kubedelta_sink_delivery_seconds_count{sink=audit}"] == 0
 
 
+def test_every_family_has_a_sample_before_its_first_event(metrics: Metrics) -> None:
+    """An increase needs the zero before the first failure."""
+    metrics.expect_sinks("audit")
+    metrics.observe(InformerStarted(PODS, ALL))
+    snapshot = Snapshot(informers=(LIVE,), sinks=(IDLE,), disk_free_bytes=1)
+    text = metrics.render(snapshot, "")[0].decode()
+    without = [family.name for family in parse_text(text) if not family.samples]
+    assert without == ["kubedelta_telemetry_failures"], "its label is an observer that broke: a bug"
+    samples = _samples(metrics, snapshot)
+    for status in (401, 403, 404, 405):
+        assert samples[f"kubedelta_reflector_refusals_total{{resource=pods,status={status}}}"] == 0
+    for verb in ("list", "watch"):
+        assert samples[f"kubedelta_reflector_failures_total{{resource=pods,verb={verb}}}"] == 0
+    for op in ("added", "updated", "deleted", "sync"):
+        assert samples[f"kubedelta_records_committed_total{{op={op},resource=pods}}"] == 0
+
+
 def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metrics: Metrics) -> None:
     waiting = replace(
         IDLE, state=SinkState.WAITING, lag=12, lag_bytes=800, lag_seconds=61.5, window=5, retry_in=2.5,
@@ -137,7 +154,7 @@ def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metric
     )  # fmt: skip
     samples = _samples(metrics, now)
     expected = {
-        "kubedelta_ready": 1,
+        "kubedelta_ready": 0,
         "kubedelta_outbox_records": 12,
         "kubedelta_outbox_bytes": 900,
         "kubedelta_outbox_oldest_seconds": 70.5,

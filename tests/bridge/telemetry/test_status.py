@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bridge.telemetry.status import InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
+from bridge.telemetry.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
 
 
 def _informer(*, synced: bool, live: bool) -> InformerStatus:
@@ -21,3 +23,29 @@ def _informer(*, synced: bool, live: bool) -> InformerStatus:
 def test_ready_is_every_resource_synced_and_live_and_at_least_one(informers: list[InformerStatus], ready: bool) -> None:
     stuck = SinkStatus(name="audit", type="kafka", state=SinkState.WAITING, lag=10**6, last_error="no broker")
     assert Snapshot(informers=tuple(informers), sinks=(stuck,)).ready is ready
+
+
+def test_a_bridge_that_takes_nothing_in_is_not_ready() -> None:
+    live = _informer(synced=True, live=True)
+    assert Snapshot(informers=(live,), sinks=()).ready
+    assert not Snapshot(informers=(live,), sinks=(), intake_blocked="the disk is full").ready
+
+
+@pytest.mark.parametrize("state", list(SinkState))
+def test_a_sink_is_well_while_it_takes_what_there_is(state: SinkState) -> None:
+    sink = SinkStatus(name="audit", type="kafka", state=state, lag=10**6)
+    assert sink.well is (state in (SinkState.IDLE, SinkState.DELIVERING))
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"last_error": "503"},
+        {"dead_letters": 1},
+        {"circuit": CircuitState.OPEN},
+        {"circuit": CircuitState.HALF_OPEN},
+    ],
+    ids=str,
+)
+def test_a_sink_is_not_well_while_something_fails_or_waits_for_an_operator(trouble: dict[str, Any]) -> None:
+    assert not SinkStatus(name="audit", type="kafka", state=SinkState.DELIVERING, **trouble).well

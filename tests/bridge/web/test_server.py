@@ -39,6 +39,11 @@ class ASink:
     errand: str = ""
     errand_left: int = 0
     circuit: str = "closed"
+
+    @property
+    def well(self) -> bool:
+        return self.state == "idle" and not self.dead_letters
+
     asked: float | None = None
 
 
@@ -50,7 +55,7 @@ class AStanding:
 
     @property
     def ready(self) -> bool:
-        return bool(self.informers) and all(informer.ready for informer in self.informers)
+        return bool(self.informers) and not self.intake_blocked and all(each.ready for each in self.informers)
 
 
 class ABridge:
@@ -158,13 +163,14 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
         "[+] pods (all) live objects=3 last_contact=1.2s",
         "[-] jobs.batch (namespace shop) refused objects=0 reason: no rights",
         "[-] widgets unknown objects=0",
-        "[ ] sink audit (kafka) idle lag=0",
+        "[+] intake open",
+        "[+] sink audit (kafka) idle lag=0",
         (
-            "[ ] sink hook (webhook) waiting lag=12 lag_age=61.2s dead_letters=3 parked=2 circuit=open retry_in=2.5s "
+            "[!] sink hook (webhook) waiting lag=12 lag_age=61.2s dead_letters=3 parked=2 circuit=open retry_in=2.5s "
             "reason: 503 from the receiver"
         ),
-        "[ ] sink new (kafka) idle lag=0 snapshot_left=40",
-        "[ ] sink shy (webhook) waiting lag=1 lag_age=1.0s retry_in=3600.0s asked=3600s reason: 503",
+        "[+] sink new (kafka) idle lag=0 snapshot_left=40",
+        "[!] sink shy (webhook) waiting lag=1 lag_age=1.0s retry_in=3600.0s asked=3600s reason: 503",
         "readyz check failed",
     ]
 
@@ -172,9 +178,13 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
 async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient, bridge: ABridge) -> None:
     bridge.standing = AStanding(intake_blocked="sink hook is at\nits max_backlog")
     answer = await web.get("/readyz?verbose")
-    assert (
-        answer.text.splitlines()[0] == "[ ] nothing is read from the API server reason: sink hook is at its max_backlog"
-    )
+    assert answer.status_code == 503
+    assert answer.text.splitlines() == [
+        "[+] pods (all) live objects=3 last_contact=1.2s",
+        "[-] intake blocked: nothing is read from the API server reason: sink hook is at its max_backlog",
+        "[+] sink audit (kafka) idle lag=0",
+        "readyz check failed",
+    ]
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
