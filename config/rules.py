@@ -3,6 +3,7 @@ the JSON Schema."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -69,6 +70,23 @@ class AnyOf:
 
     def as_json_schema(self) -> dict[str, Any]:
         return {"anyOf": [each.as_json_schema() for each in self._conditions]}
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """A text has this in it. ``default``: so it has where it is not written."""
+
+    name: str
+    part: str
+    default: bool = False
+
+    def holds(self, section: Any) -> bool:
+        return self.part in getattr(section, self.name)
+
+    def as_json_schema(self) -> dict[str, Any]:
+        return {"properties": {self.name: {"pattern": re.escape(self.part)}}} | (
+            {} if self.default else {"required": [self.name]}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema
 from bridge.model.cloudevent import CloudEvents
 from bridge.model.envelope import Envelopes
 from bridge.model.held import ReadBack
-from bridge.model.record import Record
+from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
 from config.rules import Is, Rule, check
 from config.values import Flag
@@ -275,6 +275,43 @@ class ChecksPlaces(Protocol):
         """For ``kubedelta check``, on a sink that is not open: a sentence for each place that is missing and will not
         be made. Raises SinkUnavailable."""
         ...
+
+
+@runtime_checkable
+class Aware(Protocol):
+    """A sink that knows more than the batch that it is given. The bridge sets both before ``open``."""
+
+    memory: bytes
+    """What it asks to be reminded of after a restart; empty at first. The bridge looks at it when all that it was given
+    is stored (or a dead letter), and saves it together with that: what was given later is given again after a crash.
+    A few kilobytes at most, and the same object until it changes. A sink that wants lanes may be reminded of what
+    belongs to records that come again."""
+    watched: Callable[[], Sequence[Resource] | None]
+    """The resources that are watched; None until the API server has said what there is."""
+
+
+class NamesGaps:
+    """For sinks with one stream, where a gap stands in its place: an ``Aware`` one that names it in later envelopes."""
+
+    def __init__(self, events: CloudEvents) -> None:
+        self._noting = events.note_gap
+        self._newest = b""
+        self.watched: Callable[[], Sequence[Resource] | None] = tuple
+
+    @property
+    def memory(self) -> bytes:
+        return self._newest
+
+    @memory.setter
+    def memory(self, saved: bytes) -> None:
+        self._newest = saved
+        self._noting(saved.decode())
+
+    def note_gaps(self, batch: Sequence[Record], receipt: Receipt) -> Receipt:
+        """What became of a batch, which a notice is alone in."""
+        if isinstance(batch[-1], Gap) and not receipt.pending:
+            self.memory = batch[-1].id.encode()
+        return receipt
 
 
 def no_lanes(_options: SinkOptions) -> None:

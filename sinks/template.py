@@ -74,6 +74,15 @@ class Template:
         name, only that of notices can be told."""
         return [self._notice] if self._per_object else [*map(self._for_resource, resources), self._notice]
 
+    @property
+    def needs_namespace(self) -> bool:
+        return "{namespace}" in self._text
+
+    def of_namespace(self, resource: Resource, namespace: str | None) -> str:
+        """The name for all objects of a resource in one namespace. For templates without ``{name}``."""
+        text = self._of_resource.get(resource) or self._for_resource(resource)
+        return text.format(namespace=self._escape(namespace) if namespace else NOTHING) if self._per_object else text
+
     def wildcard(self, anything: str) -> str:
         """The name with ``anything`` in place of every placeholder but the cluster."""
         free = dict.fromkeys(("group", "version", "resource", "kind", "namespace", "name"), anything)

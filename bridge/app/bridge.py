@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
+from bridge.app.awareness import Watched
 from bridge.app.backlogs import Backlogs
 from bridge.app.exporter import Exporter
 from bridge.app.identity import identify
@@ -90,7 +91,8 @@ class _Running:
         self._key = key
         self._report = report
         self._processor = SharedProcessor[Record](outbox, audience=_audience, size=_size)
-        self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, report)
+        self._watched = Watched()
+        self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, self._watched, report)
         streams = {name: end.stream for name, end in self._ends.items()}
         self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
         self._upkeep = LiveUpkeep(outbox, self._ends, report, catalogue=self._catalogue)
@@ -131,6 +133,7 @@ class _Running:
                 factory,
                 self._outbox.ledger,
                 every=self._plan.discovery_seconds,
+                watched=self._watched,
                 report=self._report,
             )
             following = tasks.create_task(self._follow(client, self._subscriptions), name="subscriptions")

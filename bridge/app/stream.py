@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.delivery.ports import Taken
@@ -31,8 +31,16 @@ class SinkStream:
     what is behind it, however long an object in front is stuck.
     """
 
-    def __init__(self, sink: str, listener: ProcessorListener[Record], sinks: Sinks) -> None:
+    def __init__(
+        self,
+        sink: str,
+        listener: ProcessorListener[Record],
+        sinks: Sinks,
+        memory: Callable[[], bytes] | None = None,
+    ) -> None:
+        """``memory``: what the sink asks to be reminded of, after all that it was given."""
         self.sink = sink
+        self._memory = memory
         self._listener = listener
         self._sinks = sinks
         self._turn = asyncio.Lock()
@@ -117,6 +125,8 @@ class SinkStream:
             self._sinks.settle(self.sink, taken.through)
         if taken.place is not None:
             self._sinks.settle_errand(self.sink, taken.place)
+        if self._memory is not None:
+            self._sinks.remember(self.sink, self._memory())
         self._stirred.set()
 
     # ── Out of turn ──────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from bridge.app.awareness import Watched
 from bridge.app.plan import PlanRefused, Wanted
 from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_scopes
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
@@ -41,6 +42,7 @@ class Subscriptions:
         *,
         every: float,
         report: Report,
+        watched: Watched | None = None,
     ) -> None:
         self._wanted = wanted
         self._client = client
@@ -48,6 +50,7 @@ class Subscriptions:
         self._ledger = ledger
         self._every = every
         self._report = report
+        self._watched = watched or Watched()
         self._catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
@@ -110,6 +113,7 @@ class Subscriptions:
             else:
                 await self._let_go(self._informers_of(name))
         self._missing = missing
+        self._watched.become([informer.resource for informer in self._factory.informers])
 
     async def _take_up_what_is_absent(self, found: Desired) -> None:
         """What was watched before this start, and is not to be found now. A resource that the configuration no longer

@@ -6,20 +6,22 @@ An object's bytes are spliced in as they are and never decoded on the way.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
+from bridge.model.envelope import Envelopes
+from bridge.model.record import Delta, Gap, Notice, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 
 SPEC_VERSION = "1.0"
 JSON = "application/json"
 STRUCTURED_JSON = "application/cloudevents+json"
 STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
+GAP_HEADER = "kubedelta-gap"
+"""Id of the newest gap, on every record of a place where no notice stands among objects."""
 GAP_TYPE = "kubedelta.gap.v1"
 SNAPSHOT_TYPES = {edge: f"kubedelta.snapshot.{edge}.v1" for edge in SnapshotEdge}
 
@@ -91,12 +93,15 @@ class _GapData(msgspec.Struct, frozen=True):
     last: int
     count: int | None
     reason: str
+    resources: list[str] | None
 
 
 class _SnapshotData(msgspec.Struct, frozen=True):
     sink: str
     through: int
     count: int
+    objects: int | msgspec.UnsetType = msgspec.UNSET
+    dead_letters: int | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +134,25 @@ class CloudEvents:
     object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
     ``snapshot``, the id of that snapshot; no others have it.
 
-    With ``envelope`` the data of an object's event is what that function makes of the record, and the type says so:
+    With ``envelope`` the data of an object's event is an envelope, and the type says so:
     ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
     """
 
-    def __init__(self, cluster: str, envelope: Callable[[Record], bytes] | None = None) -> None:
+    def __init__(self, cluster: str, envelope: Envelopes | None = None) -> None:
         self._cluster = cluster
         self._source = f"/clusters/{cluster}"
         self._sources = {1: self._source}
         self._envelope = envelope
+        self._gap = ""
         form = "object" if envelope is None else "envelope"
         self._types = {op: f"kubedelta.{form}.{op}.v1" for op in Op}
         self._paths: dict[Resource, _Paths] = {}
+
+    def note_gap(self, gap: str) -> None:
+        """From now on every envelope names this gap as the newest one, in its source and in the headers. Whoever reads
+        nothing but envelopes sees no notice."""
+        if self._envelope is not None:
+            self._gap = self._envelope.gap = gap
 
     def partition_key(self, record: Record) -> str:
         if isinstance(record, Delta):
@@ -160,6 +172,8 @@ class CloudEvents:
         headers = dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = record.snapshot.encode()
+        if self._gap:
+            headers[GAP_HEADER] = self._gap.encode()
         return headers
 
     def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
@@ -170,17 +184,24 @@ class CloudEvents:
         headers = dict(zip(_names_for(record, names), values, strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = percent_encoded(record.snapshot)
+        if self._gap:
+            headers[GAP_HEADER] = self._gap
         return headers
 
     def data(self, record: Record) -> bytes:
-        """The binary form's payload: JSON."""
-        if self._envelope is not None:
-            return self._envelope(record)
+        """The binary form's payload: JSON. A notice is no envelope: it has a form, and a type, of its own."""
         if isinstance(record, Delta):
-            return record.body
+            return record.body if self._envelope is None else self._envelope(record)
         if isinstance(record, Gap):
-            return _encode(_GapData(record.first, record.sequence, record.count, record.reason))
-        return _encode(_SnapshotData(record.sink, record.sequence, record.count))
+            about = sorted({concern.resource.name for concern in record.concerns}) if record.only else None
+            return _encode(_GapData(record.first, record.sequence, record.count, record.reason, about))
+        objects = record.count if record.edge is SnapshotEdge.ENDED else msgspec.UNSET
+        return _encode(_SnapshotData(record.sink, record.sequence, record.count, objects))
+
+    def end_of_part(self, ended: Snapshot, objects: int, dead_letters: int) -> bytes:
+        """The data of the end of a snapshot, told where ``objects`` of it are and no others. So many dead letters has
+        all of it."""
+        return _encode(_SnapshotData(ended.sink, ended.sequence, ended.count, objects, dead_letters))
 
     def structured(self, record: Record) -> bytes:
         """The structured form: one JSON object with the data as its member ``data``."""

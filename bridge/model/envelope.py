@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Gap, Notice, Record, Snapshot, SnapshotEdge
+from bridge.model.record import Delta
 
 NULL = msgspec.Raw(b"null")
 _decode = msgspec.json.decode
@@ -30,31 +30,14 @@ class _Source(msgspec.Struct, frozen=True):
     evidence: Evidence
     epoch: int
     snapshot: str
-
-
-class _GapSource(msgspec.Struct, frozen=True):
-    cluster: str
-    id: str
-    sequence: int
-    first: int
-    count: int | None
-    reason: str
-
-
-class _SnapshotSource(msgspec.Struct, frozen=True):
-    cluster: str
-    id: str
-    sequence: int
-    edge: SnapshotEdge
-    sink: str
-    count: int
+    gap: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Envelope(msgspec.Struct, frozen=True):
     op: str
     before: msgspec.Raw
     after: msgspec.Raw
-    source: _Source | _GapSource | _SnapshotSource
+    source: _Source
     ts_ms: int
     patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -63,14 +46,14 @@ _OPS = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
 
 
 class Envelopes:
-    """``{"op", "before", "after", "source", "ts_ms"}`` for the records of one cluster.
+    """``{"op", "before", "after", "source", "ts_ms"}`` for the changes of one cluster. Gaps and the edges of snapshots
+    have no such form: whoever reads change data capture stops at an operation that it does not know.
 
     ``op`` is ``c`` for an object that came, ``u`` for a change, ``d`` for a delete, ``r`` for an object that is told
-    without having changed (a snapshot, the first list, a resync), ``gap`` for records that will never come, and
-    ``snapshot`` where the telling of all objects began or ended (``source.edge``). ``after`` is the object, null for a
-    delete; ``before`` of a delete is its last known state. ``source.snapshot`` is ``true`` for the records of a
-    snapshot, ``last`` for the last of them, and ``false`` for all others. ``ts_ms`` is when the bridge saw it, in
-    milliseconds since 1970.
+    without having changed (a snapshot, the first list, a resync). ``after`` is the object, null for a delete;
+    ``before`` of a delete is its last known state. ``source.snapshot`` is ``true`` for the records of a snapshot,
+    ``last`` for the last of them, and ``false`` for all others. ``source.gap`` is there after a gap, with its id.
+    ``ts_ms`` is when the bridge saw it, in milliseconds since 1970.
 
     ``before``: also tell what an object was before it changed, where that is known (null where it is not).
     ``patch``: add a merge patch (RFC 7386) from before to after as ``patch``, null where there is nothing to compare.
@@ -87,12 +70,14 @@ class Envelopes:
         self._cluster = cluster
         self._before = before
         self._patch = patch
+        self.gap = ""
+        """Id of the newest gap in the stream; empty before the first."""
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, delta: Delta) -> bytes:
         """JSON. Raises ValueError where a patch is asked for and a state cannot be decoded."""
-        return _encode(self._of_delta(record) if isinstance(record, Delta) else self._of_notice(record))
+        return _encode(self._of(delta))
 
-    def _of_delta(self, delta: Delta) -> _Envelope:
+    def _of(self, delta: Delta) -> _Envelope:
         body = msgspec.Raw(delta.body)
         source = self._source(delta)
         if delta.op is Op.DELETED:
@@ -106,18 +91,6 @@ class Envelopes:
             source=source,
             ts_ms=_milliseconds(delta.time),
             patch=self._no_patch() if earlier is None or not self._patch else _patch_between(earlier, delta.body),
-        )
-
-    def _of_notice(self, notice: Notice) -> _Envelope:
-        op, source = self._of_gap(notice) if isinstance(notice, Gap) else self._of_snapshot(notice)
-        return _Envelope(op, NULL, NULL, source, _milliseconds(notice.time), self._no_patch())
-
-    def _of_gap(self, gap: Gap) -> tuple[str, _GapSource]:
-        return "gap", _GapSource(self._cluster, gap.id, gap.sequence, gap.first, gap.count, gap.reason)
-
-    def _of_snapshot(self, snapshot: Snapshot) -> tuple[str, _SnapshotSource]:
-        return "snapshot", _SnapshotSource(
-            self._cluster, snapshot.id, snapshot.sequence, snapshot.edge, snapshot.sink, snapshot.count
         )
 
     def _no_patch(self) -> msgspec.Raw | msgspec.UnsetType:
@@ -140,6 +113,7 @@ class Envelopes:
             evidence=delta.evidence,
             epoch=delta.epoch,
             snapshot="false" if delta.snapshot is None else "last" if delta.last_of_snapshot else "true",
+            gap=self.gap or msgspec.UNSET,
         )
 
 

@@ -52,7 +52,8 @@ def held_of(attributes: Mapping[str, str]) -> Held:
         return FOREIGN
     key = attributes.get("partitionkey", "")
     if not kind.startswith(_ABOUT_OBJECTS):
-        return Held(HeldKind.GAP if kind == GAP_TYPE else HeldKind.NOTICE, key)
+        is_marker = "/p" in attributes.get("id", "")  # It is told beside the gap itself, once in each partition.
+        return Held(HeldKind.GAP if kind == GAP_TYPE and not is_marker else HeldKind.NOTICE, key)
     try:
         return Held(HeldKind.OBJECT, key, Op(attributes["op"]), attributes["uid"], attributes["resourceversion"])
     except (KeyError, ValueError):

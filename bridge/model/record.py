@@ -64,6 +64,14 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
         return (self.resource.name, self.key)
 
 
+class Concern(msgspec.Struct, frozen=True, gc=False):
+    """What a missing record may be about."""
+
+    resource: Resource
+    namespace: str | None = None
+    """None for any, and for a resource that has none."""
+
+
 class Gap(msgspec.Struct, frozen=True, gc=False):
     """Records that a sink will never get, said in its stream in their place."""
 
@@ -76,6 +84,10 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     time: str
     replay: int = 0
     """As that of a Delta."""
+    concerns: tuple[Concern, ...] = ()
+    """What the missing records are about, as far as it is known."""
+    only: bool = False
+    """They are about nothing else."""
 
     @property
     def id(self) -> str:

@@ -38,6 +38,8 @@ class Cursor:
     """What is told out of turn is settled up to here."""
     paused: bool = False
     """An operator paused the sink. Durable: a crash resumes nothing."""
+    memory: bytes = b""
+    """What the sink asks to be reminded of after a restart."""
 
     @property
     def holds(self) -> int:
@@ -67,18 +69,26 @@ class Progress:
     sink: str
     settled: int
     place: int
+    memory: bytes
 
 
 def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Cursor]:
     """Every cursor there is."""
     there = set(configured)
-    found = list(database.execute("SELECT sink, settled, absent_seconds, paused FROM cursors"))
+    found = list(database.execute("SELECT sink, settled, absent_seconds, paused, memory FROM cursors"))
     cursors = {}
-    for sink, settled, absent, paused in found:
+    for sink, settled, absent, paused, memory in found:
         errand = errands.load(database, sink)
         place = 0 if errand is None else errand.told
         cursors[sink] = Cursor(
-            sink, settled, absent, errand, configured=sink in there, settled_place=place, paused=bool(paused)
+            sink,
+            settled,
+            absent,
+            errand,
+            configured=sink in there,
+            settled_place=place,
+            paused=bool(paused),
+            memory=memory,
         )
     return cursors
 
@@ -95,7 +105,10 @@ def register(database: apsw.Connection, sink: str, start: Start, time: str) -> N
 def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
     for each in progress:
         # Where there was no room, an older saving may come behind a newer one.
-        database.execute("UPDATE cursors SET settled = max(settled, ?) WHERE sink = ?", (each.settled, each.sink))
+        database.execute(
+            "UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?",
+            (each.settled, each.memory, each.sink),
+        )
         if each.place:
             errands.settle(database, each.sink, each.place)
 

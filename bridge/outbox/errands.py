@@ -17,13 +17,16 @@ import apsw
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge, snapshot_id
+from bridge.model.record import Concern, Delta, Gap, Record, Snapshot, SnapshotEdge, snapshot_id
 from bridge.outbox import rows
 from bridge.outbox.compaction import Step, compact
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger_sql import PRESENT
 from bridge.outbox.sql import one, row
 from bridge.outbox.work import bounded
+
+_encode_about = msgspec.json.Encoder().encode
+_decode_about = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 
 class ErrandKind(StrEnum):
@@ -65,10 +68,15 @@ class Selected(NamedTuple):
     before_sequence: int | None = None
     """Of the record whose ``before`` is told, where that is another one."""
     before: bytes | None = None
+    concerns: str | None = None
+    """Of a gap that is made here: resources by number, each with a namespace or null, as JSON; None where it may be
+    about anything."""
 
 
 _PART = 10_000
 """Rows read in one transaction."""
+MOST_CONCERNS = 1_000
+"""That a gap names; of more, it names the resources alone."""
 DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
 
 
@@ -125,15 +133,18 @@ def _end_of_snapshot(database: apsw.Connection, sink: str, errand: Errand) -> in
     return 0 if found is None else int(found[0])
 
 
-_SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before"
+_SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before, s.concerns"
 _WIDTH = len(Selected._fields)
 
 
 def _record(sink: str, selected: Selected, logged: Sequence[Any], codec: rows.Codec) -> Record:
-    sequence, op, first, count, time, before_sequence, before = selected
+    sequence, op, first, count, time, before_sequence, before, concerns = selected
     if time is not None:
         if op == rows.GAP:
-            return Gap(sequence, first or sequence, count, DROPPED_REASON, time)
+            about = _concerns_of(concerns, codec)
+            return Gap(
+                sequence, first or sequence, count, DROPPED_REASON, time, concerns=about or (), only=about is not None
+            )
         return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time)
     if logged[0] is None:
         raise Damaged(f"record {sequence}, which sink {sink} is still to be told, is not there")
@@ -144,6 +155,15 @@ def _record(sink: str, selected: Selected, logged: Sequence[Any], codec: rows.Co
     elif before_sequence is None:
         before = logged[-2]
     return rows.record_of([*logged[:-2], before, logged[-1]], codec, Op(op))
+
+
+def _concerns_of(concerns: str | None, codec: rows.Codec) -> tuple[Concern, ...] | None:
+    if concerns is None:
+        return None
+    try:
+        return tuple(Concern(codec.resources[number], namespace) for number, namespace in _decode_about(concerns))
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise Damaged(f"what a gap is about cannot be read: {error!r}") from error
 
 
 # ── Plans ────────────────────────────────────────────────────────────────────
@@ -211,7 +231,7 @@ def compacted(
 
     def steps() -> Iterator[Step]:
         nonlocal count, of_snapshot
-        for selected, kind, key, uid in _waiting(database, sink, errand, taken, through):
+        for selected, _, kind, key, uid in _waiting(database, sink, errand, taken, through):
             count += 1
             if selected.time is not None or selected.op == rows.GAP:
                 notices.append(selected)
@@ -241,33 +261,68 @@ def dropped(
     first, count = start + 1, 0
     notices: list[Selected] = []
     kept: list[Selected] = []
-    for selected, *_ in _waiting(database, sink, errand, taken, through):
+    about = _About()
+    for selected, resource, _, key, _ in _waiting(database, sink, errand, taken, through):
         if selected.op == rows.GAP and selected.time is not None:
             first, count = min(first, selected.first or first), count + (selected.records or 0)
+            about.add_all(selected.concerns)
         elif selected.time is not None or selected.op == rows.GAP:
             notices.append(selected)
         elif selected.sequence <= start:
             kept.append(selected)
         else:
             count += 1
-    return [*_bracketed(notices, kept), Selected(through, rows.GAP, first, count, time)]
+            about.add(resource, key)
+    return [*_bracketed(notices, kept), Selected(through, rows.GAP, first, count, time, concerns=about.text())]
+
+
+class _About:
+    """Resources by number, with the namespaces of what is missing of them."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[int, str | None]] | None = set()
+        self._named = True
+        """With the namespaces."""
+
+    def add(self, resource: int, key: str) -> None:
+        namespace, slash, _ = key.partition("/")
+        self._add(resource, namespace if slash else None)
+
+    def add_all(self, concerns: str | None) -> None:
+        """Those of an earlier gap."""
+        if concerns is None:
+            self._found = None
+            return
+        for resource, namespace in _decode_about(concerns):
+            self._add(resource, namespace)
+
+    def text(self) -> str | None:
+        return None if self._found is None else _encode_about(sorted(self._found, key=str)).decode()
+
+    def _add(self, resource: int, namespace: str | None) -> None:
+        if self._found is None:
+            return
+        self._found.add((resource, namespace if self._named else None))
+        if self._named and len(self._found) > MOST_CONCERNS:
+            self._named = False
+            self._found = {(each, None) for each, _ in self._found}
 
 
 def _waiting(
     database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int
-) -> Iterator[tuple[Selected, Any, Any, Any]]:
-    """What one sink has not been handed yet, in order, each with kind, key and uid of its object."""
+) -> Iterator[tuple[Selected, Any, Any, Any, Any]]:
+    """What one sink has not been handed yet, in order, each with resource, kind, key and uid of its object."""
     if errand is not None:
         selections = (
-            f"SELECT s.place, {_SELECTED}, l.kind, l.key, l.uid FROM selections s"
+            f"SELECT s.place, {_SELECTED}, l.resource, l.kind, l.key, l.uid FROM selections s"
             " LEFT JOIN log l ON l.seq = s.seq WHERE s.place > ? AND s.sink = ? ORDER BY s.place"
         )
-        for _, *values, kind, key, uid in _in_parts(database, selections, errand.told, sink):
-            yield Selected(*values), kind, key, uid
-    log = f"SELECT seq, op, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq"
+        for _, *values, resource, kind, key, uid in _in_parts(database, selections, errand.told, sink):
+            yield Selected(*values), resource, kind, key, uid
+    log = f"SELECT seq, op, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq"
     start = taken if errand is None else errand.cut
-    for sequence, op, kind, key, uid in _in_parts(database, log, start, through, _quoted(sink)):
-        yield Selected(sequence, op), kind, key, uid
+    for sequence, op, resource, kind, key, uid in _in_parts(database, log, start, through, _quoted(sink)):
+        yield Selected(sequence, op), resource, kind, key, uid
 
 
 def _in_parts(database: apsw.Connection, query: str, after: int, *values: Any) -> Iterator[tuple[Any, ...]]:
@@ -336,8 +391,8 @@ def _quoted(sink: str) -> str:
 
 def _insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, Selected]]) -> None:
     database.executemany(
-        "INSERT INTO selections (sink, place, seq, op, first, count, time, before_seq, before)"
-        " VALUES (?,?,?,?,?,?,?,?,?)",
+        "INSERT INTO selections (sink, place, seq, op, first, count, time, before_seq, before, concerns)"
+        " VALUES (?,?,?,?,?,?,?,?,?,?)",
         [(sink, place, *selected) for place, selected in planned],
     )
 

@@ -124,7 +124,8 @@ CREATE TABLE cursors (
     errand_after INTEGER NOT NULL DEFAULT 0,
     errand_cut INTEGER NOT NULL DEFAULT 0,
     replay INTEGER NOT NULL DEFAULT 0,
-    paused INTEGER NOT NULL DEFAULT 0
+    paused INTEGER NOT NULL DEFAULT 0,
+    memory BLOB NOT NULL DEFAULT x''
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE selections (
@@ -137,6 +138,7 @@ CREATE TABLE selections (
     time TEXT,
     before_seq INTEGER,
     before BLOB,
+    concerns TEXT,
     PRIMARY KEY (sink, place)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX selected ON selections (seq);
@@ -200,7 +202,13 @@ ALTER TABLE letters ADD COLUMN answer TEXT NOT NULL DEFAULT '';
 """
 """Format 3 did not number replays; one that it left under way goes on without a number."""
 
-_FROM_3 = _REPLAYS_PAUSES_ANSWERS
+_MEMORIES = """
+ALTER TABLE cursors ADD COLUMN memory BLOB NOT NULL DEFAULT x'';
+ALTER TABLE selections ADD COLUMN concerns TEXT;
+"""
+"""What a gap that waited in format 3 is about is not known."""
+
+_FROM_3 = _REPLAYS_PAUSES_ANSWERS + _MEMORIES
 MIGRATIONS = {1: _EPOCHS + _ONE_LEDGER + _FROM_3, 2: _POSTED + _ONE_LEDGER + _FROM_3, 3: _FROM_3}
 """From the format of that number to this one."""
 

@@ -69,6 +69,12 @@ class Sinks:
         cursor = self._cursors[sink]
         cursor.settled_place, cursor.dirty = place, True
 
+    def remember(self, sink: str, memory: bytes) -> None:
+        """What this sink is reminded of after a restart; saved together with what was settled until now."""
+        cursor = self._cursors[sink]
+        if memory != cursor.memory:
+            cursor.memory, cursor.dirty = memory, True
+
     def end_errand(self, sink: str) -> None:
         """All of the errand is settled, and the log up to where it goes on."""
         cursor = self._cursors[sink]
@@ -80,7 +86,7 @@ class Sinks:
         cursor.errand, cursor.settled_place, cursor.dirty = None, 0, True
         cursor.settled = max(cursor.settled, errand.cut)
         # The cursor is saved with it: ended without that, what was compacted would be told from the log.
-        self._store.write(partial(_end, sink=sink, settled=cursor.settled), shrinks=True)
+        self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
 
     @property
     def have_progressed(self) -> bool:
@@ -92,7 +98,7 @@ class Sinks:
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
-                progress.append(Progress(cursor.sink, cursor.settled, cursor.settled_place))
+                progress.append(Progress(cursor.sink, cursor.settled, cursor.settled_place, cursor.memory))
                 cursor.dirty = False
         return progress
 
@@ -200,9 +206,9 @@ def _set_errand(cursor: Cursor, errand: Errand | None) -> None:
     cursor.errand = errand
 
 
-def _end(database: apsw.Connection, sink: str, settled: int) -> None:
+def _end(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:
     errands.end(database, sink)
-    database.execute("UPDATE cursors SET settled = max(settled, ?) WHERE sink = ?", (settled, sink))
+    database.execute("UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?", (settled, memory, sink))
 
 
 def _forget(database: apsw.Connection, sink: str) -> None:

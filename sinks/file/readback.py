@@ -39,6 +39,7 @@ class _Source(msgspec.Struct):
     name: str = ""
     uid: str = ""
     resourceversion: str = ""
+    gap: str = ""
 
 
 class _Line(msgspec.Struct):
@@ -55,20 +56,35 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def held_in(line: bytes) -> Held:
-    """What a line tells, whichever of the two formats it has: the option may have been changed in between."""
-    try:
-        told = _decode(line)
-    except _UNREADABLE:
-        return FOREIGN
+def _held_in(told: _Line) -> Held:
     source = told.source
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
         return held_of({name: getattr(told, name) for name in attributes})
     if (op := _OPS.get(told.op)) is None:
-        return Held(HeldKind.GAP if told.op == "gap" else HeldKind.NOTICE, source.cluster)
+        return FOREIGN
     key = partition_key(source.cluster, source.group, source.resource, source.namespace, source.name)
     return Held(HeldKind.OBJECT, key, op, source.uid, source.resourceversion)
+
+
+class Lines:
+    """What lines tell, whichever of the two formats each has: the option may have been changed in between."""
+
+    def __init__(self) -> None:
+        self._gap = ""
+
+    def held_in(self, line: bytes | None) -> Iterator[Held]:
+        """None for one that is too long. An envelope that names another gap than the one before it stands behind that
+        gap, which has no line."""
+        try:
+            told = _decode(line or b"")
+        except _UNREADABLE:
+            yield FOREIGN
+            return
+        if isinstance(told.source, _Source) and told.source.gap not in ("", self._gap):
+            self._gap = told.source.gap
+            yield Held(HeldKind.GAP, told.source.cluster)
+        yield _held_in(told)
 
 
 class FileReadBack:
@@ -80,6 +96,7 @@ class FileReadBack:
         self._file: BinaryIO | None = None
         self._begun = False
         self._torn = 0
+        self._lines = Lines()
         self._parts: list[Path] = []
 
     async def open(self) -> str:
@@ -127,7 +144,7 @@ class FileReadBack:
             for part in self._parts:
                 with part.open("rb") if part.suffix != ".gz" else cast("BinaryIO", gzip.open(part)) as file:
                     for line in _lines(file, None):
-                        yield FOREIGN if line is None else held_in(line)
+                        yield from self._lines.held_in(line)
             self._begun = True
         yield from self._appended()
         while self._moved_on():
@@ -139,7 +156,7 @@ class FileReadBack:
         if size < file.tell():
             file.seek(0)
         for line in _lines(file, size):
-            yield FOREIGN if line is None else held_in(line)
+            yield from self._lines.held_in(line)
         self._torn = max(0, size - file.tell())
 
     def _moved_on(self) -> bool:

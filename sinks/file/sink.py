@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from bridge.model.record import Record
-from sinks.base import Receipt, RetryLater, encode_each, receipt_of
+from sinks.base import NamesGaps, Receipt, RetryLater, encode_each, receipt_of
 from sinks.file.destination import AppendFailed, Destination, describe, open_destination
 from sinks.file.encode import LineEncoder
 from sinks.file.options import FileOptions
 
 
-class FileSink:
+class FileSink(NamesGaps):
     """A record is stored when its whole line is on the disk (``fsync: batch``) or with the operating system.
 
     A batch that cannot be written, on a full disk for instance, is taken back: a file holds whole lines only, and the
@@ -23,7 +23,9 @@ class FileSink:
 
     def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
         self._options = options
-        self._lines = LineEncoder(options.events(cluster), options.format)
+        events = options.events(cluster)
+        super().__init__(events)
+        self._lines = LineEncoder(events, options.format)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sink-{name}")
         self._destination: Destination | None = None
 
@@ -32,6 +34,9 @@ class FileSink:
         self._destination = await opening
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        return self.note_gaps(batch, await self._deliver(batch))
+
+    async def _deliver(self, batch: Sequence[Record]) -> Receipt:
         if self._destination is None:
             raise RuntimeError("deliver() before open()")
         lines, rejected = encode_each(batch, self._lines.line)

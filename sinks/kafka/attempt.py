@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.model.record import Record
 from sinks.base import RetryLater, not_following
 from sinks.kafka.aloft import Aloft
-from sinks.kafka.courier import Courier, Flight
+from sinks.kafka.courier import CountedFlight, Courier, Flight
 from sinks.kafka.encode import Parcel
 
 _REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}
@@ -47,8 +47,10 @@ class Attempt:
         closed: dict[str, str],
         aloft: Aloft,
         patience: float,
+        flight: type[Flight] = Flight,
     ) -> None:
         """``closed`` are topics that take nothing now, and why. ``patience``: seconds without any acknowledgement."""
+        self._flight = flight
         self._courier = courier
         self._batch = batch
         self._parcels = parcels
@@ -76,6 +78,12 @@ class Attempt:
         self._keep([place for place, flight in self._flights.items() if not flight.landed])
         return self._outcome(alone=one_by_one)
 
+    def landings(self) -> Iterator[tuple[int, int]]:
+        """Place of each record that is stored, and in which partition, where its flight counts."""
+        for place, flight in self._flights.items():
+            if flight.stored and isinstance(flight, CountedFlight):
+                yield place, flight.partition
+
     def topics_in_trouble(self) -> set[str]:
         """Where records failed for the topic's sake."""
         failed = (place for place, flight in self._flights.items() if _failed_with(flight, _TOPIC_TROUBLES))
@@ -87,7 +95,7 @@ class Attempt:
         parcel = self._parcels[place]
         if self._closed or self._held_up or self._aloft or len(parcel.values) > 1:
             return False
-        flight = Flight(self._courier, 1)
+        flight = self._flight(self._courier, 1)
         try:
             launched = self._courier.launch(flight, parcel.topic, parcel.key, parcel.values[0], parcel.headers)
         except KafkaException:
@@ -103,7 +111,7 @@ class Attempt:
             return True
         flight = self._aloft.take(self._batch[place])
         if flight is None:
-            flight = Flight(self._courier, len(parcel.values))
+            flight = self._flight(self._courier, len(parcel.values))
             try:
                 if not await self._launch(flight, parcel):
                     return False

@@ -40,11 +40,30 @@ class Flight:
     def landed(self) -> bool:
         return self._messages == 0
 
+    @property
+    def stored(self) -> bool:
+        return self._messages == 0 and self.error is None
+
     def report(self, error: KafkaError | None, _message: Message) -> None:
         """Called in the poll thread, once for each message. Must never raise: the binding would not bear it."""
         self.error = self.error or error
         self._messages -= 1
         self._courier.landed += 1
+
+
+class CountedFlight(Flight):
+    """One that knows where it landed."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, courier: Courier, messages: int) -> None:
+        super().__init__(courier, messages)
+        self.partition = -1
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        if error is None and (partition := message.partition()) is not None:
+            self.partition = partition
+        super().report(error, message)
 
 
 class Courier:
@@ -83,10 +102,12 @@ class Courier:
         """Messages that librdkafka has."""
         return self.launched - self.landed
 
-    def launch(self, flight: Flight, topic: str, key: str, value: bytes | None, headers: Headers) -> bool:
+    def launch(
+        self, flight: Flight, topic: str, key: str | None, value: bytes | None, headers: Headers, partition: int = -1
+    ) -> bool:
         """False when the queue is full. Raises KafkaException where the producer cannot take this message at all."""
         try:
-            self._producer.produce(topic, value, key, headers=headers, on_delivery=flight.report)  # type: ignore[arg-type]
+            self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=flight.report)  # type: ignore[arg-type]
         except BufferError:
             return False
         self.launched += 1

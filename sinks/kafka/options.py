@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from config.rules import AnyOf, Given, Is, Rule, needs, together
+from config.rules import AnyOf, Contains, Given, Is, Rule, needs, together
 from config.values import PORT, Between, Count, Duration, Flag, Matching, Names, Size
-from sinks.base import EventOptions
+from sinks.base import EventOptions, Format
 from sinks.template import check_template, template_pattern
 from sinks.tls import is_loopback
 
@@ -81,6 +81,10 @@ def _why_no_topic(text: str) -> str:
     return f"{text!r} is no topic: letters, digits, '.', '_' and '-' make one"
 
 
+def _why_no_name(text: str) -> str:
+    return f"{text!r} is no topic: at most 249 letters, digits, '.', '_' and '-' make one; no placeholders here"
+
+
 class SecurityProtocol(StrEnum):
     PLAINTEXT = "plaintext"
     SSL = "ssl"
@@ -88,6 +92,11 @@ class SecurityProtocol(StrEnum):
     SASL_SSL = "sasl_ssl"
 
 
+_A_PLACE_FOR_NOTICES = AnyOf(
+    Given("notice_topic"),
+    Contains("topic", "{resource}", default=True),
+    *(Contains("topic", name) for name in ("{kind}", "{group}", "{version}")),
+)
 _SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
 _TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
 _SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
@@ -135,8 +144,14 @@ class KafkaOptions(EventOptions):
         default="k8s.{resource}",
         description="Where records go. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace}; what a"
         " topic's name cannot have becomes _. {resource} is the plural; the core group is called core. Notices (gaps,"
-        " the edges of a snapshot) go to the topic with resource notice. All records about one object must meet in one"
+        " the edges of a snapshot) go to notice_topic. All records about one object must meet in one"
         " topic, so there is no {name}.",
+    )
+    notice_topic: Annotated[str, Matching("[A-Za-z0-9._-]{1,249}", _why_no_name)] | None = Field(
+        default=None,
+        description="Where notices go (gaps, the edges of a snapshot). Left out: the topic above, for resource notice."
+        " With format envelope it must be no topic of objects.",
+        examples=["k8s.notice"],
     )
     create_topics: CreateTopics | None = Field(
         default=None,
@@ -207,6 +222,12 @@ class KafkaOptions(EventOptions):
         *together("username", "password_file"),
         needs("username", "sasl_mechanism"),
         *together("cert_file", "key_file"),
+        Rule(
+            Is("format", Format.ENVELOPE.value),
+            _A_PLACE_FOR_NOTICES,
+            "format envelope needs notice_topic where topic has none of {resource} {kind} {group} {version}:"
+            " whoever reads envelopes stops at a notice",
+        ),
         Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
     )
 

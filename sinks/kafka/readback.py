@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from string import Formatter
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -15,18 +13,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from bridge.model.change import Op
 from bridge.model.held import FOREIGN, Held, HeldKind, Sought, held_of
 from sinks.base import SinkUnavailable
-from sinks.kafka.encode import topic_part
+from sinks.kafka.names import topics_for
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.settings import connection_settings
-from sinks.template import CORE, NOTHING, NOTICE
 
 T = TypeVar("T")
 
 _BATCH = 1000
 _PATIENCE = 30.0
 """Seconds without anything new before the brokers count as away."""
-_ANYTHING = "[A-Za-z0-9._-]+"
-_NOTICES = Sought(group=NOTHING, version=NOTHING, plural=NOTICE, kind=NOTHING, namespace="")
 _FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -34,31 +29,6 @@ _FINAL = {
     KafkaError._UNKNOWN_PARTITION,
 }
 """Trouble with a partition that asking again does not mend."""
-
-
-def topics_for(template: str, cluster: str, sought: Iterable[Sought]) -> re.Pattern[str]:
-    """What the topics are called that hold these objects, and the notices."""
-    parts = list(Formatter().parse(template))
-    forms = dict.fromkeys(_form(parts, cluster, each) for each in (*sought, _NOTICES))
-    return re.compile("|".join(forms))
-
-
-def _form(parts: Sequence[tuple[str, str | None, str | None, str | None]], cluster: str, sought: Sought) -> str:
-    values = {
-        "cluster": cluster,
-        "group": CORE if sought.group == "" else sought.group,
-        "version": sought.version,
-        "resource": sought.plural,
-        "kind": sought.kind,
-        "namespace": NOTHING if sought.namespace == "" else sought.namespace,
-    }
-    form = ""
-    for literal, name, _, _ in parts:
-        form += re.escape(literal)
-        if name is not None:
-            value = values[name]
-            form += _ANYTHING if value is None else re.escape(topic_part(value))
-    return form
 
 
 def held_in(message: Message) -> Held:
@@ -132,7 +102,7 @@ class KafkaReadBack:
     def _begin(self, sought: Sequence[Sought]) -> None:
         """Look where the partitions end now, and go to where they were left."""
         patience = self._options.connect_timeout
-        wanted = topics_for(self._options.topic, self._cluster, sought)
+        wanted = topics_for(self._options.topic, self._cluster, sought, self._options.notice_topic)
         topics = self._consumer.list_topics(timeout=patience).topics
         names = [name for name in topics if wanted.fullmatch(name)]
         if not names:

@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from sinks.base import SinkUnavailable
@@ -23,6 +24,7 @@ from sinks.kafka.settings import connection_settings
 _PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each look: a topic that was just made, by us or by a broker on being asked, takes a moment."""
 
+_MAY_NOT_ASK = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _NOT_YET = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
 
 
@@ -31,10 +33,13 @@ class Topics:
         self._options = options
         self._threads = threads
         self._usable: set[str] = set()
+        self._compacted: dict[str, bool | None] = {}
+        """None where nobody may ask."""
 
     def forget(self, topic: str) -> None:
         """Look at it again before its next record."""
         self._usable.discard(topic)
+        self._compacted.pop(topic, None)
 
     async def closed(self, courier: Courier, topics: Iterable[str]) -> dict[str, str]:
         """Those of the topics that cannot be written to now, and why."""
@@ -44,6 +49,51 @@ class Topics:
         closed = await asyncio.get_running_loop().run_in_executor(self._threads, self._look, courier, unknown)
         self._usable |= unknown - closed.keys()
         return closed
+
+    # ── For markers ──────────────────────────────────────────────────────────
+
+    async def there(self, courier: Courier) -> dict[str, int]:
+        """Every topic that may be seen, with the number of its partitions. Raises SinkUnavailable."""
+        timeout = self._options.connect_timeout
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, courier.topics, None, timeout)
+        except KafkaException as error:
+            raise SinkUnavailable(courier.trouble or error.args[0].str()) from error
+        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+
+    async def compacted(self, topics: Iterable[str]) -> dict[str, bool | None]:
+        """Whether only the newest record of each key is kept there, so that a record without a key is refused; None
+        where nobody may ask."""
+        wanted = set(topics)
+        if unknown := sorted(wanted - self._compacted.keys()):
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, self._policies, unknown)
+            self._compacted |= found
+        return {topic: self._compacted.get(topic) for topic in wanted}
+
+    def learn(self, topic: str, *, compacted: bool) -> None:
+        """A broker showed it."""
+        self._compacted[topic] = compacted
+
+    def _policies(self, topics: list[str]) -> dict[str, bool | None]:
+        """Without those that nobody answered for now."""
+        try:
+            admin = AdminClient(connection_settings(self._options) | {"log_level": 0})
+        except (KafkaException, SinkUnavailable):
+            return {}
+        timeout = self._options.connect_timeout
+        asked = admin.describe_configs(
+            [ConfigResource(ResourceType.TOPIC, topic) for topic in topics], request_timeout=timeout
+        )
+        found: dict[str, bool | None] = {}
+        for resource, answer in asked.items():
+            try:
+                found[resource.name] = "compact" in answer.result(timeout)["cleanup.policy"].value
+            except KafkaException as error:
+                if error.args[0].code() in _MAY_NOT_ASK:
+                    found[resource.name] = None
+            except (TimeoutError, KeyError):
+                continue
+        return found
 
     def _look(self, courier: Courier, topics: set[str]) -> dict[str, str]:
         closed = dict.fromkeys(topics, "")

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from bridge.model.cloudevent import JSON, HeaderNames, percent_encoded
+from bridge.model.cloudevent import JSON, CloudEvents, HeaderNames, percent_encoded
 from bridge.model.record import Record
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
@@ -50,8 +50,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessageEncoder:
-    def __init__(self, options: NatsOptions, cluster: str) -> None:
-        self._events = options.events(cluster)
+    def __init__(self, options: NatsOptions, cluster: str, events: CloudEvents | None = None) -> None:
+        self._events = events or options.events(cluster)
         self._stream = options.stream
         self._subject = Template(options.subject, cluster, escaped)
 

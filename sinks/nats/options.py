@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from config.rules import AnyOf, Condition, Given, Not, Rule, needs, together
+from config.rules import AnyOf, Condition, Contains, Given, Is, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
-from sinks.base import EventOptions
+from sinks.base import EventOptions, Format
 from sinks.template import check_template, template_pattern
 from sinks.tls import is_loopback
 
@@ -153,6 +153,15 @@ class NatsOptions(EventOptions):
         *(Rule(one, Not(AnyOf(*_WAYS[:place], *_WAYS[place + 1 :])), _ONE_WAY) for place, one in enumerate(_WAYS)),
         *together("user", "password_file"),
         needs("key_file", "cert_file"),
+        Rule(
+            Is("format", Format.ENVELOPE.value),
+            AnyOf(
+                Contains("subject", "{resource}", default=True),
+                *(Contains("subject", name) for name in ("{kind}", "{group}", "{version}", "{name}")),
+            ),
+            "format envelope needs one of {resource} {kind} {group} {version} {name} in subject: who reads envelopes"
+            " stops at a notice, so it has another subject",
+        ),
     )
 
     def clear_text(self) -> str | None:

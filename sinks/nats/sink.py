@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.model.record import Record
-from sinks.base import Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
+from sinks.base import NamesGaps, Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
 from sinks.nats.encode import Message, MessageEncoder, stream_subjects
 from sinks.nats.options import NatsOptions
 from sinks.nats.repeated import Repeated
@@ -34,7 +34,7 @@ class _UnderWay:
     """Places of messages that are sent again under another id."""
 
 
-class NatsSink:
+class NatsSink(NamesGaps):
     """A record is stored when the stream acknowledged it, or knew its id already.
 
     With ``sole_writer`` each message of an exchange names the one before it as the last of the stream, so that a
@@ -52,7 +52,9 @@ class NatsSink:
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
         self._name = name
         self._options = options
-        self._encoder = MessageEncoder(options, cluster)
+        events = options.events(cluster)
+        super().__init__(events)
+        self._encoder = MessageEncoder(options, cluster, events)
         self._stream = Stream(options, stream_subjects(options, cluster))
         self._connection: Connection | None = None
         self._servers: list[str] = []
@@ -64,7 +66,7 @@ class NatsSink:
         await self._connected()
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        receipt = await self._deliver(batch)
+        receipt = self.note_gaps(batch, await self._deliver(batch))
         if not self._made:
             return receipt
         made, self._made = self._made, ""

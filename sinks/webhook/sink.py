@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from itertools import chain
 
 from bridge.model.record import Record
-from sinks.base import Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
+from sinks.base import NamesGaps, Receipt, RetryLater, SinkUnavailable, encode_each, not_following, receipt_of
 from sinks.webhook.answers import Failed, Refused, Stored
 from sinks.webhook.encode import Message, MessageEncoder, batch_of
 from sinks.webhook.endpoint import Endpoint
 from sinks.webhook.options import WebhookOptions
 
 
-class WebhookSink:
+class WebhookSink(NamesGaps):
     """A record is stored when the endpoint answered 2xx. The endpoint may get a record twice, when an answer was lost:
     its ``id`` (and ``webhook-id``) is the same then.
 
@@ -24,13 +24,18 @@ class WebhookSink:
 
     def __init__(self, name: str, options: WebhookOptions, *, cluster: str) -> None:
         self._options = options
-        self._encoder = MessageEncoder(options.events(cluster), options.format)
+        events = options.events(cluster)
+        super().__init__(events)
+        self._encoder = MessageEncoder(events, options.format)
         self._endpoint = Endpoint(options)
 
     async def open(self) -> None:
         await self._endpoint.open()
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        return self.note_gaps(batch, await self._deliver(batch))
+
+    async def _deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
             await self._endpoint.open()
         except SinkUnavailable as error:

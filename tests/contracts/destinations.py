@@ -53,7 +53,7 @@ class Destination(ABC):
 
     uncompressed: ClassVar[Mapping[str, Any]] = {}
     """Options with which a record is as large on the way as it is."""
-    envelopes: ClassVar[Mapping[str, Any]] = {"format": "envelope", "before": True, "patch": True}
+    envelopes: Mapping[str, Any] = {"format": "envelope", "before": True, "patch": True}
     """Options for change data capture. A record whose earlier state is no JSON has no such form."""
 
     def __init__(self) -> None:
@@ -151,6 +151,7 @@ class ATopic(Destination):
     def __init__(self, server: KafkaBehindALine) -> None:
         super().__init__()
         self._server = server
+        self.envelopes = {**Destination.envelopes, "notice_topic": self.name}
 
     async def prepare(self, limit: int | None) -> None:
         settings = {} if limit is None else {"max_message_bytes": str(limit)}
@@ -262,7 +263,7 @@ class AStream(Destination):
 class AnEndpoint(Destination):
     kind = "webhook"
     stores_once = False
-    envelopes: ClassVar[Mapping[str, Any]] = {**Destination.envelopes, "batch": 1}
+    envelopes: Mapping[str, Any] = {**Destination.envelopes, "batch": 1}
 
     def __init__(self, *, batch: int = 1) -> None:
         """``batch``: most events in one request."""

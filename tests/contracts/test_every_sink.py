@@ -97,7 +97,8 @@ async def test_a_gap_is_told_in_words_of_its_own(destination: Destination) -> No
 
     assert_same(found, a_gap(5, 9))
     assert found.attributes["type"] == "kubedelta.gap.v1"
-    assert json.loads(found.body) == {"first": 5, "last": 9, "count": 5, "reason": "the outbox was full"}
+    reason = "the outbox was full"
+    assert json.loads(found.body) == {"first": 5, "last": 9, "count": 5, "reason": reason, "resources": None}
 
 
 async def test_a_snapshots_edges_are_told_in_words_of_their_own(destination: Destination) -> None:
@@ -110,7 +111,8 @@ async def test_a_snapshots_edges_are_told_in_words_of_their_own(destination: Des
         "kubedelta.snapshot.began.v1",
         "kubedelta.snapshot.ended.v1",
     ]
-    assert [json.loads(each.body) for each in found] == [{"sink": "audit", "through": 9, "count": 4}] * 2
+    told = {"sink": "audit", "through": 9, "count": 4}
+    assert [json.loads(each.body) for each in found] == [told, told | {"objects": 4}]
 
 
 async def test_what_has_the_id_of_an_earlier_epoch_is_no_repetition(destination: Destination) -> None:

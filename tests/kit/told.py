@@ -81,12 +81,15 @@ Stream: TypeAlias = Sequence[AnyTold]
 
 
 def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyTold]:
-    """Binary CloudEvents: attributes in `ce_…` headers. The key must be the event's partition key."""
+    """Binary CloudEvents: attributes in `ce_…` headers. The key must be the event's partition key. Notices that are
+    told in every partition beside their own topic are left out."""
     stream = []
     for record in records:
         headers = {name: (value or b"").decode() for name, value in record.headers}
         attributes = {name.removeprefix("ce_"): value for name, value in headers.items() if name.startswith("ce_")}
         assert headers["content-type"] == "application/json", headers["content-type"]
+        if record.key is None and attributes["id"].endswith(f"/p{record.partition}"):
+            continue
         assert (record.key or b"").decode() == attributes["partitionkey"]
         stream.append(_told(attributes, json.loads(record.value or b"")))
     return stream

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
+from bridge.model.cloudevent import CloudEvents, HeaderNames
 from bridge.model.envelope import Envelopes, merge_patch
-from bridge.model.record import Delta, SnapshotEdge
+from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
 from tests.kit.records import DEPLOYMENTS, a_delta, a_gap, a_snapshot
 
+HEADERS = HeaderNames.prefixed("ce_", datacontenttype="content-type")
 BEFORE = b'{"spec":{"replicas":1,"paused":true},"status":{}}'
 AFTER = b'{"spec":{"replicas":2},"status":{}}'
 
@@ -95,46 +96,24 @@ def test_a_record_of_a_snapshot_is_read_and_says_whether_it_is_the_last(last: bo
     assert (envelope["op"], envelope["source"]["snapshot"]) == ("r", "last" if last else "true")
 
 
-def test_a_gap_is_an_operation_of_its_own() -> None:
-    assert json.loads(Envelopes("prod", patch=True)(a_gap())) == {
-        "op": "gap",
-        "before": None,
-        "after": None,
-        "source": {
-            "cluster": "prod",
-            "id": "gap/5/9",
-            "sequence": 9,
-            "first": 5,
-            "count": 5,
-            "reason": "the outbox was full",
-        },
-        "ts_ms": 1795251600123,
-        "patch": None,
-    }
+@pytest.mark.parametrize("notice", [a_gap(), *(a_snapshot(edge) for edge in SnapshotEdge)])
+def test_a_notice_is_no_envelope_with_an_operation_that_nobody_knows(notice: Gap | Snapshot) -> None:
+    enveloped, plain = CloudEvents("prod", Envelopes("prod")), CloudEvents("prod")
+
+    assert enveloped.data(notice) == plain.data(notice)
+    assert enveloped.attributes(notice) == plain.attributes(notice)
+    assert "op" not in json.loads(plain.data(notice))
 
 
-def test_a_gap_of_which_nobody_knows_how_many_it_holds_says_so() -> None:
-    envelope = json.loads(Envelopes("prod")(msgspec.structs.replace(a_gap(), count=None)))
+def test_every_envelope_behind_a_gap_names_it_in_its_source_and_in_the_headers() -> None:
+    events = CloudEvents("prod", Envelopes("prod"))
+    before = json.loads(events.data(a_delta()))["source"], events.headers(a_delta(), HEADERS)
+    events.note_gap("gap/5/9")
+    source, headers = json.loads(events.data(a_delta()))["source"], events.headers(a_delta(), HEADERS)
 
-    assert envelope["source"]["count"] is None
-
-
-@pytest.mark.parametrize("edge", SnapshotEdge)
-def test_the_edge_of_a_snapshot_is_an_operation_of_its_own(edge: SnapshotEdge) -> None:
-    assert json.loads(Envelopes("prod")(a_snapshot(edge))) == {
-        "op": "snapshot",
-        "before": None,
-        "after": None,
-        "source": {
-            "cluster": "prod",
-            "id": f"snapshot/audit/9/{edge}",
-            "sequence": 9,
-            "edge": edge.value,
-            "sink": "audit",
-            "count": 4,
-        },
-        "ts_ms": 1795251600123,
-    }
+    assert source == before[0] | {"gap": "gap/5/9"}
+    assert headers == before[1] | {"kubedelta-gap": b"gap/5/9"}
+    assert events.encoded_headers(a_delta(), HEADERS)["kubedelta-gap"] == "gap/5/9"
 
 
 @pytest.mark.parametrize("damage", [b"{", b'{"a":"\xff"}', b"[" * 100_000])

@@ -363,6 +363,41 @@ async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
         assert story([c]) == ["added shop/c"]
 
 
+async def test_a_gap_says_what_the_missing_records_are_about_also_after_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        pods = await Informed().begin(outbox)
+        deployments = await Informed(DEPLOYMENTS).begin(outbox)
+        await pods.tells(outbox, "added shop/a", "added bank/a", "added shop/b")
+        await taker.stream.drop(3)
+        await deployments.tells(outbox, "added shop/web")
+        await pods.tells(outbox, "added mall/c")
+        left = crashed(tmp_path, tmp_path / "left")
+        first = await about(taker)
+    async with opened(left) as outbox:
+        taker = Taker(outbox)
+        await taker.stream.drop(4)
+        widened = await about(taker)
+
+    assert first == ({("pods", "shop"), ("pods", "bank")}, True)
+    assert widened == ({("pods", "shop"), ("pods", "bank"), ("deployments.apps", "shop")}, True)
+
+
+async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "MOST_CONCERNS", 3)
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        await (await Informed().begin(outbox)).tells(outbox, *(f"added space-{n}/a" for n in range(6)))
+        await taker.stream.drop(5)
+        assert await about(taker) == ({("pods", None)}, True)
+
+
+async def about(taker: Taker) -> tuple[set[tuple[str, str | None]], bool]:
+    """What the gap that comes next says of the missing records, and whether they are about nothing else."""
+    gap = next(record for record in await taker.rest() if isinstance(record, Gap))
+    return {(each.resource.name, each.namespace) for each in gap.concerns}, gap.only
+
+
 async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)

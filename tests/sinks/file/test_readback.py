@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bridge.delivery.sink_worker import passages
 from bridge.model.change import Op
 from bridge.model.cloudevent import CloudEvents
 from bridge.model.held import FOREIGN, CannotReadBack, Held, HeldKind
@@ -36,7 +37,8 @@ async def write(path: Path, records: Sequence[Record], **options: Any) -> None:
     sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **options}), cluster="prod")
     await sink.open()
     try:
-        assert await sink.deliver(records) == ALL_STORED
+        for where in passages(records):
+            assert await sink.deliver(records[where]) == ALL_STORED
     finally:
         await sink.close()
 

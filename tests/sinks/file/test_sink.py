@@ -184,3 +184,27 @@ def test_a_writer_that_is_killed_leaves_everything_acknowledged_and_no_torn_line
 
 async def open_and_close(path: Path) -> None:
     await (await opened(path)).close()
+
+
+async def test_among_envelopes_a_gap_has_no_line_and_every_later_line_names_it(tmp_path: Path) -> None:
+    """Also after a restart: whoever reads envelopes knows the operations c, u, d and r, and no others."""
+    path = tmp_path / "deltas.ndjson"
+    options = FileOptions.model_validate({"path": path, "format": "envelope"})
+    first = FileSink("copy", options, cluster="prod")
+    await first.open()
+    for batch in ([a_snapshot()], changes(2), [a_gap()], changes(1, first=10)):
+        assert await first.deliver(batch) == ALL_STORED
+    await first.close()
+    again = FileSink("copy", options, cluster="prod")
+    again.memory = first.memory
+    await again.open()
+    assert await again.deliver(changes(1, first=11)) == ALL_STORED
+    await again.close()
+
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [(line["op"], line["source"].get("gap")) for line in lines] == [
+        ("u", None),
+        ("u", None),
+        ("u", "gap/5/9"),
+        ("u", "gap/5/9"),
+    ]

@@ -47,12 +47,19 @@ def options(**more: object) -> KafkaOptions:
         ({"security_protocol": "ssl", "cert_file": "/x"}, "cert_file and key_file belong together"),
         ({"create_topics": {}}, "partitions"),
         ({"before": True}, "set format: envelope"),
+        ({"format": "envelope", "topic": "all"}, "format envelope needs notice_topic"),
+        ({"notice_topic": "k8s {x}"}, "is no topic: at most 249 letters"),
     ],
 )
 def test_a_mistake_is_told(wrong: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as error:
         options(**wrong)
     assert "hush" not in str(error.value)
+
+
+@pytest.mark.parametrize("also", [{"notice_topic": "notices"}, {"topic": "k8s.{kind}"}, {"topic": "k8s.{resource}"}])
+def test_envelopes_with_a_place_for_notices_are_taken(also: dict[str, object]) -> None:
+    assert options(**{"format": "envelope", "topic": "all", **also}).format == "envelope"
 
 
 def test_times_and_sizes_take_units() -> None:

@@ -1,0 +1,272 @@
+"""A gap and the end of a snapshot, told in every partition that they belong to. Against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from bridge.model.record import Concern, Delta, Gap, Record, SnapshotEdge
+from bridge.model.resource import Resource
+from sinks.base import ALL_STORED
+from sinks.kafka import memory
+from sinks.kafka.sink import KafkaSink
+from tests.cluster.fixtures import MakeTopic, fresh_name
+from tests.cluster.servers import Kafka, KafkaRecord
+from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
+from tests.sinks.kafka.test_sink import StartKafka, opened, read, the_sink, until_stored
+
+pytestmark = pytest.mark.java
+
+GAP, ENDED = "kubedelta.gap.v1", "kubedelta.snapshot.ended.v1"
+SNAPSHOT = a_snapshot().snapshot
+
+
+def a_gap_of(*concerns: Resource | Concern, first: int = 5, last: int = 9) -> Gap:
+    """Of these and of nothing else."""
+    about = tuple(each if isinstance(each, Concern) else Concern(each) for each in concerns)
+    return msgspec.structs.replace(a_gap(first, last), concerns=about, only=True)
+
+
+def some(resource: Resource, first: int, count: int = 60, snapshot: str | None = None) -> list[Delta]:
+    """Of so many objects, so that every partition gets one."""
+    return [
+        a_delta(n, resource=resource, key=f"shop/web-{n - first}", snapshot=snapshot)
+        for n in range(first, first + count)
+    ]
+
+
+def attribute(record: KafkaRecord, name: str) -> str:
+    return (dict(record.headers).get(name) or b"").decode()
+
+
+def by_partition(records: Sequence[KafkaRecord]) -> dict[int, list[KafkaRecord]]:
+    found: dict[int, list[KafkaRecord]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record)
+    return found
+
+
+async def deliver(sink: KafkaSink, *stretches: Sequence[Record]) -> None:
+    """As a worker does it."""
+    for batch in stretches:
+        assert await sink.deliver(batch) == ALL_STORED
+
+
+@pytest.fixture
+def topics(kafka_topic: MakeTopic) -> str:
+    """The prefix of topics for pods and deployments with several partitions, and for notices."""
+    prefix = fresh_name("marked")
+    kafka_topic(name=f"{prefix}.pods", partitions=4)
+    kafka_topic(name=f"{prefix}.deployments", partitions=3)
+    kafka_topic(name=f"{prefix}.notice", partitions=2)
+    return prefix
+
+
+async def test_every_partition_meets_the_gap_between_the_records_in_front_of_it_and_behind(
+    kafka: Kafka, topics: str
+) -> None:
+    async with opened(kafka, f"{topics}.{{resource}}") as sink:
+        await deliver(sink, [*some(PODS, 1), *some(DEPLOYMENTS, 100)])
+        await deliver(sink, [a_gap_of(PODS, first=200, last=299)])
+        await deliver(sink, [*some(PODS, 300), *some(DEPLOYMENTS, 400)])
+    pods = by_partition(await read(kafka, f"{topics}.pods"))
+    deployments = await read(kafka, f"{topics}.deployments")
+    [notice] = await read(kafka, f"{topics}.notice")
+
+    assert len(pods) == 4
+    for partition, records in pods.items():
+        [at] = [place for place, record in enumerate(records) if attribute(record, "ce_type") == GAP]
+        sequences = [int(attribute(record, "ce_sequence")) for record in records]
+        assert 0 < at < len(records) - 1
+        assert max(sequences[:at]) < 200 <= sequences[at] == 299 < min(sequences[at + 1 :])
+        marker = records[at]
+        assert attribute(marker, "ce_id") == f"gap/200/299/p{partition}"
+        assert marker.key is None
+        assert json.loads(marker.value or b"")["resources"] == ["pods"]
+    assert {attribute(record, "ce_type") for record in deployments} == {"kubedelta.object.updated.v1"}
+    assert attribute(notice, "ce_id") == "gap/200/299"
+    assert not any(attribute(record, "kubedelta-gap") for records in pods.values() for record in records)
+
+
+async def test_a_reader_of_any_partition_can_tell_that_its_part_of_the_snapshot_is_complete(
+    kafka: Kafka, topics: str
+) -> None:
+    """Also where the sink was restarted in the middle of it, and what was not saved is told again."""
+    objects = [*some(PODS, 1, 50, SNAPSHOT), *some(DEPLOYMENTS, 100, 2, SNAPSHOT)]
+    async with opened(kafka, f"{topics}.{{resource}}") as sink:
+        await deliver(sink, [a_snapshot(SnapshotEdge.BEGAN, count=52)], objects[:20])
+        saved = sink.memory
+        await deliver(sink, objects[20:40])
+    reminded = the_sink(kafka, f"{topics}.{{resource}}")
+    reminded.memory = saved
+    await reminded.open()
+    await deliver(reminded, objects[20:], [a_snapshot(SnapshotEdge.ENDED, count=52)], some(PODS, 300))
+    await reminded.close()
+
+    for resource, partitions in (("pods", 4), ("deployments", 3)):
+        found = by_partition(await read(kafka, f"{topics}.{resource}"))
+        assert len(found) == partitions
+        for partition, records in found.items():
+            [at] = [place for place, record in enumerate(records) if attribute(record, "ce_type") == ENDED]
+            told = {attribute(record, "ce_id") for record in records[:at] if attribute(record, "ce_snapshot")}
+            ended = json.loads(records[at].value or b"")
+            assert attribute(records[at], "ce_snapshot") == SNAPSHOT
+            assert attribute(records[at], "ce_id") == f"{SNAPSHOT}/ended/p{partition}"
+            assert (ended["objects"], ended["dead_letters"]) == (len(told), 0)
+            assert not any(attribute(record, "ce_snapshot") for record in records[at + 1 :])
+
+
+async def test_an_object_that_was_refused_makes_nobody_take_the_snapshot_for_complete(
+    kafka: Kafka, topics: str
+) -> None:
+    objects = some(PODS, 1, 20, SNAPSHOT)
+    objects[7] = msgspec.structs.replace(objects[7], body=b'"%s"' % (b"x" * 20_000))
+    async with opened(kafka, f"{topics}.{{resource}}", max_message_bytes=10_000) as sink:
+        receipt = await sink.deliver(objects)
+        assert list(receipt.rejected) == [7]
+        await deliver(sink, [a_snapshot(SnapshotEdge.ENDED, count=20)])
+    ends = [json.loads(each.value or b"") for each in await read(kafka, f"{topics}.pods") if each.key is None]
+
+    assert sum(end["objects"] for end in ends) == 19
+    assert [end["dead_letters"] for end in ends] == [1, 1, 1, 1]
+
+
+async def test_among_compacted_records_no_marker_stands_and_each_names_the_newest_gap(
+    kafka: Kafka, kafka_topic: MakeTopic, topics: str
+) -> None:
+    """Also after a restart, and where nobody may ask how the topic is kept: then the broker's refusal says so."""
+    kafka_topic(name=f"{topics}.nodes", partitions=2, cleanup_policy="compact")
+    template = f"{topics}.{{resource}}"
+    async with opened(kafka, template) as sink:
+        await deliver(sink, some(NODES, 1), [a_gap_of(NODES, PODS, first=60, last=69)], some(NODES, 100))
+        await deliver(sink, [a_gap_of(PODS, first=200, last=209)], some(NODES, 300), some(PODS, 400))
+        saved = sink.memory
+    reminded = the_sink(kafka, template)
+    reminded.memory = saved
+    await reminded.open()
+    reminded._topics._compacted[f"{topics}.nodes"] = None  # As if describe_configs were refused.
+    await deliver(reminded, [a_gap_of(NODES, first=500, last=509)], some(NODES, 600))
+    await reminded.close()
+    nodes = await read(kafka, f"{topics}.nodes")
+
+    assert all(record.key is not None for record in nodes)
+    named = {(int(attribute(record, "ce_sequence")) // 100, attribute(record, "kubedelta-gap")) for record in nodes}
+    assert named == {(0, ""), (1, "gap/60/69"), (3, "gap/200/209"), (6, "gap/500/509")}
+    pods = await read(kafka, f"{topics}.pods")
+    assert {attribute(record, "kubedelta-gap") for record in pods} == {""}
+    assert Counter(attribute(record, "ce_id") for record in pods if record.key is None) == {
+        f"gap/{name}/p{partition}": 1 for name in ("60/69", "200/209") for partition in range(4)
+    }
+    notices = {attribute(record, "ce_id") for record in await read(kafka, f"{topics}.notice")}
+    assert notices == {"gap/60/69", "gap/200/209", "gap/500/509"}
+
+
+async def test_among_envelopes_no_marker_stands_and_each_names_the_newest_gap(kafka: Kafka, topics: str) -> None:
+    async with opened(kafka, f"{topics}.{{resource}}", format="envelope") as sink:
+        await deliver(sink, some(PODS, 1, 9), [a_gap_of(PODS, first=20, last=29)], some(PODS, 30, 9))
+        await deliver(sink, some(PODS, 40, 9, SNAPSHOT), [a_snapshot(SnapshotEdge.ENDED, through=49, count=9)])
+    pods = await read(kafka, f"{topics}.pods")
+
+    envelopes: list[dict[str, Any]] = [json.loads(record.value or b"") for record in pods]
+    assert {envelope["op"] for envelope in envelopes} <= {"c", "u", "d", "r"}
+    for record, envelope in zip(pods, envelopes, strict=True):
+        behind = envelope["source"]["sequence"] > 29
+        assert (
+            attribute(record, "kubedelta-gap") == envelope["source"].get("gap", "") == ("gap/20/29" if behind else "")
+        )
+    notices = [attribute(record, "ce_type") for record in await read(kafka, f"{topics}.notice")]
+    assert sorted(notices) == [GAP, ENDED]
+
+
+async def test_beyond_the_bound_no_marker_stands_and_each_record_names_the_gap(
+    kafka: Kafka, topics: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sinks.kafka import markers
+
+    monkeypatch.setattr(markers, "MOST_PARTITIONS", 6)
+    monkeypatch.setattr(memory, "MOST_PARTITIONS", 6)
+    async with opened(kafka, f"{topics}.{{resource}}") as sink:
+        await deliver(sink, [a_gap_of(PODS, DEPLOYMENTS)], some(PODS, 100))
+        objects = [*some(PODS, 200, 60, SNAPSHOT), *some(DEPLOYMENTS, 300, 60, SNAPSHOT)]
+        await deliver(sink, objects, [a_snapshot(SnapshotEdge.ENDED, count=120)])
+        await deliver(sink, [a_gap_of(PODS, first=500, last=509)], some(PODS, 600))
+    pods = await read(kafka, f"{topics}.pods")
+
+    markers_found = {attribute(record, "ce_id") for record in pods if record.key is None}
+    assert markers_found == {f"gap/500/509/p{partition}" for partition in range(4)}
+    assert {attribute(record, "kubedelta-gap") for record in pods if record.key is not None} == {"gap/5/9"}
+
+
+async def test_a_gap_about_anything_is_marked_wherever_watched_resources_go(kafka: Kafka, topics: str) -> None:
+    """What comes to be watched later learns of it by a header. Until discovery has answered, the gap waits."""
+    watched: list[Sequence[Resource] | None] = [None]
+    async with opened(kafka, f"{topics}.{{resource}}") as sink:
+        sink.watched = lambda: watched[0]
+        await deliver(sink, some(PODS, 1))
+        receipt = await sink.deliver([a_gap(100, 199)])
+        assert list(receipt.pending) == [0]
+        watched[0] = [PODS, NODES]
+        await deliver(sink, [a_gap(100, 199)], some(PODS, 200), some(DEPLOYMENTS, 300))
+    pods = await read(kafka, f"{topics}.pods")
+
+    assert sorted(attribute(record, "ce_id") for record in pods if record.key is None) == [
+        f"gap/100/199/p{partition}" for partition in range(4)
+    ]
+    deployments = await read(kafka, f"{topics}.deployments")
+    assert {attribute(record, "kubedelta-gap") for record in deployments} == {"gap/100/199"}
+    assert len(await read(kafka, f"{topics}.notice")) == 1, "the attempt that failed told it already"
+
+
+async def test_namespaces_have_topics_of_their_own(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    prefix = fresh_name("spaces")
+    for name in ("shop.pods", "bank.pods", "_.nodes", "_.notice"):
+        kafka_topic(name=f"{prefix}.{name}", partitions=2)
+    async with opened(kafka, f"{prefix}.{{namespace}}.{{resource}}") as sink:
+        await deliver(sink, [a_gap_of(Concern(PODS, "shop"), NODES, first=1, last=9)])
+        await deliver(sink, [a_gap_of(PODS, first=11, last=19)])
+        await deliver(sink, [a_delta(20, key="bank/web")])
+    found = {
+        name: {attribute(each, "ce_id") for each in await read(kafka, f"{prefix}.{name}") if each.key is None}
+        for name in ("shop.pods", "bank.pods", "_.nodes")
+    }
+
+    assert found == {
+        "shop.pods": {"gap/1/9/p0", "gap/1/9/p1", "gap/11/19/p0", "gap/11/19/p1"},
+        "bank.pods": {"gap/11/19/p0", "gap/11/19/p1"},
+        "_.nodes": {"gap/1/9/p0", "gap/1/9/p1"},
+    }
+
+
+async def test_markers_that_were_not_all_stored_are_told_until_they_are(start_kafka: StartKafka) -> None:
+    """Nothing behind them comes before; the broker is away in the middle of it, and the sink restarted."""
+    server = start_kafka({})
+    for name, partitions in (("k8s.pods", 8), ("k8s.notice", 1)):
+        server.create_topic(name, partitions)
+    gap = a_gap_of(PODS, first=100, last=199)
+    async with opened(server, "k8s.{resource}", ack_timeout=0.5, connect_timeout=1) as sink:
+        await until_stored(sink, some(PODS, 1))
+        async with asyncio.TaskGroup() as tasks:
+            delivering = tasks.create_task(sink.deliver([gap]))
+            await asyncio.sleep(0.01)
+            await asyncio.to_thread(server.kill9)
+        first = delivering.result()
+    await asyncio.to_thread(server.start)
+    async with opened(server, "k8s.{resource}", ack_timeout=0.5) as sink:
+        await until_stored(sink, [gap])
+        await until_stored(sink, some(PODS, 200))
+    found = by_partition(await read(server, "k8s.pods"))
+
+    assert first == ALL_STORED or list(first.pending) == [0]
+    for partition, records in found.items():
+        places = [place for place, record in enumerate(records) if record.key is None]
+        assert places == list(range(places[0], places[-1] + 1))
+        assert {attribute(records[place], "ce_id") for place in places} == {f"gap/100/199/p{partition}"}
+        sequences = [int(attribute(record, "ce_sequence")) for record in records]
+        assert max(sequences[: places[0]]) < 100
+        assert min(sequences[places[-1] + 1 :]) >= 200

@@ -1,0 +1,46 @@
+"""What a Kafka sink knows again after a restart."""
+
+from __future__ import annotations
+
+from sinks.kafka.memory import MOST_PARTITIONS, Memory
+
+
+def test_what_is_saved_is_known_again() -> None:
+    memory = Memory()
+    memory.gap("gap/1/5", marked=False)
+    memory.gap("gap/7/9", marked=True)
+    for partition in (0, 0, 3):
+        memory.count("snapshot/audit/9", "k8s.pods", partition)
+    again = Memory(memory.saved())
+
+    assert (again.newest_gap, again.unmarked_gap) == ("gap/7/9", "gap/1/5")
+    assert again.counts("snapshot/audit/9") == {"k8s.pods": {0: 2, 3: 1}}
+    assert again.counts("snapshot/audit/10") == {}, "of another snapshot"
+
+
+def test_it_is_the_same_object_until_something_changes() -> None:
+    memory = Memory(Memory().saved())
+    saved = memory.saved()
+    assert memory.saved() is saved
+    memory.ended()
+    assert memory.saved() is saved
+    memory.count("snapshot/audit/9", "k8s.pods", 1)
+    assert memory.saved() is not saved
+
+
+def test_more_partitions_than_get_a_marker_are_not_counted() -> None:
+    memory = Memory()
+    for partition in range(MOST_PARTITIONS):
+        memory.count("snapshot/audit/9", "k8s.pods", partition)
+    assert memory.counts("snapshot/audit/9") is not None
+    memory.count("snapshot/audit/9", "k8s.nodes", 0)
+
+    assert memory.counts("snapshot/audit/9") is None
+    assert Memory(memory.saved()).counts("snapshot/audit/9") is None
+    assert len(memory.saved()) < 200
+
+
+def test_a_memory_that_cannot_be_read_is_of_a_gap_that_nobody_knows() -> None:
+    for damaged in (b"{", b'{"newest":5}', b"\xff"):
+        memory = Memory(damaged)
+        assert memory.newest_gap == memory.unmarked_gap != ""
