@@ -71,6 +71,9 @@ from bridge.model.answers import (
 from bridge.model.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 
+LATE = 10.0
+"""Seconds after its timeout until which a watch may end by it."""
+
 
 class Histories(Protocol):
     """What this informer and the others of the same server have to say about its history."""
@@ -252,7 +255,7 @@ class Watcher:
                 if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
                     # Only a server that ends a watch in due form may mean 410 by it.
                     answer = Failed(answer.reason) if answer.torn else VeryShort()
-                elif isinstance(answer, HungUp) and not answer.torn and self._now() - began >= _shortest(request):
+                elif isinstance(answer, HungUp) and not answer.torn and _is_over(request, self._now() - began):
                     answer = TimedOut()
                 if isinstance(answer, Announced):
                     events += len(answer.events)
@@ -385,9 +388,9 @@ class Watcher:
         await asyncio.sleep(pause.seconds)
 
 
-def _shortest(request: WatchRequest) -> float:
-    """Seconds that a watch lasts at least which its server ends when it was asked to. Clocks differ."""
-    return request.timeout - min(1.0, 0.1 * request.timeout)
+def _is_over(request: WatchRequest, seconds: float) -> bool:
+    """Whether the server ended a watch that lasted so long when it was asked to. Clocks differ."""
+    return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
 
 
 def _reason(answer: Answer) -> str:

@@ -194,8 +194,12 @@ def as_it_leaves(thing: Manifest) -> Manifest:
 
 
 def without_secrets(thing: Manifest) -> Manifest:
-    """The names alone of what a Secret holds: its values do not leave the bridge."""
-    return {**thing, "data": sorted(thing.get("data", ()))} if thing["kind"] == "Secret" else thing
+    """The names alone of what a Secret holds, and of its labels and annotations: the values do not leave the bridge."""
+    if thing["kind"] != "Secret":
+        return thing
+    metadata = {name: sorted(value) if name in {"labels", "annotations"} else value
+                for name, value in thing["metadata"].items()}  # fmt: skip
+    return {**thing, "metadata": metadata, "data": sorted(thing.get("data", ()))}
 
 
 def assert_same_state(have: Mapping[str, Manifest], want: Mapping[str, Manifest], who: str) -> None:

@@ -367,10 +367,13 @@ async def die_in_doubt(lives: Lives) -> None:
     assert lives.ledger.position is None
 
 
-async def restore(history: History, world: World, in_doubt: bool, undone: int, crashes: list[float]) -> Lives:
-    """The new history begins with a write that takes the place of an old one, version and object; and crashes come
-    while the new epoch begins. A server that has come as far as the ledger cannot be told from the old one: so the
-    ledger has everything that is undone, and nothing more is written before the ledger has the new epoch."""
+async def restore(
+    history: History, world: World, in_doubt: bool, undone: int, further: int, crashes: list[float]
+) -> Lives:
+    """The new history begins with a write that takes the place of an old one, version and object, and may be longer
+    than the old one by the time we look; and crashes come while the new epoch begins. Where nothing that is known was
+    undone (but deletes), a longer one cannot be told from the old one: then no more is written before the ledger has
+    the new epoch."""
     async with world.lives() as lives:
         cluster = lives.cluster
         for (step, what), seconds in history:
@@ -381,8 +384,11 @@ async def restore(history: History, world: World, in_doubt: bool, undone: int, c
             await die_in_doubt(lives)
         assert lives.ledger.newest == str(cluster.version)
         again = cluster.history[-undone][1][1].name
+        newest = max((int(thing.resource_version) for thing in cluster.objects.values()), default=0)
         cluster.restore(sorted(cluster.states)[-1 - undone])
         cluster.put(again)
+        for turn in range(further if newest > cluster.version - 1 else 0):
+            cluster.put("ab"[turn % 2])
         for seconds in crashes:
             lives.start()
             await asyncio.sleep(seconds)
@@ -399,9 +405,10 @@ async def restore(history: History, world: World, in_doubt: bool, undone: int, c
     world=worlds,
     in_doubt=st.booleans(),
     undone=st.integers(2, 4),
+    further=st.integers(0, 6),
     crashes=st.lists(st.sampled_from([0.1, 0.3, 0.9, 1.1, 2.1, 5.3, 90.0]), max_size=6),
 )
 def test_a_restore_of_the_server_is_told_right_however_often_we_die_while_we_find_out(
-    history: History, world: World, in_doubt: bool, undone: int, crashes: list[float]
+    history: History, world: World, in_doubt: bool, undone: int, further: int, crashes: list[float]
 ) -> None:
-    run_in_virtual_time(restore(history, world, in_doubt, undone, crashes))
+    run_in_virtual_time(restore(history, world, in_doubt, undone, further, crashes))

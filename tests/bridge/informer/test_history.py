@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
-from bridge.informer import SharedInformerFactory
+from bridge.informer import SharedInformerFactory, Timing
 from bridge.informer.history import Part
 from bridge.model.answers import (
     Busy,
@@ -89,6 +89,7 @@ class World:
             deliver=self.deliver,
             report=self.facts.append,
             watch_list=False,
+            timing=Timing(watch_timeout=(600, 600)),
             forsake=self.forsake,
             indexers={},
         ) as factory:
@@ -154,18 +155,30 @@ async def test_a_first_list_needs_no_proof_and_a_watch_that_ended_in_its_time_ma
     world = World()
     async with world.running():
         for _ in range(2):
-            await asyncio.sleep(605)
+            await asyncio.sleep(600)
             for cluster in world.clusters.values():
                 cluster.end_watches(HungUp("the stream ended"))
 
     assert world.proofs == []
 
 
-@pytest.mark.parametrize("end", [HungUp("the stream ended"), Silent(90), Failed("500"), Expired("410")])
-async def test_however_else_a_watch_ends_its_history_is_proven(end: HungUp | Silent | Failed | Expired) -> None:
+@pytest.mark.parametrize(
+    ("after", "end"),
+    [
+        (30, HungUp("the stream ended")),
+        (600, HungUp("the connection broke", torn=True)),
+        (700, HungUp("the server did not end the watch")),
+        (30, Silent(90)),
+        (30, Failed("500")),
+        (30, Expired("410")),
+    ],
+)
+async def test_however_else_a_watch_ends_its_history_is_proven(
+    after: float, end: HungUp | Silent | Failed | Expired
+) -> None:
     world = World()
     async with world.running(PODS):
-        await asyncio.sleep(30)
+        await asyncio.sleep(after)
         world.clusters["pods"].end_watches(end)
         await asyncio.sleep(60)
 
