@@ -9,11 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
 from bridge.app.bridge import Bridge
-from bridge.app.plan import Plan, SinkPlan, Wanted
-from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened
+from bridge.app.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.app.resolving import Resolution, resolve_wanted
+from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened, unheard
 from bridge.informer import Timing
-from bridge.kube import ClusterAccess
+from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
@@ -262,35 +265,39 @@ async def test_only_what_is_in_scope_is_exported_and_leaving_it_is_a_delete() ->
     assert sink.told() == ["added default/a", "deleted default/a"]
 
 
-async def test_two_names_for_one_resource_do_not_tell_its_objects_twice() -> None:
+async def resolved(*wanted: Wanted) -> Resolution:
+    async with Playground() as cluster, connect(ClusterAccess(server=cluster.url)) as client:
+        return resolve_wanted(wanted, await client.discover())
+
+
+async def test_two_names_for_one_resource_are_refused_at_the_start_and_nothing_is_told(tmp_path: Path) -> None:
     sink = RecordingSink()
     wanted = (Wanted("configmaps"), Wanted("cm", (Scope("default"),)), Wanted("*", (Scope("default"),)))
-    async with running(sink, wanted=wanted) as world:
-        world.cluster.create("configmaps", a_config_map("a"))
-        world.cluster.create("secrets", {"metadata": {"name": "s", "namespace": "default"}})
-        await sink.until(lambda sink: {"added default/a", "added default/s"} <= set(sink.told()))
-        await world.until(lambda: world.reported(ResourceUnknown))
+    async with Playground() as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        access = ClusterAccess(server=cluster.url)
+        plan = Plan(cluster="test", access=access, wanted=wanted, sinks=_plans([sink], {}), state=tmp_path)
+        with pytest.raises(PlanRefused, match=r"^resources: cm: configmaps means configmaps as well, and an object"):
+            await Bridge(plan, unheard).run()
+    assert sink.deltas == []
 
-    assert sink.told().count("added default/a") == 1
-    (unknown,) = world.reported(ResourceUnknown)
-    assert unknown == ResourceUnknown("cm", "configmaps means configmaps as well, and an object belongs to one")
+
+async def test_of_names_and_wildcards_an_object_belongs_to_the_first() -> None:
+    everywhere, default = Scope(), Scope("default")
+    found = await resolved(Wanted("configmaps"), Wanted("cm", (default,)), Wanted("*", (default,)))
+    scopes = [scope for name, scope in found.desired if name == "configmaps"]
+    assert (scopes, found.twice) == ([everywhere], ("cm",))
+    assert ("secrets", default) in found.desired
 
 
 async def test_of_three_names_for_one_resource_the_last_may_not_meet_the_second_either() -> None:
-    sink = RecordingSink()
-    default = Scope("default")
-    wanted = (
-        Wanted("configmaps", (Scope("kube-public"),)),
-        Wanted("cm", (default,)),
-        Wanted("ConfigMap", (Scope("default", "tier=web"),)),
+    public, default = Scope("kube-public"), Scope("default")
+    found = await resolved(
+        Wanted("configmaps", (public,)), Wanted("cm", (default,)), Wanted("ConfigMap", (Scope("default", "tier=web"),))
     )
-    async with running(sink, wanted=wanted) as world:
-        await world.until(lambda: len(world.watched()) == 2)
-        watched = world.watched()
-
-    (unknown,) = world.reported(ResourceUnknown)
-    assert unknown == ResourceUnknown("ConfigMap", "cm means configmaps as well, and an object belongs to one")
-    assert watched == {("configmaps", "namespace kube-public"), ("configmaps", str(default))}
+    assert found.desired.keys() == {("configmaps", public), ("configmaps", default)}
+    assert found.unresolved == {"ConfigMap": "cm means configmaps as well, and an object belongs to one"}
+    assert found.twice == ("ConfigMap",)
 
 
 async def test_a_resync_tells_everything_again_to_the_sink_that_asked_and_asks_the_server_nothing(
