@@ -18,7 +18,7 @@ from bridge.app.resolving import Resolution, resolve_wanted
 from bridge.app.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.facts import unheard
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
-from bridge.model.answers import Refused
+from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.errors import Damaged, StateError
 from bridge.outbox.looking import Look, look_at
@@ -109,6 +109,11 @@ async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalog
         return Finding(subject, Verdict.UNREACHABLE, str(error))
     if refused:
         return Finding(subject, Verdict.WRONG, f"RBAC must allow: {'; '.join(refused)}")
+    for resource, scope in asked:
+        if (scope.label_selector or scope.field_selector) and (
+            reason := await _not_selectable(client, resource, scope)
+        ):
+            return Finding(subject, Verdict.WRONG, f"cannot list {resource} ({scope}): {reason}")
     return Finding(subject, Verdict.RIGHT, f"may {' and '.join(VERBS)} {len(asked)} of {len(asked)}")
 
 
@@ -118,6 +123,16 @@ async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
         return ""
     where = f"in namespace {scope.namespace}" if scope.namespace else "in the whole cluster"
     return f"{', '.join(missing)} {resource} {where}"
+
+
+async def _not_selectable(client: KubeClient, resource: Resource, scope: Scope) -> str:
+    """Why the API server does not take these selectors: which fields it knows differs from resource to resource. Empty
+    where it does, or cannot say now."""
+    match await client.lister_watcher(resource, scope, metadata_only=True).list(ListRequest(version="", limit=1)):
+        case Refused(reason=reason) | Failed(reason=reason):
+            return reason
+        case _:
+            return ""
 
 
 async def _is_missing(client: KubeClient, namespace: str) -> bool:

@@ -144,6 +144,16 @@ async def test_two_names_of_one_resource_are_wrong_and_a_run_refuses_them(tmp_pa
     assert (finding.verdict, "configmaps means configmaps as well" in finding.detail) == (Verdict.WRONG, True)
 
 
+async def test_a_selector_that_the_server_does_not_take_is_wrong(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        by_name = Wanted("pods", (Scope(field_selector="metadata.name=web"),))
+        taken = (await found(a_plan(tmp_path, cluster.url, by_name)))["resources: pods"]
+        by_colour = Wanted("pods", (Scope(field_selector="spec.colour=red"),))
+        refused = (await found(a_plan(tmp_path, cluster.url, by_colour)))["resources: pods"]
+    assert (taken.verdict, refused.verdict) == (Verdict.RIGHT, Verdict.WRONG)
+    assert "spec.colour" in refused.detail
+
+
 async def test_a_namespace_that_does_not_exist_is_wrong(tmp_path: Path) -> None:
     async with Playground() as cluster:
         findings = await found(a_plan(tmp_path, cluster.url, Wanted("pods", (Scope("default"), Scope("nowhere")))))

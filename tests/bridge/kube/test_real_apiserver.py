@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.kube import Catalogue, ClusterAccess, KubeClient, connect, difference, resolve_name
+from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, difference, resolve_name
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -187,6 +187,12 @@ async def test_what_may_not_be_listed_is_refused_with_the_servers_words(
         assert not await restricted.can_i("list", SECRETS)
     assert await client.can_i("list", SECRETS)
     assert await client.can_i("watch", SECRETS, "default")
+
+
+async def test_http_to_its_port_is_recognised(kube_apiserver: KubeApiServer) -> None:
+    async with connect(ClusterAccess(server=kube_apiserver.url.replace("https:", "http:"))) as client:
+        with pytest.raises(ApiError, match="the server speaks HTTPS on this port: write https:// in its address"):
+            await client.version()
 
 
 async def test_a_token_that_nobody_gave_out_is_refused(kube_apiserver: KubeApiServer, tmp_path: Path) -> None:
