@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -16,7 +17,7 @@ from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.app.preflight import preflight
 from bridge.app.resolving import Resolution, resolve_wanted
 from bridge.app.verify import ClusterRefuses, ClusterUnavailable, ClusterView
-from bridge.facts import unheard
+from bridge.facts import ConnectionInsecure, Fact
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
 from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.resource import Resource, Scope
@@ -40,9 +41,15 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
     mistakes = await asyncio.to_thread(preflight, plan)
     for subject, reason in mistakes:
         yield Finding(subject, Verdict.WRONG, reason)
+    for sink in plan.sinks:
+        if sink.clear_text:
+            yield Finding(f"sinks.{sink.name}", Verdict.NOTE, sink.clear_text)
     resources: Sequence[Resource] = ()
+    insecure: list[ConnectionInsecure] = []
     try:
-        async with connect(plan.access, report=unheard) as client:
+        async with connect(plan.access, report=partial(_keep_insecure, insecure)) as client:
+            for each in insecure:
+                yield Finding("cluster", Verdict.NOTE, each.reason)
             catalogue = None
             try:
                 version = await client.version()
@@ -64,6 +71,11 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
     ):
         for finding in findings:
             yield finding
+
+
+def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:
+    if isinstance(fact, ConnectionInsecure):
+        insecure.append(fact)
 
 
 def _of_cluster(error: CredentialsError) -> Finding:

@@ -131,6 +131,21 @@ async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Pat
     )
 
 
+async def test_credentials_in_clear_text_are_noted_and_nothing_is_wrong(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret-token")
+    sink = SinkPlan(name="hook", type="memory", make=RecordingSink, max_batch=1, clear_text="url is http://: read")
+    async with Playground() as cluster:
+        plan = a_plan(tmp_path, cluster.url, sinks=(sink,))
+        plan = replace(plan, access=ClusterAccess(server=cluster.url, token_file=token))
+        notes = [each async for each in check_all(plan) if each.verdict is not Verdict.RIGHT]
+    assert [(each.subject, each.verdict) for each in notes] == [
+        ("sinks.hook", Verdict.NOTE),
+        ("cluster", Verdict.NOTE),
+    ]
+    assert "plain HTTP" in notes[1].detail
+
+
 # ── The cluster ──────────────────────────────────────────────────────────────
 
 
