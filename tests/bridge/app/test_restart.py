@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridge.app.bridge import Bridge
@@ -307,3 +308,27 @@ def leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for each in error.exceptions for leaf in leaves(each)]
     return [error]
+
+
+async def test_a_delete_that_is_announced_again_is_told_once_also_by_the_bridge_after_it(
+    tmp_path: Path,
+) -> None:
+    async with Playground(bookmark_interval=60) as cluster:
+        cluster.create("configmaps", a_config_map("gone"))
+        async with life(tmp_path, cluster) as first:
+            gone = cluster.delete("configmaps", "gone")
+            await first.sink.until(lambda sink: "deleted default/gone" in sink.told())
+            gone["metadata"]["resourceVersion"] = first.sink.deltas[-1].resource_version
+            again = msgspec.json.encode({"type": "DELETED", "object": gone}) + b"\n"
+            assert cluster.misbehave.inject(again, "configmaps") == 1
+        async with life(tmp_path, cluster) as second:
+            assert cluster.misbehave.inject(again, "configmaps") == 1
+            cluster.create("configmaps", a_config_map("marker"))
+            await second.sink.until(lambda sink: "added default/marker" in sink.told())
+            await cluster.until_watched("configmaps")
+            assert cluster.misbehave.inject(again, "configmaps") == 1
+            cluster.create("configmaps", a_config_map("last"))
+            await second.sink.until(lambda sink: "added default/last" in sink.told())
+
+    assert first.sink.told() == ["added default/gone", "deleted default/gone"]
+    assert second.sink.told() == ["added default/marker", "added default/last"]
