@@ -173,7 +173,9 @@ class History:
         answer = await self._ask_in_turn(reached, lambda each: self._look_at_version(each, reached[each]))
         if not isinstance(answer, SameHistory):
             return answer
-        newest = {each: found for each in witnesses if (found := each.newest(WITNESSES))}
+        newest = {each: found for each in witnesses if (found := _still_possible(each))}
+        if not newest and (replaced := next((each for each in witnesses if each.newest(1)), None)):
+            return UnknownHistory(f"{replaced.resource} has another scope than what is known of it")
         known = {each: found[0][1].resource_version for each, found in newest.items()}
         return await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
 
@@ -269,6 +271,12 @@ def _outcome(made: Proof) -> tuple[str, str]:
 
 def _parts(members: Iterable[Member]) -> list[Part]:
     return [(each.resource, each.scope) for each in members]
+
+
+def _still_possible(member: Member) -> list[tuple[str, Known]]:
+    """Its newest objects, without those that no server can be asked for: the definition came back with another scope,
+    and they are of the former one."""
+    return [each for each in member.newest(WITNESSES) if ("/" in each[0]) is member.resource.namespaced]
 
 
 def _age(version: str) -> tuple[int, bytes]:
