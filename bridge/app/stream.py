@@ -71,7 +71,7 @@ class SinkStream:
         """Records that were, and are not settled."""
         cursor = self._sinks[self.sink]
         errand = cursor.errand
-        through = self.taken if errand is None else min(self.taken, errand.after)
+        through = self.taken if errand is None else min(self.taken, errand.log_from)
         return max(0, through - cursor.settled) + (0 if errand is None else errand.told - cursor.settled_place)
 
     @property

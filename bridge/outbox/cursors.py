@@ -40,13 +40,27 @@ class Cursor:
     """An operator paused the sink. Durable: a crash resumes nothing."""
     memory: bytes = b""
     """What the sink asks to be reminded of after a restart."""
+    oldest_at: float = 0.0
+    """Since when something is not settled, on the event loop's clock: what is in flight may have left the log."""
 
     @property
     def holds(self) -> int:
         """Everything up to here may leave the log, as far as this sink goes; what is selected stays all the same."""
-        if self.errand is not None and self.settled >= self.errand.after:
+        if self.errand is not None and self.settled >= self.errand.log_from:
             return max(self.settled, self.errand.cut)
         return self.settled
+
+    @property
+    def has_in_flight(self) -> bool:
+        """Something that was handed out before the errand was planned is not settled."""
+        return self.errand is not None and bool(self.errand.in_flight) and self.settled < self.errand.after
+
+    @property
+    def place_to_save(self) -> int | None:
+        """See Progress."""
+        if self.errand is None or (self.settled_place == 0 and not self.errand.in_flight):
+            return None
+        return self.settled_place
 
     @property
     def errand_is_settled(self) -> bool:
@@ -58,7 +72,7 @@ class Cursor:
         """Records that are still to be settled, others' included."""
         if self.errand is None:
             return max(0, last - self.settled)
-        before = max(0, self.errand.after - self.settled)
+        before = max(0, self.errand.log_from - self.settled)
         return before + self.errand.last - self.settled_place + max(0, last - self.errand.cut)
 
 
@@ -68,7 +82,8 @@ class Progress:
 
     sink: str
     settled: int
-    place: int
+    place: int | None
+    """None where nothing of what is told out of turn is settled."""
     memory: bytes
 
 
@@ -109,7 +124,7 @@ def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
             "UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?",
             (each.settled, each.memory, each.sink),
         )
-        if each.place:
+        if each.place is not None:
             errands.settle(database, each.sink, each.place)
 
 

@@ -49,6 +49,16 @@ class Errand:
     """The last place."""
     replay: int = 0
     """The number of the replay that this errand is, or was before it was compacted; 0 for none."""
+    since: int | None = None
+    """The log up to here was settled when this was planned; None where all of it was, through ``after``."""
+    in_flight: tuple[int, ...] = ()
+    """What was handed out and not settled then, by sequence number. These records have places too, from 0 down, so that
+    the log behind ``since`` may go however long the sink is stuck: after a crash they are read from there."""
+
+    @property
+    def log_from(self) -> int:
+        """Behind this, nothing of the log through ``cut`` is needed."""
+        return self.after if self.since is None else self.since
 
     @property
     def left(self) -> int:
@@ -109,7 +119,7 @@ def read(
         for place, *values in found:
             places.append(place)
             record = _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], codec)
-            if errand.replay and not isinstance(record, Snapshot):
+            if errand.replay and place > 0 and not isinstance(record, Snapshot):
                 record = msgspec.structs.replace(record, replay=errand.replay)
             if place <= last and isinstance(record, Delta):
                 record = msgspec.structs.replace(
@@ -184,7 +194,14 @@ def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Errand:
 
 
 def begin_replay(
-    database: apsw.Connection, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
+    database: apsw.Connection,
+    sink: str,
+    *,
+    start: int | str,
+    settled: int,
+    taken: int,
+    kind: int | None,
+    namespace: str | None,
 ) -> tuple[Errand | None, tuple[int, int, int]]:
     """Records of the log from ``start`` (a sequence number, or a time) through ``taken``, once more. Returns the
     errand, and how many there are, the first and the last. The errand's number is durable with it: a replay that goes
@@ -213,7 +230,8 @@ def begin_replay(
     if not count:
         return None, (count, first, last)
     number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
-    return _set(database, sink, Errand(ErrandKind.REPLAY, taken, taken, 0, count, number)), (count, first, last)
+    errand = Errand(ErrandKind.REPLAY, taken, taken, 0, count, number)
+    return _set(database, sink, _with_in_flight(database, sink, errand, settled)), (count, first, last)
 
 
 def compacted(
@@ -359,17 +377,29 @@ def replan(
     sink: str,
     kind: ErrandKind,
     errand: Errand | None,
+    settled: int,
     taken: int,
     cut: int,
     planned: Iterable[Selected],
 ) -> Errand:
     """Put these in place of everything that the sink was not handed yet, through ``cut``."""
-    base = errand or Errand(kind, taken, taken, 0, 0)
+    base = errand or _with_in_flight(database, sink, Errand(kind, taken, taken, 0, 0), settled)
     database.execute("DELETE FROM selections WHERE sink = ? AND place > ?", (sink, base.told))
-    numbered = list(enumerate(planned, base.told + 1))
+    begin = max(base.told, 0)
+    numbered = list(enumerate(planned, begin + 1))
     _insert(database, sink, numbered)
     kind = base.kind if base.kind is ErrandKind.SNAPSHOT else kind
-    return _set(database, sink, replace(base, kind=kind, cut=cut, last=base.told + len(numbered)))
+    return _set(database, sink, replace(base, kind=kind, cut=cut, last=begin + len(numbered)))
+
+
+def _with_in_flight(database: apsw.Connection, sink: str, errand: Errand, settled: int) -> Errand:
+    found = database.execute(
+        f"SELECT seq, op FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq",
+        (settled, errand.after, _quoted(sink)),
+    )
+    in_flight = list(found)
+    _insert(database, sink, enumerate((Selected(*each) for each in in_flight), 1 - len(in_flight)))
+    return replace(errand, since=settled, in_flight=tuple(sequence for sequence, _ in in_flight))
 
 
 def settle(database: apsw.Connection, sink: str, place: int) -> None:
@@ -400,6 +430,6 @@ def _insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, S
 def _set(database: apsw.Connection, sink: str, errand: Errand) -> Errand:
     database.execute(
         "UPDATE cursors SET errand = ?, errand_after = ?, errand_cut = ?, replay = ? WHERE sink = ?",
-        (errand.kind.value, errand.after, errand.cut, errand.replay, sink),
+        (errand.kind.value, errand.log_from, errand.cut, errand.replay, sink),
     )
     return errand

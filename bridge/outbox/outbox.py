@@ -209,8 +209,13 @@ class Outbox:
     def backlog_of(self, sink: str) -> Size:
         """What this sink has not settled. Of what it is told out of turn, records alone are counted: their bytes are
         those of the ledger."""
-        held = self.sinks[sink].holds
-        age = self.milestones.age_of(held, self._now()) if held < self._last else 0.0
+        cursor, now = self.sinks[sink], self._now()
+        held = cursor.holds
+        age = self.milestones.age_of(held, now) if held < self._last else 0.0
+        if cursor.has_in_flight:
+            age = max(age, now - cursor.oldest_at)
+        else:
+            cursor.oldest_at = now - age
         return Size(self.sinks.lag(sink), self.milestones.bytes_after(held), age)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -63,6 +64,7 @@ class Sinks:
         cursor = self._cursors[sink]
         if through > cursor.settled:
             cursor.settled, cursor.dirty = through, True
+            _settle_in_flight(cursor)
 
     def settle_errand(self, sink: str, place: int) -> None:
         """What it was told out of turn is settled up to this place."""
@@ -98,7 +100,7 @@ class Sinks:
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
-                progress.append(Progress(cursor.sink, cursor.settled, cursor.settled_place, cursor.memory))
+                progress.append(Progress(cursor.sink, cursor.settled, cursor.place_to_save, cursor.memory))
                 cursor.dirty = False
         return progress
 
@@ -147,7 +149,15 @@ class Sinks:
             raise UnknownTarget(
                 f"sink {sink} is being told a {cursor.errand.kind}, {cursor.errand.left} records to go: ask again then"
             )
-        begin = partial(errands.begin_replay, sink=sink, start=start, taken=taken, kind=kind, namespace=namespace)
+        begin = partial(
+            errands.begin_replay,
+            sink=sink,
+            start=start,
+            settled=cursor.settled,
+            taken=taken,
+            kind=kind,
+            namespace=namespace,
+        )
         _, found = await self._store.write(begin, committed=lambda begun: _set_errand(cursor, begun[0]), shrinks=True)
         return found
 
@@ -160,6 +170,7 @@ class Sinks:
                 sink=cursor.sink,
                 kind=kind,
                 errand=cursor.errand,
+                settled=cursor.settled,
                 taken=taken,
                 cut=cut,
                 planned=planned,
@@ -203,7 +214,19 @@ class Sinks:
 
 def _set_errand(cursor: Cursor, errand: Errand | None) -> None:
     """Whoever asked for it may be gone; that the database has it counts."""
+    begins = cursor.errand is None
     cursor.errand = errand
+    if begins and errand is not None:
+        cursor.settled_place = -len(errand.in_flight)
+        _settle_in_flight(cursor)
+
+
+def _settle_in_flight(cursor: Cursor) -> None:
+    """What was in flight when the errand was planned, and is settled by now, is so by its place too."""
+    errand = cursor.errand
+    if errand is not None and errand.in_flight:
+        place = bisect_right(errand.in_flight, cursor.settled) - len(errand.in_flight)
+        cursor.settled_place = max(cursor.settled_place, place)
 
 
 def _end(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:

@@ -282,6 +282,83 @@ async def test_a_backlog_is_shortened_as_one_however_many_parts_it_is_read_in(
         assert await taker.told() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
 
 
+async def shorten(taker: Taker, outbox: Outbox, policy: str) -> None:
+    if policy == "compact":
+        await taker.stream.compact(outbox.boot_last)
+    else:
+        await taker.stream.drop(outbox.last)
+
+
+SHORTENED = {"compact": ["updated shop/a"], "drop": ["gap"]}
+
+
+@pytest.mark.parametrize("policy", ["compact", "drop"])
+@pytest.mark.parametrize("settled", [0, 1, 3])
+async def test_behind_what_is_in_flight_a_shortened_backlog_leaves_the_log_and_a_crash_loses_nothing(
+    tmp_path: Path, policy: str, settled: int
+) -> None:
+    """A sink that is dead has always something in flight."""
+    in_flight = ["added shop/a", "added shop/b", "added shop/c"]
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *in_flight)
+        for _ in in_flight:
+            await taker.take(1)
+        for _ in range(4):
+            await informer.tells(outbox, *["updated shop/a"] * 50)
+            await shorten(taker, outbox, policy)
+            await outbox.tidy()
+            assert outbox.records == 0, "nothing of it is kept for this sink"
+            assert outbox.backlog_of("audit").records == len(in_flight) + 1
+        for stretch in taker.held[:settled]:
+            taker.stream.settle(stretch)
+        await outbox.tidy()
+        assert outbox.backlog_of("audit").records == len(in_flight) - settled + 1
+        assert (await outbox.check()).problems == []
+        left = crashed(tmp_path, tmp_path / "left")
+
+        del taker.held[:settled]
+        taker.settle()
+        assert await taker.told() == SHORTENED[policy]
+        assert outbox.sinks.lag("audit") == 0
+    async with opened(left) as outbox:
+        again = Taker(outbox)
+        assert await again.told() == in_flight[settled:] + SHORTENED[policy]
+        await outbox.tidy()
+        assert (await outbox.check()).problems == []
+
+
+async def test_what_was_in_flight_when_a_replay_began_comes_again_as_what_it_was(tmp_path: Path) -> None:
+    async with opened(tmp_path, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await taker.take()
+        await taker.stream.replay(1, None, None)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+        found = await Taker(outbox).rest()
+
+    assert [getattr(record, "replay", None) for record in found] == [0, 0, 1, 1]
+
+
+async def test_how_long_the_oldest_has_waited_counts_from_what_is_in_flight(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await taker.take()
+        outbox.backlog_of("audit")
+        began = asyncio.get_running_loop().time()
+        await informer.tells(outbox, "updated shop/a")
+        await taker.stream.compact(outbox.boot_last)
+        assert outbox.backlog_of("audit").age >= asyncio.get_running_loop().time() - began
+        taker.settle()
+        await taker.rest()
+        assert outbox.backlog_of("audit").age == 0.0
+
+
 async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> None:
     async with opened(tmp_path, keeping=Keeping(before=True)) as outbox:
         taker = Taker(outbox)
