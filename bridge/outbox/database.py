@@ -20,7 +20,8 @@ _CHECKSUM_BYTES = 8
 """At the end of each page: SQLite's cksumvfs looks at them whenever the page is read from the disk, so that a flipped
 bit is not taken for another number. A file that was made without them goes on without. Any SQLite can read one that has
 them; only one with this layer may write it."""
-_DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
+_DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_SHORT_READ)
+"""A wrong checksum, one of the file system, or a file that is shorter than it was."""
 CHECKPOINT_BYTES = 16 << 20
 """Of the write-ahead log, after which the writer takes it into the file."""
 
