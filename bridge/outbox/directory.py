@@ -118,7 +118,10 @@ class Holder:
             if name not in _BESIDE and not name.startswith(FILE):
                 continue
             with self._explained():
-                file = open_private(self._fd, name, os.O_RDONLY)
+                try:
+                    file = open_private(self._fd, name, os.O_RDONLY)
+                except FileNotFoundError:
+                    continue  # A reader of another process has ended, and SQLite took the companions away.
             reason = reason or (f"{name} belongs to another user" if exposed_file(file) else "")
             os.close(file)
         return reason
