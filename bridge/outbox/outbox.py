@@ -131,8 +131,8 @@ class Outbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Whatever ends what was done with the state, damage is looked for behind it. Raises Damaged in its place."""
-        error = error or self._store.failure
-        damage = await self._damage_behind(error)
+        cause = error if isinstance(error, Exception) else self._store.failure
+        damage = await self._damage_behind(cause)
         if not damage:
             await self.close()
             return
@@ -140,13 +140,15 @@ class Outbox:
         with suppress(Exception):  # The writer's failure once more.
             await self.close()
         if not isinstance(error, Damaged):
-            raise Damaged(f"{self._store.holder.file} is damaged ({damage}); the next start moves it aside") from error
+            raise Damaged(f"{self._store.holder.file} is damaged ({damage}); the next start moves it aside") from cause
 
     async def _damage_behind(self, error: BaseException | None) -> str:
         if not isinstance(error, Exception) or isinstance(error, StateError | UnknownTarget | OSError):
             return ""
+        if self._store.holder.gone():  # Another database may lie there; closing says it.
+            return ""
         if known := _damage_in(error):
-            return "" if self._store.holder.gone() else str(known)
+            return str(known)
         return await asyncio.to_thread(find_damage, self._store.holder.file)
 
     async def run(self) -> None:

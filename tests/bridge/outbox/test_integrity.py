@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,6 +134,19 @@ async def test_damage_among_other_errors_is_damage(tmp_path: Path) -> None:
     facts: list[Fact] = []
     async with opened(tmp_path, AUDIT, facts=facts):
         assert is_anew(facts)
+
+
+async def test_damage_that_a_transaction_met_though_nobody_waited_for_it_is_raised_at_the_end(tmp_path: Path) -> None:
+    def meet_damage(_: object) -> None:
+        raise Damaged("page 7")
+
+    await filled(tmp_path)
+    with pytest.raises(Damaged, match="page 7"):  # noqa: PT012  # when all of it has ended
+        async with opened(tmp_path, AUDIT) as outbox:
+            outbox._store.write(meet_damage)
+            await asyncio.to_thread(outbox._store._writer._thread.join, 30)
+
+    assert (tmp_path / MARK).exists()
 
 
 async def test_what_an_operators_question_meets_ends_the_outbox_though_the_asker_had_the_error(tmp_path: Path) -> None:
