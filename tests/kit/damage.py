@@ -14,7 +14,13 @@ import apsw
 from bridge.outbox.directory import FILE
 
 PAGE = 4096
-_VALUES: tuple[Any, ...] = (b"\xff\xfe", "text", 7, 2.5, None)
+_WRONG: dict[str, tuple[Any, ...]] = {
+    "INTEGER": (b"\xff\xfe", "text", 2.5, None),
+    "REAL": (b"\xff\xfe", "text", None),
+    "TEXT": (b"\xff\xfe", None),
+    "BLOB": ("text", 7, 2.5, None),
+}
+"""By the type that a column has: a right one could have been written."""
 
 
 def harm(directory: Path, seed: int) -> str:
@@ -84,15 +90,13 @@ def _swap(directory: Path, chance: random.Random) -> str:
 
 
 def _mistype(directory: Path, chance: random.Random) -> str:
-    table, column = _some_column(directory, chance)
-    value = chance.choice(_VALUES)
-    return _set(directory, table, column, value)
+    kind = chance.choice(["INTEGER", "INTEGER", "TEXT", "TEXT", "BLOB", "REAL"])
+    return _set(directory, *_some_column(directory, chance, kind), chance.choice(_WRONG[kind]))
 
 
 def _misspell(directory: Path, chance: random.Random) -> str:
     """Bytes that are no UTF-8, of the type TEXT."""
-    table, column = _some_column(directory, chance, "TEXT")
-    return _set(directory, table, column, b"web-\xff", "CAST(? AS TEXT)")
+    return _set(directory, *_some_column(directory, chance, "TEXT"), b"web-\xff", "CAST(? AS TEXT)")
 
 
 def _set(directory: Path, table: str, column: str, value: Any, form: str = "?") -> str:
@@ -103,13 +107,13 @@ def _set(directory: Path, table: str, column: str, value: Any, form: str = "?") 
     return f"{table}.{column} is {value!r}"
 
 
-def _some_column(directory: Path, chance: random.Random, kind: str = "") -> tuple[str, str]:
+def _some_column(directory: Path, chance: random.Random, kind: str) -> tuple[str, str]:
     with closing(apsw.Connection(str(directory / FILE))) as connection:
         found = list(
             connection.execute(
                 "SELECT s.name, c.name FROM sqlite_schema s, pragma_table_info(s.name) c WHERE s.type = 'table'"
-                " AND s.name NOT LIKE 'sqlite_%' AND (? = '' OR c.type = ?) ORDER BY 1, 2",
-                (kind, kind),
+                " AND s.name NOT LIKE 'sqlite_%' AND c.type = ? ORDER BY 1, 2",
+                (kind,),
             )
         )
     table, column = chance.choice(found)
