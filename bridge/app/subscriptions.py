@@ -51,7 +51,7 @@ class Subscriptions:
         self._every = every
         self._report = report
         self._watched = watched or Watched()
-        self._catalogue = Catalogue()
+        self.catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
         """Resources by name whose informers do not have the parts that were found at the last look → those parts."""
@@ -62,8 +62,6 @@ class Subscriptions:
         """Configured names that mean nothing on this cluster at this moment → why."""
         self.empty: dict[str, str] = {}
         """Wildcards that cover nothing at this moment → why. There is nothing to wait for."""
-        self.catalogue: Catalogue | None = None
-        """What the API server serves; None before it said so."""
 
     async def run(self) -> None:
         """Until cancelled. Raises PlanRefused where two names mean the same resource at the start."""
@@ -79,12 +77,11 @@ class Subscriptions:
                     self.unresolved = dict.fromkeys(self.unresolved, str(error))
                 await asyncio.sleep(delay)
                 continue
-            self.catalogue = catalogue
             await self._follow(catalogue)
             await asyncio.sleep(self._every)
 
     async def _follow(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         resolution = resolve_wanted(self._wanted, catalogue)
         self._tell(resolution)
         found = resolution.desired
@@ -138,7 +135,7 @@ class Subscriptions:
             self._report(ScopeChanged(resource.name, left))
         self._adopted.add(resource.name)
         for scope, served in parts.items():
-            store = store_of(served, self._catalogue)
+            store = store_of(served, self.catalogue)
             self._factory.informer(served, scope, known[scope], store=store)
 
     async def _divide_anew(self, parts: Mapping[str, Parts]) -> None:

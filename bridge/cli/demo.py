@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 from bridge.app.bridge import Bridge
 from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.cli.exits import Exit
-from bridge.cli.signals import heed_signals
+from bridge.cli.signals import ENDING, heed_signals
 from bridge.cli.view import Screen, ScreenConsole, ScreenSink
 from bridge.facts import unheard
 from bridge.kube import ClusterAccess
@@ -38,7 +39,11 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
     async with Playground(bookmark_interval=5.0) as cluster:
         bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
         console.when_left = bridge.stop
-        heed_signals(lambda _: bridge.stop(), at_once=partial(shutil.rmtree, state, ignore_errors=True))
+        heed_signals(
+            lambda _: bridge.stop(),
+            ending=(*ENDING, signal.SIGHUP),  # Its terminal is gone.
+            at_once=partial(shutil.rmtree, state, ignore_errors=True),
+        )
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(Life(cluster, rate=rate).run())
             summary = tasks.create_task(screen.keep_summary(bridge.snapshot))

@@ -25,11 +25,12 @@ def ignore_early(ignored: Collection[signal.Signals] = WITHOUT_MEANING) -> None:
 def heed_signals(
     stop: Callable[[signal.Signals], None],
     *,
+    ending: Collection[signal.Signals] = ENDING,
     ignored: Collection[signal.Signals] = (),
     at_once: Callable[[], None] = lambda: None,
     report: Report = unheard,
 ) -> None:
-    """From the main thread, in the running loop: the first of SIGTERM and SIGINT goes to ``stop`` there. The second one
+    """From the main thread, in the running loop: the first signal of ``ending`` goes to ``stop`` there. The second one
     calls ``at_once`` and ends the process, also while the loop is stuck: with 143 or 130, as a shell would tell it.
     A process that is number 1 of its container cannot end by the signal itself."""
     loop = asyncio.get_running_loop()
@@ -55,7 +56,7 @@ def heed_signals(
     def ignore(number: int, _frame: FrameType | None) -> None:
         tell(partial(report, SignalReceived(signal.Signals(number).name, Heed.IGNORED)))
 
-    for number in ENDING:
+    for number in ending:
         signal.signal(number, end)
     for number in ignored:
         signal.signal(number, ignore)

@@ -13,6 +13,9 @@ from datetime import UTC, datetime, timedelta
 from bridge.model.printable import escaped
 from bridge.web.sources import Informer, Sink, Standing
 
+LONGEST_REASON = 2000
+"""Characters."""
+
 
 def report(standing: Standing) -> str:
     """Reasons have been shortened where they were made, and hold no secret. Nothing in it can move a cursor."""
@@ -72,4 +75,4 @@ def _trouble(sink: Sink) -> Iterator[str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(text.split())[:LONGEST_REASON]

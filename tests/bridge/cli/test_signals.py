@@ -135,3 +135,14 @@ def test_a_second_ctrl_c_ends_a_demo_at_once_and_leaves_no_files(tmp_path: Path)
         demo.stdout.read()
     assert code in (0, 130)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_demo_whose_terminal_is_gone_ends_and_leaves_no_files(tmp_path: Path) -> None:
+    command = ["env", f"TMPDIR={tmp_path}", sys.executable, "-m", "bridge", "demo", "--rate", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as demo:
+        assert demo.stdout is not None
+        demo.stdout.readline()
+        demo.send_signal(signal.SIGHUP)
+        demo.stdout.read()
+        assert demo.wait(30) == 0
+    assert list(tmp_path.iterdir()) == []

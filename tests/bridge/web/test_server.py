@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from bridge.facts import ConnectionCut, Cut, Fact
+from bridge.web import server
 from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 
@@ -310,6 +313,32 @@ def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> 
 async def test_a_connection_is_for_one_request(port: int) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     assert (await _raw(port, request * 3)).count(b"200 OK") == 1
+
+
+@pytest.mark.parametrize("beginning", [b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "])
+async def test_a_request_that_comes_byte_by_byte_is_cut_when_its_time_is_over(
+    bridge: ABridge, monkeypatch: pytest.MonkeyPatch, beginning: bytes
+) -> None:
+    monkeypatch.setattr(server, "_REQUEST_SECONDS", 0.2)
+    facts: list[Fact] = []
+    async with WebServer("127.0.0.1", 0, status=bridge, metrics=bridge, report=facts.append) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+
+        async def trickle() -> None:
+            writer.write(beginning)
+            while True:
+                writer.write(b"a")
+                await asyncio.sleep(0.01)
+
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            trickling = tasks.create_task(trickle())
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            trickling.cancel()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+    assert facts == [ConnectionCut("telemetry.listen", Cut.SLOW)]
 
 
 async def test_more_headers_than_anybody_sends_are_refused(port: int) -> None:
