@@ -45,6 +45,11 @@ def _remembered(resource: Resource) -> Served:
     return Served(resource, resource.kind.lower(), SHORT_NAMES.get(resource.name, ()))
 
 
+def may_be_short(unresolved: Iterable[str]) -> bool:
+    """Whether one of these names may be the short name of a resource that is not served: only discovery tells those."""
+    return any("." not in name and "*" not in name for name in unresolved)
+
+
 @dataclass(frozen=True, slots=True)
 class Resolution:
     desired: Desired

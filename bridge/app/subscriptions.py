@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from bridge.app.awareness import Watched
 from bridge.app.plan import PlanRefused, Wanted
-from bridge.app.resolving import Desired, Resolution, resolve_wanted, wanted_scopes
+from bridge.app.resolving import Desired, Resolution, may_be_short, resolve_wanted, wanted_scopes
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
 from bridge.informer import SharedInformer, SharedInformerFactory
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, store_of
@@ -91,7 +91,7 @@ class Subscriptions:
                 raise PlanRefused(
                     "\n".join(f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice)
                 )
-            await self._take_up_what_is_absent(found)
+            await self._take_up_what_is_absent(found, {resource.name for resource in catalogue.resources})
             self._took_up = True
         parts = _by_name(found)
         for each in parts.values():
@@ -112,14 +112,18 @@ class Subscriptions:
         self._missing = missing
         self._watched.become([informer.resource for informer in self._factory.informers])
 
-    async def _take_up_what_is_absent(self, found: Desired) -> None:
+    async def _take_up_what_is_absent(self, found: Desired, served: Collection[str]) -> None:
         """What was watched before this start, and is not to be found now. A resource that the configuration no longer
-        names leaves with all its objects; one that it names may come back, and is looked for like any that went."""
+        names leaves with all its objects; one that it names may come back, and is looked for like any that went. So is
+        one that is not served, where a configured name means nothing now: it may be a short name of it."""
         there = {name for name, _ in found}
         for resource in await self._ledger.resources():
             if resource.name in there:
                 continue
-            if scopes := wanted_scopes(self._wanted, resource):
+            scopes: Sequence[Scope] = wanted_scopes(self._wanted, resource)
+            if not scopes and resource.name not in served and may_be_short(self.unresolved):
+                scopes = await self._ledger.scopes(resource.name)
+            if scopes:
                 await self._adopt(dict.fromkeys(scopes, resource))
                 continue
             _, left = await self._ledger.adopt(resource, ())

@@ -52,6 +52,11 @@ class Ledger:
         """Every resource that was watched before, in the version in which it was last served."""
         return await self._store.ask(ledger_sql.remembered_resources)
 
+    async def scopes(self, name: str) -> Sequence[Scope]:
+        """The parts of a resource that were watched before."""
+        kind = (await self._store.ask(ledger_sql.kinds))[name]
+        return [each.scope for each in await self._store.ask(partial(ledger_sql.informers, kind=kind))]
+
     async def told(self) -> Sequence[Resource]:
         """Every resource of which a record was ever made, in every version."""
         return list((await self._store.ask(ledger_sql.resources)).values())

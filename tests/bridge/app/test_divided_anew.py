@@ -11,6 +11,7 @@ import pytest
 
 from bridge.app.plan import Wanted
 from bridge.facts import ScopeChanged
+from bridge.kube import Catalogue, KubeClient
 from bridge.model.cloudevent import DELTA_ATTRIBUTES, CloudEvents
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
@@ -165,6 +166,28 @@ async def test_a_short_name_that_means_another_resource_from_now_on_leaves_the_o
             await run.sink.until(lambda sink: {"deleted default/gadget", "added default/widget"} <= set(sink.told()))
 
     assert len(run.sink.deltas) == 3
+
+
+async def test_what_a_short_name_means_is_not_told_as_deleted_because_one_look_at_the_start_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server that starts serves custom resources a moment later than the others."""
+    discover, looks = KubeClient.discover, count()
+
+    async def nothing_at_first(self: KubeClient, previous: Catalogue | None) -> Catalogue:
+        return Catalogue() if not next(looks) else await discover(self, previous)
+
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, definition(short="wd"))
+        cluster.create(WIDGETS, widget("w", "default"))
+        async with life(tmp_path, cluster, (Wanted("wd"),)):
+            pass
+        monkeypatch.setattr(KubeClient, "discover", nothing_at_first)
+        async with life(tmp_path, cluster, (Wanted("wd"),)) as run:
+            cluster.patch(WIDGETS, "w", {"spec": {"n": 2}})
+            await run.sink.until(lambda sink: "updated default/w" in sink.told())
+
+    assert run.sink.told() == ["updated default/w"]
 
 
 async def test_a_definition_that_comes_back_with_another_kind_is_told_with_it_and_its_deletes_as_they_were(
