@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema
 from bridge.model.cloudevent import CloudEvents
 from bridge.model.envelope import Envelopes
 from bridge.model.held import ReadBack
-from bridge.model.record import Gap, Record
+from bridge.model.record import Gap, Record, later_gap
 from bridge.model.resource import Resource
 from config.rules import Is, Rule, check
 from config.values import Flag
@@ -310,7 +310,7 @@ class NamesGaps:
     def note_gaps(self, batch: Sequence[Record], receipt: Receipt) -> Receipt:
         """What became of a batch, which a notice is alone in."""
         if isinstance(batch[-1], Gap) and not receipt.pending:
-            self.memory = batch[-1].id.encode()
+            self.memory = later_gap(self._newest.decode(), batch[-1].id).encode()
         return receipt
 
 

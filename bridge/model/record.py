@@ -110,6 +110,17 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return NO_OBJECT
 
 
+def later_gap(known: str, told: str) -> str:
+    """Of two ids of gaps the one that stands later in the stream: a replay, or a dead letter, tells an older one again.
+    Empty for none."""
+    return told if _end_of_gap(told) >= _end_of_gap(known) else known
+
+
+def _end_of_gap(gap: str) -> int:
+    last = gap.rpartition("/")[2]
+    return int(last) if last.isdecimal() else -1
+
+
 class SnapshotEdge(StrEnum):
     BEGAN = "began"
     ENDED = "ended"

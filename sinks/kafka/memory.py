@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bridge.model.record import later_gap
+
 MOST_PARTITIONS = 1_000
 """That get a marker, of all topics together."""
 _NOBODY_KNOWS = "gap/unknown"
@@ -46,9 +48,9 @@ class Memory:
 
     def gap(self, gap: str, *, marked: bool) -> None:
         """This gap was told, and whether it has its marker wherever it belongs."""
-        self.newest_gap = gap
+        self.newest_gap = later_gap(self.newest_gap, gap)
         if not marked:
-            self.unmarked_gap = gap
+            self.unmarked_gap = later_gap(self.unmarked_gap, gap)
         self._saved = None
 
     def count(self, snapshot: str, topic: str, partition: int) -> None:

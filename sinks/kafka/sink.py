@@ -209,7 +209,7 @@ class KafkaSink:
                 return str(error)
         if isinstance(notice, Gap):
             self._memory.gap(notice.id, marked=whole)
-            self._events.note_gap(notice.id)
+            self._events.note_gap(self._memory.newest_gap)
         else:
             self._memory.ended()
         return ""

@@ -18,6 +18,14 @@ def test_what_is_saved_is_known_again() -> None:
     assert again.counts("snapshot/audit/10") == {}, "of another snapshot"
 
 
+def test_an_older_gap_that_is_told_again_is_not_the_newest() -> None:
+    memory = Memory()
+    for gap in ("gap/1/5", "gap/90/100", "gap/7/9"):
+        memory.gap(gap, marked=False)
+
+    assert memory.newest_gap == memory.unmarked_gap == "gap/90/100"
+
+
 def test_it_is_the_same_object_until_something_changes() -> None:
     memory = Memory(Memory().saved())
     saved = memory.saved()
