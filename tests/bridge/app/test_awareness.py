@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bridge.app.awareness import AwareSinks, Watched
+from bridge.app.plan import SinkPlan, Wanted
 from bridge.app.stream import SinkStream
-from bridge.model.record import Record
+from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
 from bridge.outbox import Outbox
 from bridge.processor.shared_processor import SharedProcessor
-from sinks.base import Receipt
+from sinks.base import Receipt, RetryLater
+from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
 from tests.bridge.outbox.opened import crashed, opened
 from tests.kit.informed import Informed
 from tests.kit.records import PODS
@@ -92,3 +94,38 @@ async def test_what_is_watched_is_not_known_before_discovery_has_answered(tmp_pa
         assert sink.watched() is None
         watched.become([PODS])
         assert sink.watched() == (PODS,)
+
+
+class WaitsForWhatIsWatched(Counting):
+    """As Kafka's: a gap that may be about anything is told where watched resources go."""
+
+    where: tuple[str, ...] = ()
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if any(isinstance(record, Gap) for record in batch):
+            if (watched := self.watched()) is None:
+                return Receipt(pending=range(len(batch)), trouble=RetryLater("nobody has said what is watched"))
+            self.where = tuple(resource.name for resource in watched)
+        return await super().deliver(batch)
+
+
+async def test_a_gap_of_a_rebuilt_database_is_told_when_it_is_known_what_is_watched(tmp_path: Path) -> None:
+    """And everything that the first lists find is told behind it. A restart reminds the sink of both."""
+    async with opened(tmp_path):
+        pass
+    (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
+    sinks = [WaitsForWhatIsWatched(), WaitsForWhatIsWatched()]
+    for sink in sinks:
+        plan = SinkPlan(name="audit", type="memory", make=lambda sink=sink: sink, max_batch=100)  # type: ignore[misc]
+        settings = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0, "state": tmp_path}
+        settings["restart_on_cluster_change"] = True  # Each playground is another cluster.
+        wanted = (Wanted("configmaps"), Wanted("secrets"))
+        async with on_playground((plan,), wanted, settings, []) as world:
+            world.cluster.create("configmaps", a_config_map("a"))
+            await world.until_ready()
+            await sink.until(lambda sink: "default/a" in " ".join(sink.told()))
+
+    assert set(sinks[0].where) == {"configmaps", "secrets"}
+    assert isinstance(sinks[0].records[0], Gap)
+    assert sinks[1].where == (), "it was told once"
+    assert int(sinks[1].memory) == len(sinks[0].records) + len(sinks[1].records)
