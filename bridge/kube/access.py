@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shutil
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from bridge.kube.exec_plugin import ExecPlugin
 from bridge.kube.in_cluster import SERVICE_ACCOUNT, in_cluster
 from bridge.kube.kubeconfig import Chosen, Cluster, Exec, User, default_paths, load
 from bridge.kube.proxy import proxy_from_environment, proxy_from_url
+from bridge.kube.status import shortened
 from bridge.kube.tls import CertificateFiles, cluster_context, show_certificate
 
 
@@ -203,6 +205,11 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.A
 def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:
     authority = _authority(chosen.cluster, chosen.whose_cluster)
     pem = authority.read_bytes() if isinstance(authority, Path) else authority
+    path = {**os.environ, **{each.name: each.value for each in spec.env or ()}}.get("PATH")
+    if shutil.which(spec.command, path=path) is None:
+        advice = f". {spec.install_hint.strip()}" if spec.install_hint else ""
+        reason = f"the credential plugin {spec.command} is not there, or may not be run{advice}"
+        raise CredentialsError(shortened(f"{chosen.whose_user}: {reason}"))
     install = partial(show_certificate, tls, whose=chosen.whose_user)
     return ExecPlugin(spec, chosen.cluster, pem, chosen.whose_user, install, report=report)
 

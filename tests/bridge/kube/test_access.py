@@ -466,6 +466,17 @@ async def test_a_users_token_or_token_file_is_sent(
     assert await authorization(kubeconfig, tls_server) is None
 
 
+def test_a_plugin_that_is_not_there_is_told_with_its_hint_before_anything_is_asked(kubeconfig: Kubeconfig) -> None:
+    api_version = "client.authentication.k8s.io/v1"
+    kubeconfig.user = {
+        "exec": {"command": "no-such-login", "apiVersion": api_version, "installHint": "brew install it\n"}
+    }
+    with pytest.raises(CredentialsError) as raised:
+        resolve(kubeconfig.access())
+    told = "user u: the credential plugin no-such-login is not there, or may not be run. brew install it"
+    assert str(raised.value) == f"{kubeconfig.path}: {told}"
+
+
 async def test_a_plugin_speaks_for_a_user_and_is_asked_again_on_a_401(
     kubeconfig: Kubeconfig, tls_server: ScriptedServer, tmp_path: Path
 ) -> None:
