@@ -115,8 +115,6 @@ async def _until_the_end(
     try:
         web = _web_server(bridge, settings, telemetry, metrics)
         await web.start()
-    except ValueError as error:
-        return _End(Exit.CONFIG, f"telemetry.details_token_file: {error}")
     except OSError as error:
         return _End(Exit.CONFIG, f"telemetry.listen: cannot listen on {settings.listen}: {error.strerror or error}")
     try:
@@ -138,10 +136,6 @@ async def _until_the_end(
 def _web_server(
     bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics
 ) -> WebServer[Snapshot]:
-    """Raises ValueError where the file of the token holds none."""
-    token = None
-    if settings.details_token_file is not None:
-        token = TokenFile(settings.details_token_file)
-        token.read()
+    token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
     host, port = settings.listen
     return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)

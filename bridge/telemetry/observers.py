@@ -23,13 +23,16 @@ class Telemetry:
     """
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = list(observers)
+        self._observers: list[Observer] = []
         self.failures: dict[str, int] = {}
-        """By the observer's class."""
+        """By the observer's class, from zero on."""
+        for observer in observers:
+            self.add(observer)
 
     def add(self, observer: Observer) -> None:
         """From now on this one hears too."""
         self._observers.append(observer)
+        self.failures.setdefault(type(observer).__name__, 0)
 
     def report(self, fact: Fact) -> None:
         for observer in self._observers:
@@ -40,7 +43,7 @@ class Telemetry:
 
     def _failed(self, observer: Observer, fact: Fact) -> None:
         name = type(observer).__name__
-        self.failures[name] = self.failures.get(name, 0) + 1
+        self.failures[name] += 1
         if self.failures[name] == 1:
             # The standard library's logger swallows its own errors, should it be the log that is broken.
             _log.exception("%s could not take in %s; the bridge goes on without", name, type(fact).__name__)

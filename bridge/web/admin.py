@@ -110,14 +110,14 @@ class AdminServer:
     async def _answer_cursors(self, request: web.Request) -> web.Response:
         request[_COMMAND] = "cursors"
         found = await self._upkeep.cursors()
-        request[_RESULT] = f"{len(found.sinks)} sinks"
+        request[_RESULT] = _counted(len(found.sinks), "sink")
         return _json(found)
 
     async def _answer_replay(self, request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=ReplayRequest)
         request[_COMMAND] = _replay(asked)
         done = await self._upkeep.replay(asked)
-        request[_RESULT] = f"{done.records} records"
+        request[_RESULT] = _counted(done.records, "record")
         return _json(done)
 
     async def _answer_dead_letters(self, request: web.Request) -> web.Response:
@@ -125,28 +125,28 @@ class AdminServer:
         request[_COMMAND] = f"dead-letters list {page.sink or ''}".strip()
         request[_CONTINUED] = page.after > 0
         found = await self._upkeep.dead_letters(page.sink, after=page.after, limit=page.limit)
-        request[_RESULT] = f"{len(found)} dead letters"
+        request[_RESULT] = _counted(len(found), "dead letter")
         return _json(found)
 
     async def _answer_object(self, request: web.Request) -> web.Response:
         number = msgspec.convert(request.match_info["number"], Number, strict=False)
         request[_COMMAND] = f"dead-letters show {number}"
         body = await self._upkeep.dead_letter_body(number)
-        request[_RESULT] = f"{len(body)} bytes"
+        request[_RESULT] = _counted(len(body), "byte")
         return web.Response(body=body, content_type="application/json")
 
     async def _answer_retry(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=Chosen)
         request[_COMMAND] = f"dead-letters retry {chosen}"
         count = await self._upkeep.retry(chosen.sink, chosen.numbers)
-        request[_RESULT] = f"{count} dead letters"
+        request[_RESULT] = _counted(count, "dead letter")
         return _json(Count(count))
 
     async def _answer_drop(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=Chosen)
         request[_COMMAND] = f"dead-letters drop {chosen}"
         count = await self._upkeep.drop(chosen.sink, chosen.numbers)
-        request[_RESULT] = f"{count} dead letters"
+        request[_RESULT] = _counted(count, "dead letter")
         return _json(Count(count))
 
     async def _answer_sink(self, request: web.Request) -> web.Response:
@@ -165,7 +165,7 @@ class AdminServer:
     async def _answer_state(self, request: web.Request) -> web.Response:
         request[_COMMAND] = "state check"
         report = await self._upkeep.state_check()
-        request[_RESULT] = f"{len(report.problems)} problems"
+        request[_RESULT] = _counted(len(report.problems), "problem")
         return _json(report)
 
     # ── Around every answer ──────────────────────────────────────────────────
@@ -218,6 +218,10 @@ class AdminServer:
                 continued=request.get(_CONTINUED, False),
             )
         )
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def _replay(asked: ReplayRequest) -> str:

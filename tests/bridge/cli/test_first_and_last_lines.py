@@ -52,15 +52,21 @@ def test_a_file_that_cannot_be_used_makes_a_line_for_each_mistake(tmp_path: Path
     assert (last["event"], last["exit_code"]) == ("ended", Exit.CONFIG)
 
 
+def test_a_file_that_is_named_and_not_there_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+    telemetry = {"listen": "127.0.0.1:0", "details_token_file": "missing"}
+    code, (problem, last) = logged(a_config(tmp_path, telemetry=telemetry))
+    assert (code, last["exit_code"]) == (Exit.CONFIG, Exit.CONFIG)
+    assert "telemetry.details_token_file: cannot read" in problem["problem"]
+
+
 @pytest.mark.parametrize(
     ("sections", "reason"),
     [
         ({"cluster": {"name": "test", "kubeconfig": "missing"}}, "cluster.kubeconfig: "),
         ({"telemetry": {"listen": "203.0.113.1:1"}}, "telemetry.listen: cannot listen on 203.0.113.1:1"),
-        ({"telemetry": {"listen": "127.0.0.1:0", "details_token_file": "missing"}}, "telemetry.details_token_file: "),
         ({"state": {"directory": "missing"}}, "state.directory"),
     ],
-    ids=["no cluster", "no address", "no token", "no state"],
+    ids=["no cluster", "no address", "no state"],
 )
 def test_what_is_fatal_is_the_last_line(tmp_path: Path, sections: dict[str, Any], reason: str) -> None:
     code, lines = logged(a_config(tmp_path, **sections))
@@ -113,7 +119,7 @@ async def test_what_an_operator_asked_is_in_the_log(tmp_path: Path) -> None:
             async with asyncio.timeout(60):
                 assert await asking.wait() == 0
             [line] = map(json.loads, bridge.logged("operator's command"))
-    assert (line["command"], line["result"]) == ("cursors", "1 sinks")
+    assert (line["command"], line["result"]) == ("cursors", "1 sink")
     assert (line["uid"], line["pid"]) == (os.getuid(), asking.pid)
 
 

@@ -347,19 +347,21 @@ async def test_every_command_is_reported_with_who_asked_and_what_became_of_it(
         with pytest.raises(UnknownTarget):
             await client.drop("no-such-sink")
         await client.state_check()
+        await client.pause_sink("hook")
 
     told = [fact for fact in facts if isinstance(fact, OperatorCommand)]
     assert [(fact.command, fact.result, fact.done) for fact in told] == [
-        ("cursors", "1 sinks", True),
+        ("cursors", "1 sink", True),
         ("replay hook --from 12 --resource pods --namespace shop", "30 records", True),
         ("dead-letters list hook", "2 dead letters", True),
-        ("dead-letters list hook", "1 dead letters", True),
+        ("dead-letters list hook", "1 dead letter", True),
         ("dead-letters show 1", "2 bytes", True),
         ("dead-letters retry hook 1 2 3 4 5 6 7 8 9 10 and 4 more", told[5].result, True),
         ("dead-letters drop no-such-sink --all", told[6].result, False),
         ("state check", "0 problems", True),
+        ("sinks pause hook", told[8].result, True),
     ]
-    assert [fact.continued for fact in told] == [False, False, False, True, False, False, False, False]
+    assert [fact.continued for fact in told] == [False] * 3 + [True] + [False] * 5
     assert {(fact.uid, fact.pid) for fact in told} == {(os.getuid(), os.getpid())}
 
 
