@@ -25,7 +25,7 @@ from bridge.model.answers import (
     Unsupported,
 )
 from bridge.model.change import Known
-from bridge.model.known import age_of
+from bridge.model.known import Deleted, age_of
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 
@@ -67,6 +67,11 @@ class Member(Protocol):
 
     def newest(self, most: int) -> list[tuple[str, Known]]:
         """The newest objects that it knows, newest first."""
+        ...
+
+    @property
+    def deleted(self) -> Deleted | None:
+        """The newest delete that the server announced, unless something newer is known."""
         ...
 
     def known(self, key: str) -> Known | None: ...
@@ -167,7 +172,7 @@ class History:
 
     async def _make(self) -> Proof:
         """Those who know the most are asked first, and the first who may list decides. Which version the server has,
-        then what it had at the version of the newest object."""
+        then what it had at the version of the newest object, or of the newest delete where that is newer."""
         witnesses = [each for each in self._members if each.is_witness]
         reached = {each: version for each in witnesses if (version := each.reached) is not None}
         answer = await self._ask_in_turn(reached, lambda each: self._look_at_version(each, reached[each]))
@@ -177,6 +182,12 @@ class History:
         if not newest and (replaced := next((each for each in witnesses if each.newest(1)), None)):
             return UnknownHistory(f"{replaced.resource} has another scope than what is known of it")
         known = {each: found[0][1].resource_version for each, found in newest.items()}
+        deletes = {each: deleted for each in witnesses if (deleted := each.deleted) is not None}
+        gone = {each: deleted.version for each, deleted in deletes.items()}
+        if max(map(_age, gone.values()), default=_NEVER) > max(map(_age, known.values()), default=_NEVER):
+            answer = await self._ask_in_turn(gone, lambda each: self._look_at_delete(each, deletes[each]))
+            if not isinstance(answer, UnknownHistory):
+                return answer
         return await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
 
     async def _ask_in_turn(self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]]) -> Proof:
@@ -202,6 +213,23 @@ class History:
         if isinstance(answer, Page):
             return proof.is_behind(answer, reached) or SameHistory()
         return _not_now(answer)
+
+    async def _look_at_delete(self, member: Member, deleted: Deleted) -> Proof:
+        """It was there until this version, and not any more at it."""
+        if not deleted.version.isdecimal():
+            return UnknownHistory("its version has no order")
+        for version in (str(int(deleted.version) - 1), deleted.version):
+            request = ListRequest(version=version, limit=0, match=Match.EXACT, only=deleted.key)
+            answer = await member.source.list(request)
+            match proof.was_gone(answer, version, deleted):
+                case OtherHistory() as other:
+                    return other
+                case True:
+                    continue
+            if isinstance(answer, Page | Expired | Unsupported):
+                return UnknownHistory("its version is forgotten")
+            return _not_now(answer)
+        return SameHistory()
 
     async def _look_at_its_version(self, member: Member, newest: Sequence[tuple[str, Known]]) -> Proof:
         # Those with an open watch go on learning while others are asked.
@@ -267,6 +295,9 @@ def _outcome(made: Proof) -> tuple[str, str]:
             return "unknown", reason
         case Busy(reason=reason) | Refused(reason=reason) | Failed(reason=reason):
             return "failed", reason
+
+
+_NEVER = (-1, b"")
 
 
 def _parts(members: Iterable[Member]) -> list[Part]:

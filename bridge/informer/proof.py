@@ -15,6 +15,7 @@ import msgspec
 from bridge.informer.states import OtherHistory
 from bridge.model.answers import ListAnswer, Page
 from bridge.model.change import Known
+from bridge.model.known import Deleted
 from bridge.model.object import ApiObject
 from bridge.model.version import is_older
 
@@ -49,6 +50,21 @@ def was_there(answer: ListAnswer, key: str, known: ApiObject) -> ApiObject | Oth
             return OtherHistory(was, f"{there}, at version {version}")
         case _:
             return None
+
+
+def was_gone(answer: ListAnswer, version: str, deleted: Deleted) -> OtherHistory | bool:
+    """Whether a list of one object shows what its delete made of it: gone at that version, and there at any before.
+    False where the answer does not say, or where the version is the object's own: some servers announce deletes so."""
+    if not isinstance(answer, Page) or answer.unreadable or answer.version != version:
+        return False
+    versions = [found.resource_version for found in answer.objects if found.uid == deleted.uid]
+    if deleted.version in versions:
+        return False
+    there = bool(versions)
+    if there is (version != deleted.version):
+        return True
+    was = f"{deleted.key}, {deleted.uid} deleted at {deleted.version}"
+    return OtherHistory(was, f"{'the object' if there else 'nothing'} at version {version}")
 
 
 def now(page: Page, known: Known) -> Seen:

@@ -19,8 +19,8 @@ from bridge.informer.pacing import Timing
 from bridge.informer.states import Contradicted, OtherHistory, Proof
 from bridge.informer.watcher import Watcher
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Change, ChangeBatch, Known
-from bridge.model.known import Remembered
+from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
+from bridge.model.known import Deleted, Remembered
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 
@@ -92,6 +92,8 @@ class SharedInformer:
         self.scope = scope
         self.source = source
         self._transform = transform
+        self._deleted: tuple[int, Deleted] | None = None
+        """The newest watched delete, if nothing newer was watched in the same batch, and its epoch."""
         self._history = history or History()
         self.indexer = Indexer(indexers, stored=stored)
         self.lister = Lister(self.indexer)
@@ -102,6 +104,8 @@ class SharedInformer:
         resumed, position, epoch = False, None, 1
         if remembered is not None:
             self.indexer.load(remembered.objects)
+            if remembered.deleted is not None:
+                self._deleted = remembered.epoch, remembered.deleted
             resumed, position, epoch = not remembered.is_blank, remembered.position, remembered.epoch
         self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
         comparing = resumed and epoch > 1 and position is None
@@ -186,6 +190,10 @@ class SharedInformer:
     def newest(self, most: int) -> list[tuple[str, Known]]:
         return self.indexer.newest(most)
 
+    @property
+    def deleted(self) -> Deleted | None:
+        return None if self._deleted is None or self._deleted[0] != self._watcher.epoch else self._deleted[1]
+
     def known(self, key: str) -> Known | None:
         return self.indexer.known(key)
 
@@ -253,6 +261,9 @@ class SharedInformer:
 
     async def _deliver_changes(self, changes: list[Change], position: str | None) -> int | None:
         batch = ChangeBatch(self.resource, self.scope, changes, position, self._watcher.epoch)
+        if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:
+            gone = changes[-1].object
+            self._deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
         first = await self._deliver(batch)
         # The queue counts this batch as processed when we return, so the flag flips one step later.
         asyncio.get_running_loop().call_soon(self._notice_synced)

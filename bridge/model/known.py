@@ -107,6 +107,16 @@ class KnownTable(MutableMapping[str, Known]):
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """An object whose delete the server announced."""
+
+    key: str
+    uid: str
+    version: str
+    """Of the delete: at the one before it, the object was there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Remembered:
     """What the ledger has of one informer from before this start; which takes the table over."""
 
@@ -119,6 +129,8 @@ class Remembered:
     None where nothing orders them any more (another cluster), or nothing was told."""
     epoch: int = 1
     """Goes on from here."""
+    deleted: Deleted | None = None
+    """The newest delete that the server announced in this epoch, as far as that is known."""
 
     @property
     def is_blank(self) -> bool:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import apsw
 
 from bridge.model.change import Known
-from bridge.model.known import KnownTable, Remembered
+from bridge.model.known import Deleted, KnownTable, Remembered
 from bridge.model.resource import Resource, Scope
 from bridge.model.version import newest_of
 from bridge.outbox.bodies import Dictionary
@@ -160,8 +160,28 @@ def remembered(database: apsw.Connection, kind: int, held: Sequence[InformerRow]
     ):
         if (table := tables.get(informer)) is not None:
             table[key] = Known(uid, version, sequence)
-    known = {row.scope: Remembered(tables[row.id], row.position, row.newest, row.epoch) for row in held}
+    deletes = list(database.execute(_DELETES, (kind, _MOST_DELETES)))
+    known = {
+        row.scope: Remembered(tables[row.id], row.position, row.newest, row.epoch, _newest_delete(row, deletes))
+        for row in held
+    }
     return {scope: None if each.is_blank and each.epoch == 1 else each for scope, each in known.items()}
+
+
+_MOST_DELETES = 100
+_DELETES = (
+    "SELECT l.key, l.uid, l.version, g.epoch FROM ledger l JOIN log g ON g.seq = l.seq"
+    " WHERE l.kind = ? AND l.informer IS NULL AND g.op = 'deleted' AND g.evidence = 'watched'"
+    " ORDER BY l.seq DESC LIMIT ?"
+)
+
+
+def _newest_delete(row: InformerRow, deletes: Iterable[tuple[str, str, str, int]]) -> Deleted | None:
+    """What another informer had told, before scopes changed, is in an earlier epoch."""
+    if row.position is None:
+        return None
+    covered = (each for each in deletes if each[3] == row.epoch and covering([row.scope], each[0]) is not None)
+    return next((Deleted(*each[:3]) for each in covered), None)
 
 
 def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence[Scope]) -> list[InformerRow]:

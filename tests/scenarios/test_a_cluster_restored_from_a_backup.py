@@ -7,6 +7,7 @@ the time it looks, and a watch goes on as if nothing had happened.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -134,10 +135,13 @@ def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], 
     back = {(each.op, each.subject.rpartition("/")[2]) for each in told if each.epoch == 2}
     assert {("updated", "changed"), ("added", "deleted"), ("added", "anew"), ("deleted", "undone")} <= back
     assert metrics.value("history_proofs_total", outcome="other") == 1, "once, for all resources together"
+    why = world.bridge.logged("has another history")
+    assert len(why) == 1
     by_epoch = [sum(each.epoch == epoch for each in told) for epoch in (1, 2)]
     print(
         f"restored {when}: {by_epoch[0]} deltas before, {by_epoch[1]} in epoch 2; "
-        f"{metrics.value('history_proofs_total'):.0f} proofs, {metrics.value('reflector_relists_total'):.0f} relists"
+        f"{metrics.value('history_proofs_total'):.0f} proofs, {metrics.value('reflector_relists_total'):.0f} relists; "
+        f"{json.loads(why[0])['reason']}"
     )
 
 
@@ -171,6 +175,36 @@ async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: boo
             metrics = await world.bridge.until_delivered()
 
     assert_right(world, metrics, state, "while the bridge was down")
+
+
+async def test_it_is_noticed_where_all_that_was_undone_had_come_and_gone(world: World) -> None:
+    """Nothing that the bridge knows was undone: only the newest delete tells."""
+    async with KubeClient(world.api) as kube:
+        await live(kube)
+        async with world.bridge.started():
+            await world.until_told(kube)
+            await asyncio.to_thread(world.etcd.back_up, world.backup)
+            for number in range(UNDONE // 2):
+                await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": f"fleeting-{number}"}})
+                await kube.delete(f"{ROOT}/configmaps/fleeting-{number}")
+            await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": "last"}})
+            await world.until_told(kube)
+            await kube.delete(f"{ROOT}/configmaps/last")
+            await world.until_told(kube)
+    reached = await asyncio.to_thread(world.etcd.revision)
+    await world.be_restored()
+    world.line.open()
+    async with KubeClient(world.api) as kube:
+        await pass_by(world, kube, reached)
+        async with world.bridge.started():
+            await world.until_told(kube)
+            metrics = await world.bridge.until_delivered()
+
+    assert metrics.value("history_proofs_total", outcome="other") == 1
+    told = world.told()
+    assert len({each.unique_id for each in told}) == len(told), "an id came again"
+    [why] = world.bridge.logged("has another history")
+    print(f"restored, and all that was undone had come and gone: {json.loads(why)['reason']}")
 
 
 async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:

@@ -156,3 +156,21 @@ async def test_a_broken_connection_alone_begins_no_epoch_and_lists_nothing(tmp_p
     assert set(outcomes(run.facts)) == {"same"}
     assert not lists
     assert {delta.epoch for delta in run.sink.deltas} == {1}
+
+
+async def test_a_restore_is_noticed_where_all_that_it_undid_came_and_went(tmp_path: Path) -> None:
+    """Nothing that is known was undone; and what was made anew has versions that were passed."""
+    async with Playground(bookmark_interval=0.2) as cluster:
+        live_through(cluster)
+        backup = cluster.snapshot()
+        async with life(tmp_path, cluster, BOTH) as first:
+            for number in range(10):
+                cluster.create("configmaps", a_config_map(f"fleeting-{number}"))
+                cluster.delete("configmaps", f"fleeting-{number}")
+            await first.sink.until(lambda sink: len(sink.deltas) >= 25)
+            await first.until_settled()
+        be_restored(cluster, backup)
+        async with life(tmp_path, cluster, BOTH) as second:
+            await until_told(second, first.sink.deltas)
+
+    assert outcomes(second.facts)[0] == "other"

@@ -232,6 +232,41 @@ async def test_the_same_version_with_another_state_is_another_history() -> None:
     assert world.outcomes == ["other"]
 
 
+async def test_where_nothing_is_known_of_what_was_undone_but_deletes_the_newest_of_them_is_looked_at() -> None:
+    world = World()
+    cluster = world.clusters["jobs.batch"]
+    async with world.running(JOBS) as factory:
+        there = cluster.version
+        for number in range(3):
+            cluster.put(f"fleeting-{number}")
+            cluster.delete(f"fleeting-{number}")
+        await asyncio.sleep(1)
+        world.break_off(JOBS)
+        await asyncio.sleep(1)
+        assert world.outcomes == ["same"]
+
+        cluster.restore(there)
+        for _ in range(9):
+            cluster.put("anew")
+        await asyncio.sleep(1)
+        [jobs] = factory.informers
+        assert jobs.indexer.known("shop/anew") is not None
+    assert world.outcomes == ["same", "other"]
+
+
+async def test_a_delete_whose_version_is_forgotten_leaves_the_proof_to_what_is_known() -> None:
+    world = World()
+    cluster = world.clusters["jobs.batch"]
+    async with world.running(JOBS):
+        cluster.delete("web-0")
+        await asyncio.sleep(1)
+        cluster.exact = Expired("compacted")
+        world.break_off(JOBS)
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["same"]
+
+
 async def test_whoever_may_not_list_leaves_the_proof_to_others() -> None:
     world = World()
     async with world.running():

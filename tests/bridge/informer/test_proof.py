@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.informer.proof import Seen, is_behind, is_other_state, now, was_there
+from bridge.informer.proof import Seen, is_behind, is_other_state, now, was_gone, was_there
 from bridge.informer.states import OtherHistory
 from bridge.model.answers import Expired, Unsupported
 from bridge.model.change import Known
+from bridge.model.known import Deleted
 from bridge.model.object import ApiObject
 from tests.kit.objects import a_pod
 from tests.kit.scripted_source import page
@@ -77,3 +78,30 @@ def test_what_is_there_now(found: object, seen: Seen) -> None:
 )
 def test_two_states_with_one_version(found: str, known: str, other: bool) -> None:
     assert is_other_state(thing(found), thing(known)) is other
+
+
+@pytest.mark.parametrize(
+    ("version", "found", "proven"),
+    [
+        ("6", [WEB.at(5)], True),
+        ("6", [], None),
+        ("6", [REBORN.at(6)], None),
+        ("7", [], True),
+        ("7", [REBORN.at(7)], True),
+        ("7", [WEB.at(5)], None),
+    ],
+    ids=["there", "not there", "another", "gone", "gone, and made again", "still there"],
+)
+def test_a_delete_is_proven_by_what_was_there_before_it_and_at_it(
+    version: str, found: list[ApiObject], proven: bool | None
+) -> None:
+    shown = was_gone(page(*found, at=version), version, Deleted(KNOWN.key, KNOWN.uid, "7"))
+
+    assert shown is True if proven else isinstance(shown, OtherHistory)
+
+
+@pytest.mark.parametrize(
+    "answer", [Expired("compacted"), page(at=9), page(at=7, unreadable=("no uid",)), page(KNOWN, at=7)]
+)
+def test_where_the_answer_does_not_say_nothing_is_claimed_of_a_delete(answer: object) -> None:
+    assert was_gone(answer, "7", Deleted(KNOWN.key, KNOWN.uid, "7")) is False  # type: ignore[arg-type]
