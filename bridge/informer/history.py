@@ -31,6 +31,7 @@ from bridge.model.resource import Resource, Scope
 
 GATHER = 0.05
 """Seconds to wait for others whose watches broke at the same moment."""
+NOT_FOUND = 404
 ATTEMPTS = 3
 """Members that are asked in one proof whose resources cannot be listed now, as where a webhook of theirs is down."""
 WITNESSES = 5
@@ -186,9 +187,13 @@ class History:
         gone = {each: deleted.version for each, deleted in deletes.items()}
         if max(map(_age, gone.values()), default=_NEVER) > max(map(_age, known.values()), default=_NEVER):
             answer = await self._ask_in_turn(gone, lambda each: self._look_at_delete(each, deletes[each]))
-            if not isinstance(answer, UnknownHistory):
+            if not isinstance(answer, UnknownHistory | Refused):
                 return answer
-        return await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
+        answer = await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
+        if isinstance(answer, Refused) and answer.status == NOT_FOUND:
+            # Its collection is there: its definition has come back with another scope.
+            return UnknownHistory(answer.reason)
+        return answer
 
     async def _ask_in_turn(self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]]) -> Proof:
         """Refused is who may not list; what fails may be a matter of that resource alone. Neither keeps others from

@@ -461,3 +461,16 @@ async def test_who_comes_after_a_restore_with_what_was_known_before_it_begins_an
 def everything(cluster: SimulatedCluster) -> Remembered:
     known = {key: Known(each.uid, each.resource_version, pack(each.body)) for key, each in cluster.objects.items()}
     return Remembered(KnownTable(known), str(cluster.version), str(cluster.version))
+
+
+async def test_an_object_that_is_not_served_where_it_was_blocks_nobody() -> None:
+    """Its definition came back with another scope, while its collection is there."""
+    world = World()
+    async with world.running(PODS) as factory:
+        cluster = world.clusters["pods"]
+        cluster.exact = Refused(404, "not found")
+        world.break_off()
+        await asyncio.sleep(1)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["unknown"]
