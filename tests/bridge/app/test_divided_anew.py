@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ from bridge.kube import Catalogue, KubeClient
 from bridge.model.cloudevent import DELTA_ATTRIBUTES, CloudEvents
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Start
+from bridge.outbox import Keeping, Start
 from bridge.playground import Playground
+from tests.bridge.app import test_restart
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
-from tests.bridge.app.test_restart import life
 
 WIDGETS = "widgets.example.test"
 PATH = "/apis/example.test/v1"
 EVERYWHERE = (Wanted(WIDGETS),)
 TWO_NAMESPACES = (Wanted(WIDGETS, (Scope("default"), Scope("kube-public"))),)
+life = partial(test_restart.life, keeping=Keeping(retain_age=3600.0))
+"""What a sink has had is there for whoever reads the whole log."""
 configured = pytest.mark.parametrize("wanted", [EVERYWHERE, TWO_NAMESPACES], ids=["everywhere", "two namespaces"])
 
 
