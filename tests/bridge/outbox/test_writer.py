@@ -241,6 +241,7 @@ async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk
     await asyncio.gather(*waiting)
 
     assert told == kinds(disk) == ["a", "b", "c"]
+    await until(facts, OutboxHasRoom)
     assert [type(fact) for fact in facts] == [OutboxFull, OutboxHasRoom]
     assert not writer.no_room
 
