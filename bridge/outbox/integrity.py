@@ -36,6 +36,7 @@ _TELLING = (
 """What SQLite says of our own questions only where the tables are not ours any more. That there is no room, no memory
 or no lock tells nothing about them."""
 _TYPES = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
+_SMALL = ("meta", "kinds", "resources", "informers", "cursors")
 _REPLACED_LATER = "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq > meta.cleared"
 _OPS = {*(op.value for op in Op), *(edge.value for edge in SnapshotEdge), rows.GAP}
 
@@ -79,6 +80,14 @@ def _told(part: Callable[[apsw.Connection], Iterator[str]], database: apsw.Conne
         yield str(error)
 
 
+def require_small(database: apsw.Connection) -> None:
+    """The tables that do not grow with the number of objects hold what they are declared to hold. Asked at each start,
+    since a wrong type is not always an error: 2.5 is as true as 1. Raises Damaged, and UnicodeDecodeError."""
+    for table in _SMALL:
+        for problem in _values_of(table, database):
+            raise Damaged(problem)
+
+
 def _pages(database: apsw.Connection) -> Iterator[str]:
     """With the checksums of all pages that hold something, and the types that the tables are declared with."""
     for (found,) in database.execute(f"PRAGMA integrity_check({MOST})"):
@@ -97,19 +106,23 @@ def _tables(database: apsw.Connection) -> Iterator[str]:
 
 def _values(database: apsw.Connection) -> Iterator[str]:
     """Types again, and text: SQLite reads any bytes for text."""
-    for table, parts in schema.expected().items():
-        columns = sorted(part for part in parts if part[0] == "column")
-        names = [str(name) for _, name, *_ in columns]
-        wanted = [(_TYPES[str(kind)], bool(filled)) for _, _, kind, filled, *_ in columns]
-        right: set[tuple[type, ...]] = set()
-        for values in database.execute(f"SELECT {', '.join(names)} FROM {table}"):
-            types = tuple(map(type, values))
-            if types in right:
-                continue
-            for name, found, (expected, filled) in zip(names, types, wanted, strict=True):
-                if found is not expected and (filled or found is not type(None)):
-                    yield f"{table}.{name} is {found.__name__}, not {expected.__name__}"
-            right.add(types)
+    for table in schema.expected():
+        yield from _values_of(table, database)
+
+
+def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
+    columns = sorted(part for part in schema.expected()[table] if part[0] == "column")
+    names = [str(name) for _, name, *_ in columns]
+    wanted = [(_TYPES[str(kind)], bool(filled)) for _, _, kind, filled, *_ in columns]
+    right: set[tuple[type, ...]] = set()
+    for values in database.execute(f"SELECT {', '.join(names)} FROM {table}"):
+        types = tuple(map(type, values))
+        if types in right:
+            continue
+        for name, found, (expected, filled) in zip(names, types, wanted, strict=True):
+            if found is not expected and (filled or found is not type(None)):
+                yield f"{table}.{name} is {found.__name__}, not {expected.__name__}"
+        right.add(types)
 
 
 def _frames(database: apsw.Connection) -> Iterator[str]:

@@ -19,7 +19,7 @@ from bridge.outbox.cursors import Cursor, Start
 from bridge.outbox.database import open_writer, usable
 from bridge.outbox.directory import FILE, WAL, Holder
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
-from bridge.outbox.integrity import find_damage
+from bridge.outbox.integrity import find_damage, require_small
 from bridge.outbox.mark import Mark
 from bridge.outbox.sql import one, row
 
@@ -157,6 +157,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
 
 
 def _check(connection: apsw.Connection) -> None:
+    require_small(connection)
     last, trimmed, cleared = row(connection, "SELECT last, trimmed, cleared FROM meta")
     newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
     settled = one(connection, "SELECT coalesce(max(settled), 0) FROM cursors")

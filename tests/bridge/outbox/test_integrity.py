@@ -102,6 +102,19 @@ async def test_what_was_never_written_is_moved_aside_wherever_it_is_met(
     assert is_anew(facts)
 
 
+@pytest.mark.parametrize(
+    "column", ["cursors.absent_seconds", "cursors.settled", "informers.rebuilding", "meta.rebuilt"]
+)
+async def test_a_wrong_type_that_is_no_error_by_itself_is_noticed_at_the_start(tmp_path: Path, column: str) -> None:
+    await filled(tmp_path)
+    table, _, name = column.partition(".")
+    loosely(tmp_path, table, f"UPDATE {table} SET {name} = {'NULL' if name == 'absent_seconds' else 2.5}")
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, AUDIT, facts=facts):
+        assert is_anew(facts)
+
+
 def is_anew(facts: list[Fact]) -> bool:
     return any(isinstance(fact, OutboxRebuilt) for fact in facts)
 
