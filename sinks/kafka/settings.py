@@ -49,6 +49,10 @@ def producer_settings(options: KafkaOptions, *, gapless: bool) -> dict[str, Any]
         "enable.idempotence": True,
         "enable.gapless.guarantee": gapless,
         "message.timeout.ms": 0,
+        # A partition that is not ready yet (made or moved a moment ago) may refuse a producer's first batch for now and
+        # take its second: to a broker any number is the first of a producer that it has not met. librdkafka then counts
+        # both as stored. Each request has a batch of one partition; every broker has one under way.
+        "max.in.flight.requests.per.connection": 1,
         "compression.type": options.compression.value,
         "message.max.bytes": options.max_message_bytes,
         "batch.size": min(1_000_000, options.max_message_bytes),
