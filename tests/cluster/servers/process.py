@@ -128,8 +128,15 @@ class Server(ABC):
         return self.start()
 
     def pause(self) -> None:
-        """Freeze the process: connections stay open and nobody answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        """Freeze the process: connections stay open and nobody answers. Returns when each of its threads stands still:
+        on a busy machine they go on for a while after the signal."""
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + self.stop_timeout
+        while not _stands_still(process.pid):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self} did not stand still within {self.stop_timeout:.0f} s\n{self.log_tail()}")
+            time.sleep(0.005)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
@@ -204,3 +211,15 @@ def _spawn(command: list[str], folder: Path, log: int) -> subprocess.Popen[bytes
         )
 
     return _spawner.submit(start).result()
+
+
+def _stands_still(pid: int) -> bool:
+    """Every thread is stopped, as Linux tells it; elsewhere nobody can know."""
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.exists():
+        return True
+    try:
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+    except (FileNotFoundError, ProcessLookupError):  # A thread ended meanwhile.
+        return False
+    return all(state in "Tt" for state in states)
