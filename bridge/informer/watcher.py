@@ -172,10 +172,11 @@ class Watcher:
 
     @property
     def is_witness(self) -> bool:
-        """What is known is of one history; not so while a list compares two."""
+        """What is known is of one history, that of now; not so from the moment when another one is learned of until a
+        list has compared the two."""
         if self._compared and self._fifo.is_processed:
             self._comparing = self._compared = False
-        return not self._comparing
+        return self._learned is None and not self._comparing
 
     def learn(self, of_history: OtherHistory | Contradicted) -> None:
         """The server has another history: no answer until now counts any more. Does not wait."""
@@ -356,6 +357,7 @@ class Watcher:
             case EpochBegan(was=was, now=now):
                 await self._begin_epoch(was, now)
             case RanBackwards(was=was, now=now):
+                self._comparing, self._compared = True, False
                 await self._fifo.wait_processed()
                 if not isinstance(self._learned, OtherHistory):
                     await self._histories.disprove(OtherHistory(was, now))
@@ -363,10 +365,10 @@ class Watcher:
                 await self._begin_epoch(was, now)
 
     async def _begin_epoch(self, was: str, now: str) -> None:
-        # What was heard before belongs to the old epoch, and must leave under it.
+        # What was heard before belongs to the old epoch, and must leave under it; nor does it vouch for the new one.
+        self._comparing, self._compared = True, False
         await self._fifo.wait_processed()
         self._fifo.restored()
-        self._comparing, self._compared = True, False
         self.epoch += 1
         self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
 

@@ -215,6 +215,22 @@ async def test_another_history_of_one_resource_is_one_of_all_and_each_lists_in_a
     }
 
 
+async def test_who_waits_while_another_history_is_found_out_begins_its_epoch_once() -> None:
+    """Watches break one after the other, and a proof takes a moment: what those who wait know is of the old history
+    still, and would prove the new one to be another once more."""
+    world = World()
+    async with world.running() as factory:
+        world.clusters["jobs.batch"].latency = 0.4
+        restore(world.clusters["jobs.batch"], 4, 0)
+        await asyncio.sleep(0.2)
+        restore(world.clusters["configmaps"], 4, 0)
+        await asyncio.sleep(3)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.epochs() == ["configmaps", "jobs.batch", "pods"]
+    assert world.forsaken == [(["configmaps", "jobs.batch", "pods"], True)]
+
+
 async def test_the_same_version_with_another_state_is_another_history() -> None:
     """One object alone changes all the time: it is the newest in both, and at the same version."""
     world = World()
