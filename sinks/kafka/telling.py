@@ -43,10 +43,10 @@ class Telling:
             courier = await courier_of()
             if trouble := await self._send(courier, {place: parcels[place] for place in left}, patience):
                 return trouble
-            refused = {place[0]: self._error(place) for place in left if self._error(place) is not None}
-            for topic, error in refused.items():
+            for place in left:  # A refusal makes others fail that were to follow: each has its own reason.
+                error = self._error(place)
                 if error is not None and (error.code() == _KEYLESS or error.code() in _NEVER_THERE):
-                    self.without[topic] = error.code() == _KEYLESS
+                    self.without[place[0]] = error.code() == _KEYLESS
             again = [place for place in left if self._is_left(place)]
             if again and again == left:
                 return next((error.str() for error in map(self._error, again) if error is not None), courier.trouble)
