@@ -125,8 +125,9 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+_LABEL = "[A-Za-z0-9_-]{1,63}"  # Of more, or of none, no lookup of a name can be made.
 _LISTEN = Matching(
-    rf"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]*):(?:0|{PORT})",
+    rf"(?:\[[0-9a-fA-F:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)?:(?:0|{PORT})",
     "host:port is expected, such as 127.0.0.1:8080, [::1]:8080, or :8080 for every interface",
 )
 

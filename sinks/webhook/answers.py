@@ -41,6 +41,7 @@ _REFUSED = {
     413: "answers 413: the event is too large for it",
     415: "answers 415: it does not take this content type",
     422: "answers 422: it does not accept the event",
+    431: "answers 431: the headers of the event are too large for it",
 }
 _FAILED = {408: "answers 408: it waited too long for the request", 425: "answers 425: too early"}
 _WHOLE = {
@@ -79,7 +80,7 @@ def seconds_of(retry_after: str | None, now: datetime) -> float | None:
         return min(float(text[:10]), LONGEST_WAIT)
     try:
         when = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # A year, or a zone, of any number of digits.
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -21,7 +21,7 @@ def trouble_of(found: Verdict) -> RetryLater:
     ("statuses", "kind"),
     [
         ([200, 201, 202, 204, 299], Stored),
-        ([400, 413, 415, 422], Refused),
+        ([400, 413, 415, 422, 431], Refused),
         ([408, 425, 500, 502, 504, 507], Failed),
         ([301, 302, 307, 308, 304], Failed),
         ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], Failed),
@@ -59,6 +59,8 @@ def test_retry_after_is_heard_with_any_trouble() -> None:
         ("Sat, 21 Nov 2026 08:00:00 GMT", 0.0),
         ("Sat, 21 Nov 2099 08:00:00 GMT", 3600.0),
         ("soon", None),
+        ("Sat, 21 Nov 99999999999999999999 08:00:00 GMT", None),
+        ("Sat, 21 Nov 2026 08:00:00 +99999999999999999999", None),
         ("-1", None),
         ("", None),
         (None, None),
