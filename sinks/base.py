@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -290,6 +291,11 @@ class Aware(Protocol):
     """The resources that are watched; None until the API server has said what there is."""
 
 
+NOBODY_KNOWS = b"gap/unknown"
+"""In place of the newest gap, where what was saved of it cannot be read."""
+_GAP = re.compile(rb"gap/(?:[0-9]+/[0-9]+|unknown)")
+
+
 class NamesGaps:
     """For sinks with one stream, where a gap stands in its place: an ``Aware`` one that names it in later envelopes."""
 
@@ -304,8 +310,9 @@ class NamesGaps:
 
     @memory.setter
     def memory(self, saved: bytes) -> None:
-        self._newest = saved
-        self._noting(saved.decode())
+        known = saved if not saved or _GAP.fullmatch(saved) else NOBODY_KNOWS
+        self._newest = known
+        self._noting(known.decode())
 
     def note_gaps(self, batch: Sequence[Record], receipt: Receipt) -> Receipt:
         """What became of a batch, which a notice is alone in."""

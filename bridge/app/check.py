@@ -7,8 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-import msgspec
-
 from bridge.app import identity
 from bridge.app.check_state import check_address, check_directory, who_runs
 from bridge.app.findings import Finding, Verdict
@@ -182,7 +180,7 @@ async def _check_state(
 async def _other_cluster(plan: Plan, client: KubeClient, look: Look) -> Finding | None:
     try:
         uid = await identity.read(client)
-    except (ApiError, msgspec.MsgspecError):
+    except ApiError:
         return None
     if look.cluster in ("", uid):
         return None

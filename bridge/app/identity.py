@@ -10,7 +10,9 @@ import msgspec
 
 from bridge.facts import ClusterChanged, ClusterUnidentified, DiscoveryFailed, Report
 from bridge.kube import ApiError, CredentialsError, KubeClient
-from bridge.model.answers import Refused
+from bridge.kube.status import shortened
+from bridge.kube.wire import UNREADABLE
+from bridge.model.answers import Failed, Refused
 from bridge.model.backoff import Backoff
 from bridge.outbox.ledger import Ledger
 
@@ -29,8 +31,13 @@ class _Namespace(msgspec.Struct):
 
 
 async def read(client: KubeClient) -> str:
-    """The uid of kube-system. Raises ApiError, CredentialsError and MsgspecError."""
-    return msgspec.json.decode(await client.get(PATH), type=_Namespace).metadata.uid
+    """The uid of kube-system. Raises ApiError, also where something in front of the API server answers 200 with a page
+    of its own, and CredentialsError."""
+    body = await client.get(PATH)
+    try:
+        return msgspec.json.decode(body, type=_Namespace).metadata.uid
+    except UNREADABLE as error:
+        raise ApiError(f"GET {PATH}", Failed(shortened(f"the answer could not be read: {error}"))) from error
 
 
 async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report: Report) -> None:
@@ -41,8 +48,7 @@ async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report:
     while True:
         try:
             uid = await read(client)
-        except (ApiError, CredentialsError, msgspec.MsgspecError) as error:
-            # Something in front of the API server may answer 200 with a page of its own.
+        except (ApiError, CredentialsError) as error:
             refused = isinstance(error, ApiError) and isinstance(error.answer, Refused)
             if refused and now() >= doubted_until:
                 report(ClusterUnidentified(f"namespaces/kube-system: {error}"))

@@ -56,5 +56,5 @@ def found(directory: int) -> Mark | None:
         os.close(file)
     try:
         return msgspec.json.decode(content, type=Mark)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # Bits flip in this file, too.
         return Mark(content.decode(errors="replace") or _UNKNOWN)

@@ -82,7 +82,7 @@ def answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
         return Failed(f"the server answers with status {status}")
     try:
         ack = _decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Failed("the server's answer is no acknowledgement of JetStream")
     if ack.error is None:
         if not ack.seq:

@@ -14,7 +14,10 @@ from bridge.outbox import Outbox
 from bridge.playground import Playground
 
 
-@pytest.mark.parametrize("answer", [b"<html>back soon</html>", b"{}", b'{"metadata": {"uid": ""}}'])
+@pytest.mark.parametrize(
+    "answer",
+    [b"<html>back soon</html>", b"{}", b'{"metadata": {"uid": ""}}', b'{"metadata": {"uid": "\xff"}}', b"[" * 100_000],
+)
 async def test_an_answer_that_is_none_is_waited_out(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,16 @@ async def test_files_that_go_end_the_outbox_and_the_next_begins_with_a_gap_behin
     assert rebuilt.sinks == ("audit",)
 
 
+@pytest.mark.parametrize("content", [b'{"reason":"\xff","last":3}', b"[" * 60_000, b"\xff", b""])
+async def test_a_mark_that_cannot_be_read_is_a_mark(state: Path, content: bytes) -> None:
+    (state / MARK).write_bytes(content)
+
+    facts: list[Fact] = []
+    async with opened(state, AUDIT, facts=facts):
+        assert [type(fact) for fact in facts if isinstance(fact, OutboxRebuilt)] == [OutboxRebuilt]
+    assert not (state / MARK).exists()
+
+
 async def test_nothing_is_taken_for_gone_while_all_goes_on(state: Path) -> None:
     async with opened(state) as outbox:
         informer = await filled(outbox)

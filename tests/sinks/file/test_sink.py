@@ -186,6 +186,14 @@ async def open_and_close(path: Path) -> None:
     await (await opened(path)).close()
 
 
+@pytest.mark.parametrize("saved", [b"gap/5/\xff", b"gap/5/9\r\nX: y", b"{"])
+def test_what_was_saved_of_the_newest_gap_and_cannot_be_read_is_a_gap_that_nobody_knows(saved: bytes) -> None:
+    """A flipped bit ends no start, and is in no header."""
+    sink = FileSink("copy", FileOptions.model_validate({"path": "deltas.ndjson", "format": "envelope"}), cluster="prod")
+    sink.memory = saved
+    assert sink.memory == b"gap/unknown"
+
+
 async def test_among_envelopes_a_gap_has_no_line_and_every_later_line_names_it(tmp_path: Path) -> None:
     """Also after a restart: whoever reads envelopes knows the operations c, u, d and r, and no others."""
     path = tmp_path / "deltas.ndjson"

@@ -30,6 +30,8 @@ def error(number: int, description: str = "what went wrong") -> bytes:
         ),
         (error(10023, "insufficient resources"), Failed("the server answers: insufficient resources")),
         (b"{}", Failed("the server's answer is no acknowledgement of JetStream")),
+        (b'{"stream":"\xff","seq":12}', Failed("the server's answer is no acknowledgement of JetStream")),
+        (b'{"a":' + b"[" * 100_000, Failed("the server's answer is no acknowledgement of JetStream")),
         (b"+OK", Failed("the server's answer is no acknowledgement of JetStream")),
     ],
 )
