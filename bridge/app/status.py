@@ -99,9 +99,10 @@ def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
 
 
 def is_stuck(informer: SharedInformer) -> bool:
-    """Nothing was heard for far longer than any deadline allows, and nothing is queued that would explain it."""
+    """Nothing was heard for far longer than any deadline allows, and nothing waits to be delivered: that would explain
+    it, since a full backlog holds up the queue, and what is being delivered a proof of the server's history."""
     age = asyncio.get_running_loop().time() - informer.last_answer
-    return age > STUCK_AFTER and not informer.queued
+    return age > STUCK_AFTER and informer.caught_up
 
 
 def _informer_state(informer: SharedInformer) -> InformerState:

@@ -174,6 +174,11 @@ class SharedInformer:
         """Deltas that were heard and not processed yet."""
         return len(self._fifo)
 
+    @property
+    def caught_up(self) -> bool:
+        """Whatever was heard has been delivered."""
+        return self._fifo.is_processed
+
     async def wait_synced(self) -> None:
         await self._synced.wait()
 

@@ -9,6 +9,14 @@ from typing import Any, cast
 import pytest
 
 from bridge.app.status import STUCK_AFTER, is_stuck
+from bridge.facts import unheard
+from bridge.informer import SharedInformer, Timing
+from bridge.model.answers import HungUp
+from bridge.model.change import ChangeBatch
+from bridge.model.resource import Scope
+from tests.kit.objects import PODS
+from tests.kit.simulated_cluster import SimulatedCluster
+from tests.kit.virtual_time import run_in_virtual_time
 
 
 @dataclass(frozen=True)
@@ -16,7 +24,7 @@ class Standing:
     """What is asked of an informer here."""
 
     silent_for: float
-    queued: int
+    caught_up: bool
 
     @property
     def last_answer(self) -> float:
@@ -24,13 +32,50 @@ class Standing:
 
 
 @pytest.mark.parametrize(
-    ("silent_for", "queued", "stuck"),
-    [(0.0, 0, False), (STUCK_AFTER - 5, 0, False), (STUCK_AFTER + 5, 0, True), (STUCK_AFTER + 5, 3, False)],
+    ("silent_for", "caught_up", "stuck"),
+    [
+        (0.0, True, False),
+        (STUCK_AFTER - 5, True, False),
+        (STUCK_AFTER + 5, True, True),
+        (STUCK_AFTER + 5, False, False),
+    ],
 )
-async def test_no_answer_for_longer_than_any_deadline_is_stuck_unless_something_queued_explains_it(
-    silent_for: float, queued: int, stuck: bool
+async def test_no_answer_for_longer_than_any_deadline_is_stuck_unless_what_waits_explains_it(
+    silent_for: float, caught_up: bool, stuck: bool
 ) -> None:
-    assert is_stuck(cast(Any, Standing(silent_for, queued))) is stuck
+    assert is_stuck(cast(Any, Standing(silent_for, caught_up))) is stuck
+
+
+def test_an_informer_whose_watch_breaks_while_a_full_backlog_holds_up_its_batch_is_not_stuck() -> None:
+    """Nothing is queued behind that batch, and nothing is asked: a new process would stand there again."""
+
+    async def scenario() -> None:
+        cluster, has_room = SimulatedCluster(), asyncio.Event()
+        has_room.set()
+
+        async def deliver(_: ChangeBatch) -> None:
+            await has_room.wait()
+
+        informer = SharedInformer(
+            PODS, Scope(), cluster, deliver, report=unheard, timing=Timing(), watch_list=False, indexers={}
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(informer.run())
+            await informer.wait_synced()
+            await asyncio.sleep(1)
+            has_room.clear()
+            cluster.put("web")
+            await asyncio.sleep(1)
+            cluster.end_watches(HungUp("the connection broke", torn=True))
+            await asyncio.sleep(2 * STUCK_AFTER)
+
+            assert not is_stuck(informer)
+            has_room.set()
+            await asyncio.sleep(1)
+            assert informer.live
+            informer.stop()
+
+    run_in_virtual_time(scenario())
 
 
 def test_the_limit_is_longer_than_the_longest_watch_and_every_wait() -> None:
