@@ -19,7 +19,7 @@ from bridge.facts import ConnectionInsecure, Fact
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
 from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.resource import Resource, Scope
-from bridge.outbox.errors import Damaged, StateError
+from bridge.outbox.errors import Damaged, StateError, UnknownFormat
 from bridge.outbox.looking import Look, look_at
 from sinks.base import ChecksPlaces, SinkUnavailable, WrongOption
 
@@ -173,6 +173,8 @@ async def _check_state(
     except Damaged as error:
         reason = f"it is damaged ({error}): the next start moves it aside, and tells a Gap and then everything as sync"
         yield Finding("state.directory", Verdict.NOTE, reason)
+    except UnknownFormat as error:
+        yield Finding("state.directory", Verdict.WRONG, str(error))
     except (StateError, OSError) as error:
         yield Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
 

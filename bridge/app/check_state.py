@@ -13,9 +13,10 @@ from bridge.app.plan import Plan
 from bridge.app.redaction import KEY_FILE, read_key
 from bridge.app.upkeep import shown_address
 from bridge.model.upkeep import About
-from bridge.outbox.directory import FILE, is_held
+from bridge.outbox.directory import FILE, is_held, unusable
 from bridge.outbox.errors import StateError
 from bridge.web.admin_client import AdminClient, NoAnswer, NobodyThere
+from bridge.web.admin_socket import expect_room
 
 _STATE = "state.directory"
 
@@ -39,7 +40,12 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         yield Finding(_STATE, Verdict.WRONG, f"cannot write in {directory}: permission denied")
         return
-    yield _holder(plan, running)
+    try:
+        in_the_way = unusable(directory).partition(": ")[2]
+        expect_room(directory)
+    except OSError as error:
+        in_the_way = str(error) if isinstance(error, FileExistsError) else f"{directory}: {error.strerror}"
+    yield Finding(_STATE, Verdict.WRONG, in_the_way) if in_the_way else _holder(plan, running)
     free = _free_bytes(directory)
     if free < plan.keeping.min_free:
         reason = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from bridge.outbox import mark
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.mark import Mark
-from bridge.outbox.private import close_directory, exposed_file, open_private
+from bridge.outbox.private import close_directory, exposed_file, no_file, open_private
 
 FILE = "outbox.db"
 WAL = "outbox.db-wal"
@@ -50,6 +51,24 @@ def is_held(directory: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def unusable(directory: Path) -> str:
+    """Why a start could not use the files that lie there, in words; empty where it could. Opens none. Raises
+    OSError."""
+    for each in sorted(directory.iterdir()):
+        if not _is_ours(each.name):
+            continue
+        with suppress(FileNotFoundError):  # A running bridge takes some away.
+            if not stat.S_ISREG(each.lstat().st_mode):
+                return no_file(each.name)
+            if not os.access(each, os.R_OK | os.W_OK) and each.exists():
+                return f"state.directory: cannot open {each}: permission denied"
+    return ""
+
+
+def _is_ours(name: str) -> bool:
+    return name in _BESIDE or name.startswith(FILE)
 
 
 class Holder:
@@ -115,7 +134,7 @@ class Holder:
     def _close_to_others(self) -> str:
         reason = close_directory(self._fd)
         for name in os.listdir(self._fd):  # noqa: PTH208  # of the directory that is held, whatever its name is now
-            if name not in _BESIDE and not name.startswith(FILE):
+            if not _is_ours(name):
                 continue
             with self._explained():
                 try:

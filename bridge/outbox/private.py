@@ -24,12 +24,12 @@ def open_private(directory: int, name: str, flags: int) -> int:
         file = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, OWNER_ALONE, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise StateUnusable(_no_file(name)) from error
+            raise StateUnusable(no_file(name)) from error
         raise
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
         os.close(file)
-        raise StateUnusable(_no_file(name))
+        raise StateUnusable(no_file(name))
     if stat.S_IMODE(found.st_mode) != OWNER_ALONE:
         with suppress(PermissionError):  # It belongs to somebody else: see exposed_file.
             os.fchmod(file, OWNER_ALONE)
@@ -66,5 +66,6 @@ def _has_directories(directory: int) -> bool:
         return any(each.is_dir(follow_symlinks=False) and each.name not in _MOUNTED for each in entries)
 
 
-def _no_file(name: str) -> str:
+def no_file(name: str) -> str:
+    """What to say of something else that has the name of a file."""
     return f"state.directory: {name} is no regular file (a symbolic link is not followed): put the file itself there"

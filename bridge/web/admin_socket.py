@@ -72,6 +72,14 @@ class SocketFile:
         return seen.st_dev, seen.st_ino
 
 
+def expect_room(directory: Path) -> None:
+    """For whoever only looks whether a socket could be made: raises FileExistsError where something else has the
+    name, and other OSErrors."""
+    path = directory / SOCKET
+    with suppress(FileNotFoundError):
+        _expect_socket(path, path.lstat())
+
+
 @contextmanager
 def found(directory: Path) -> Iterator[str]:
     """A path of its socket that is short enough to connect to, while inside.

@@ -6,6 +6,9 @@ import asyncio
 import fcntl
 import os
 import socket
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from bridge.facts import unheard
 from bridge.kube import ClusterAccess
 from bridge.model.resource import Scope
 from bridge.outbox import Keeping, Start
+from bridge.outbox.errors import StateError
 from bridge.playground import Playground
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
@@ -68,6 +72,40 @@ async def test_a_state_directory_that_is_none_is_wrong(tmp_path: Path, what: str
         state.touch()
     finding = (await found(a_plan(state, "http://127.0.0.1:1")))["state.directory"]
     assert (finding.verdict, what in finding.detail) == (Verdict.WRONG, True)
+
+
+def a_link(path: Path) -> None:
+    (path.parent / "elsewhere").write_text("a" * 64)
+    path.symlink_to("elsewhere")
+
+
+def a_foreign_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE a (b)")
+
+
+IN_THE_WAY: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a database that is a link": ("outbox.db", a_link),
+    "a database that is a directory": ("outbox.db", Path.mkdir),
+    "a database of another program": ("outbox.db", a_foreign_database),
+    "a lock that is a link": ("lock", a_link),
+    "a key that is a link": ("redaction.key", a_link),
+    "a socket that is a file": ("admin.sock", Path.touch),
+    "a socket that is a directory": ("admin.sock", Path.mkdir),
+}
+
+
+@pytest.mark.parametrize(("name", "put"), IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
+async def test_what_lies_in_the_way_of_a_start_is_wrong(
+    tmp_path: Path, name: str, put: Callable[[Path], object]
+) -> None:
+    put(tmp_path / name)
+    async with Playground() as cluster:
+        plan = a_plan(tmp_path, cluster.url)
+        finding = (await found(plan))["state.directory"]
+        assert (finding.verdict, name in finding.detail) == (Verdict.WRONG, True)
+        with pytest.raises(StateError, match=name):
+            await Bridge(plan, unheard).run()
 
 
 async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -> None:
