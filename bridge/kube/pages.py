@@ -47,6 +47,7 @@ class _ListMetadata(msgspec.Struct):
 
 class _List(msgspec.Struct):
     kind: str = ""
+    api_version: str = msgspec.field(name="apiVersion", default="")
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
     items: list[msgspec.Raw] | None = None
 
@@ -89,6 +90,8 @@ class PageReader:
         self._nesting = Nesting()
         self._too_long: LeftBare | str = ""
         self._objects: list[ApiObject] = []
+        self._secrets = False
+        """The list says that it is one of Secrets. Its items say nothing: kube-apiserver writes no kind into them."""
         self._unreadable: list[str] = []
         self.left_bare: list[str] = []
         """Why objects left bare, by name. Whoever tells it may clear it."""
@@ -116,7 +119,7 @@ class PageReader:
     def take(self) -> list[ApiObject]:
         """The objects that were read since the last time."""
         objects, self._objects, self.held = self._objects, [], 0
-        return objects
+        return [msgspec.structs.replace(each, secret=True) for each in objects] if self._secrets else objects
 
     def end(self) -> Page | Trouble:
         """The page is over: what was not taken, the list's version, and what could not be read; Failed for anything but
@@ -145,6 +148,7 @@ class PageReader:
         if not page.metadata.resource_version:
             return Failed("the list has no metadata.resourceVersion: it cannot be watched from here")
         unreadable = tuple(self._unreadable)
+        self._secrets = self._secrets or _lists_secrets(page)
         version, next_page = page.metadata.resource_version, page.metadata.next_page or None
         return Page(self.take(), version, next_page, unreadable, self._size)
 
@@ -179,6 +183,7 @@ class PageReader:
             return
         if page.kind.endswith("List"):
             self.version = page.metadata.resource_version
+            self._secrets = _lists_secrets(page)
 
     def _behind_item(self) -> bool:
         if not self._skip_white():
@@ -306,6 +311,11 @@ class PageReader:
             self.held += len(thing.body)
         elif len(self._unreadable) < MOST_UNREADABLE:
             self._unreadable.append(shortened(thing))
+
+
+def _lists_secrets(page: _List) -> bool:
+    """By its kind, whatever the resource is called that was asked for."""
+    return page.kind == "SecretList" and "/" not in page.api_version
 
 
 def _malformed(reason: str) -> Failed:

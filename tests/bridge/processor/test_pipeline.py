@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.kube.frames import Frames
+from bridge.kube.pages import PageReader
 from bridge.kube.wire import read_object
-from bridge.model.answers import Announced
+from bridge.model.answers import Announced, Page
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
 from bridge.processor.pipeline import transform_for
@@ -100,6 +101,24 @@ def test_what_calls_itself_a_secret_is_redacted_whatever_its_resource_is_called(
 
     assert SENSITIVE not in left
     assert json.loads(left)["metadata"]["name"] == "web"
+
+
+@pytest.mark.parametrize("kind_first", [True, False])
+def test_items_without_a_kind_in_a_list_of_secrets_are_secrets_whatever_their_resource_is_called(
+    kind_first: bool,
+) -> None:
+    """So kube-apiserver writes the list of Secrets: no item says what it is."""
+    named = {"kind": "SecretList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}
+    item = {"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}, "data": {"password": SENSITIVE}}
+    items = {"items": [item, item]}
+    reader = PageReader(NODE_METRICS)
+    reader.feed(json.dumps({**named, **items} if kind_first else {**items, **named}).encode())
+    page = reader.end()
+    assert isinstance(page, Page)
+
+    left = [transform_for(NODE_METRICS, KEY)(each) for each in page.objects]
+    assert [each.name for each in left] == ["web", "web"]
+    assert all(SENSITIVE.encode() not in each.body for each in left)
 
 
 def test_a_secret_of_another_group_is_none_of_the_core_groups() -> None:
