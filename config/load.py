@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path as File
 from typing import Any
@@ -15,8 +15,9 @@ from config.environment import Overlay, merged, overlay
 from config.errors import ConfigError, Path, Problem
 from config.mistakes import Mistake, mistakes
 from config.resources import ResourceEntry, ResourceSettings, overlaps
-from config.schema import Settings
+from config.schema import Settings, SinkSettings
 from config.sinks import SinkOptionTypes, settings_type
+from config.values import why_no_path
 
 _ENTRY: TypeAdapter[ResourceSettings] = TypeAdapter(ResourceEntry)
 
@@ -28,7 +29,10 @@ def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) 
     the file's folder, also those that a variable gives; ``~`` is the home folder; ``-`` stays as it is. Secret files
     are not opened here. Raises ConfigError with one problem for each mistake.
     """
-    settings = judged(read(path), environ, settings_type(sink_options))
+    document = read(path)
+    settings = judged(document, environ, settings_type(sink_options))
+    if homeless := list(_unusable(settings, (), _why_no_home)):
+        raise ConfigError([Problem(document.source(each.path), *each) for each in homeless])
     return Settings.model_construct(**_located(dict(settings), path.absolute().parent))
 
 
@@ -43,6 +47,8 @@ def judged(document: Document, environ: Mapping[str, str], known: type[Settings]
         settings = _validated(known, data)
     except ValidationError as error:
         told = [*mistakes(error.errors(), data, known), *told]
+    else:
+        told = [*told, *_unusable(settings, (), why_no_path)]
     problems = [*document.problems, *found.problems]
     told.sort(key=lambda mistake: document.line(mistake.path))
     problems += [Problem(_source(each.path, document, found), *each) for each in told]
@@ -85,6 +91,33 @@ def _overlaps(data: Mapping[str, Any]) -> list[Mistake]:
         )
         for here, there in overlaps(list(entries.values()))
     ]
+
+
+def _unusable(value: Any, path: Path, why: Callable[[File], str]) -> Iterator[Mistake]:
+    """Every path in ``value`` that ``why`` has a reason against."""
+    match value:
+        case File():
+            if reason := why(value):
+                yield Mistake(path, reason)
+        case BaseModel():
+            for name in type(value).model_fields:
+                # A sink's own options stand beside the common ones.
+                beside = isinstance(value, SinkSettings) and name == "options"
+                yield from _unusable(getattr(value, name), path if beside else (*path, name), why)
+        case list() | tuple():
+            for place, each in enumerate(value):
+                yield from _unusable(each, (*path, place), why)
+        case Mapping():
+            for name, each in value.items():
+                yield from _unusable(each, (*path, name), why)
+
+
+def _why_no_home(path: File) -> str:
+    try:
+        path.expanduser()
+    except RuntimeError:
+        return f"{path.parts[0]} is the home folder of a user who is not known on this machine"
+    return ""
 
 
 def _located(value: Any, folder: File) -> Any:

@@ -16,7 +16,7 @@ from config.resources import ResourceSettings
 from config.schema import Address, Settings
 from config.shape import model_of, words_of
 from config.sinks import SinkOptionTypes, settings_type
-from config.values import Duration, Size, written_size
+from config.values import LONGEST_PATH, PATH, Duration, Size, written_size
 
 _WIDTH = 116
 _HEAD = """\
@@ -38,6 +38,7 @@ _HEAD = """\
 def json_schema(sink_options: SinkOptionTypes) -> dict[str, Any]:
     """JSON Schema 2020-12 of the file, for these types of sinks."""
     schema = settings_type(sink_options).model_json_schema()
+    _bound_paths(schema)
     for name in schema["properties"].keys() - set(schema["required"]):
         # A section of which every line is commented out is as if it were not there: the loader leaves it out.
         option = schema["properties"][name]
@@ -45,6 +46,18 @@ def json_schema(sink_options: SinkOptionTypes) -> dict[str, Any]:
         schema["properties"][name] = {"anyOf": [option, {"type": "null"}]} | about
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kubedelta"}
     return head | {name: value for name, value in schema.items() if name != "title"}
+
+
+def _bound_paths(schema: Any) -> None:
+    """``values.why_no_path`` in the schema's words, wherever a path may stand."""
+    if isinstance(schema, dict):
+        if schema.get("format") == "path":
+            schema.setdefault("pattern", f"^(?:{PATH})$")
+            schema["maxLength"] = min(LONGEST_PATH, schema.get("maxLength", LONGEST_PATH))
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for each in schema:
+            _bound_paths(each)
 
 
 def reference(sink_options: SinkOptionTypes) -> str:

@@ -6,9 +6,11 @@ into the JSON Schema.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
@@ -175,6 +177,22 @@ def _shown(like: Duration | Size, bound: float) -> int | str:
 
 _LONGEST_TEXT = 4096
 """Characters. A pattern may take the square of a text's length."""
+
+
+LONGEST_PATH = 4095
+PATH = r"/*(?:[^\x00/]{1,255}(?:/+[^\x00/]{1,255})*/*)?"
+"""A regular expression of what may be a path; of letters outside of ASCII fewer fit."""
+
+
+def why_no_path(path: Path) -> str:
+    """Why no file can have this name, whatever the machine; empty where one can."""
+    try:
+        text = os.fsencode(path)
+    except UnicodeEncodeError:
+        return "no path can have half of a surrogate pair in it"
+    if b"\0" in text or len(text) > LONGEST_PATH or any(len(part) > 255 for part in text.split(b"/")):
+        return f"a path has at most {LONGEST_PATH} bytes, 255 between two slashes, and no NUL"
+    return ""
 
 
 T = TypeVar("T")

@@ -303,6 +303,35 @@ def test_what_is_no_way_to_a_cluster(refused: Refused, cluster: str, problem: st
     assert "pw" not in found
 
 
+PATHS = {
+    "state.directory": "state: {{directory: {}}}",
+    "cluster.token_file": "cluster: {{name: t, server: 'http://h', token_file: {}}}",
+    "redaction.key_file": "redaction: {{key_file: {}}}",
+    "telemetry.details_token_file": "telemetry: {{details_token_file: {}}}",
+}
+
+
+@pytest.mark.parametrize("option", PATHS)
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ('"/tmp/\\0"', "no NUL"),
+        (f"/{'a' * 256}", "255 between two slashes"),
+        ("a/" * 2100, "at most 4095 bytes"),
+        ('"/tmp/\\ud800"', "half of a surrogate pair"),
+        ("~nobody-of-this-name/x", "a user who is not known on this machine"),
+    ],
+    ids=["NUL", "long name", "long path", "surrogate", "home"],
+)
+def test_what_can_be_no_path_is_refused_by_its_options_name(
+    refused: Refused, option: str, written: str, why: str
+) -> None:
+    start = SMALLEST.replace("cluster:\n  name: test\n", "") if option.startswith("cluster") else SMALLEST
+    [problem] = refused(f"{start}{PATHS[option].format(written)}\n")
+    assert f"{option}: " in problem
+    assert why in problem
+
+
 @pytest.mark.parametrize(
     "listen",
     [

@@ -168,6 +168,8 @@ BASE = {"cluster": {"name": "t"}, "resources": ["pods"], "sinks": {"s": {"type":
 @example(BASE | {"telemetry": {"listen": ":8080\n"}})
 @example(BASE | {"sinks": {}})
 @example(BASE | {"sinks": {"A": {"type": "file", "path": "x"}}})
+@example(BASE | {"state": {"directory": "a\0"}})
+@example(BASE | {"redaction": {"key_file": "/" + "a" * 256}})
 @example(BASE | {"sinks": {"s": {"type": "file", "path": "x", "before": 1, "format": "envelope"}}})
 @example(BASE | {"sinks": {"s": {"type": "file", "path": "x", "patch": True, "format": None}}})
 def test_they_agree_on_whatever_is_made_of_these(document: dict[str, Any]) -> None:
