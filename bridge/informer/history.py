@@ -172,11 +172,13 @@ class History:
     # ── A proof ──────────────────────────────────────────────────────────────
 
     async def _make(self) -> Proof:
-        """Those who know the most are asked first, and the first who may list decides. Which version the server has,
-        then what it had at the version of the newest object, or of the newest delete where that is newer."""
+        """Those who know the most are asked first. Which version the server has, as the first says who may list; then
+        what it had at the version of the newest object, or of the newest delete where that is newer."""
         witnesses = [each for each in self._members if each.is_witness]
         reached = {each: version for each in witnesses if (version := each.reached) is not None}
-        answer = await self._ask_in_turn(reached, lambda each: self._look_at_version(each, reached[each]))
+        answer = await self._ask_in_turn(
+            reached, lambda each: self._look_at_version(each, reached[each]), any_will_do=True
+        )
         if not isinstance(answer, SameHistory):
             return answer
         newest = {each: found for each in witnesses if (found := _still_possible(each))}
@@ -195,23 +197,38 @@ class History:
             return UnknownHistory(answer.reason)
         return answer
 
-    async def _ask_in_turn(self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]]) -> Proof:
+    async def _ask_in_turn(
+        self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]], *, any_will_do: bool = False
+    ) -> Proof:
         """Refused is who may not list; what fails may be a matter of that resource alone. Neither keeps others from
-        being asked, in this proof or the next."""
+        being asked, in this proof or the next. But unless ``any_will_do``, who knows less vouches for no more than it
+        knows: a backup may be newer than that, and older than what is known to who cannot be asked."""
         unable: Proof | None = None
+        same = _NEVER
         attempts = ATTEMPTS
         for member in sorted(known, key=lambda each: (each not in self._failing, _age(known[each])), reverse=True):
+            if _age(known[member]) <= same:
+                continue
             answer = await ask(member)
+            if isinstance(answer, SameHistory) and not any_will_do:
+                self._failing.discard(member)
+                same = _age(known[member])
+                continue
             if isinstance(answer, Failed):
                 self._failing.add(member)
                 attempts -= 1
-                if not attempts:
+                if not attempts and same == _NEVER:
                     return answer
             elif not isinstance(answer, Refused):
                 self._failing.discard(member)
                 return answer
             unable = answer
-        return unable or SameHistory()
+            if not attempts:
+                break
+        if same == _NEVER:
+            return unable or SameHistory()
+        newer = next((each for each in known if _age(known[each]) > same), None)
+        return UnknownHistory(f"{newer.resource} cannot be asked for now") if newer else SameHistory()
 
     async def _look_at_version(self, member: Member, reached: str) -> Proof:
         answer = await member.source.list(ListRequest(version="", limit=1))
@@ -232,9 +249,16 @@ class History:
                 case True:
                     continue
             if isinstance(answer, Page | Expired | Unsupported):
-                return UnknownHistory("its version is forgotten")
+                return await self._look_whether_it_is_back(member, deleted)
             return _not_now(answer)
         return SameHistory()
+
+    async def _look_whether_it_is_back(self, member: Member, deleted: Deleted) -> Proof:
+        """The version of its delete is forgotten."""
+        answer = await member.source.list(ListRequest(version="", limit=0, only=deleted.key))
+        if isinstance(answer, Page):
+            return proof.is_back(answer, deleted) or UnknownHistory("its version is forgotten")
+        return UnknownHistory(answer.reason) if isinstance(answer, Unsupported) else _not_now(answer)
 
     async def _look_at_its_version(self, member: Member, newest: Sequence[tuple[str, Known]]) -> Proof:
         # Those with an open watch go on learning while others are asked.

@@ -67,6 +67,15 @@ def was_gone(answer: ListAnswer, version: str, deleted: Deleted) -> OtherHistory
     return OtherHistory(was, f"{'the object' if there else 'nothing'} at version {version}")
 
 
+def is_back(page: Page, deleted: Deleted) -> OtherHistory | None:
+    """What a consistent list of one object says of its delete: it does not come back as it was before."""
+    for found in page.objects:
+        if found.uid == deleted.uid and is_older(found.resource_version, deleted.version):
+            was = f"{deleted.key}, {deleted.uid} deleted at {deleted.version}"
+            return OtherHistory(was, f"the object at {found.resource_version}")
+    return None
+
+
 def now(page: Page, known: Known) -> Seen:
     """What a consistent list of one object shows of it."""
     if page.unreadable:

@@ -139,6 +139,8 @@ class Watcher:
         self._unproven_since = self._now()
         self._learned: OtherHistory | Contradicted | None = None
         """Of the server's history, from others than the server; taken in before the next request."""
+        self._passed_over = 0
+        """Epochs that ended before this informer came to them."""
         self._waiting: asyncio.Timeout | None = None
         """Around what is waited for on an open watch."""
         self._comparing, self._compared = comparing, False
@@ -180,6 +182,8 @@ class Watcher:
 
     def learn(self, of_history: OtherHistory | Contradicted) -> None:
         """The server has another history: no answer until now counts any more. Does not wait."""
+        if isinstance(self._learned, OtherHistory) and isinstance(of_history, OtherHistory):
+            self._passed_over += 1
         if self._learned is None or isinstance(of_history, OtherHistory):
             self._learned = of_history
         if self._waiting is not None and not self._waiting.expired():
@@ -369,7 +373,8 @@ class Watcher:
         self._comparing, self._compared = True, False
         await self._fifo.wait_processed()
         self._fifo.restored()
-        self.epoch += 1
+        self.epoch += 1 + self._passed_over
+        self._passed_over = 0
         self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
 
     # ── Between requests ─────────────────────────────────────────────────────

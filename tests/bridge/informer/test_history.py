@@ -12,6 +12,7 @@ import pytest
 from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
 from bridge.informer import SharedInformerFactory, Timing
 from bridge.informer.history import Part
+from bridge.informer.states import OtherHistory
 from bridge.model.answers import (
     Busy,
     Expired,
@@ -270,6 +271,22 @@ async def test_where_nothing_is_known_of_what_was_undone_but_deletes_the_newest_
     assert world.outcomes == ["same", "other"]
 
 
+async def test_a_deleted_object_that_is_back_as_it_was_is_another_history_though_its_version_is_forgotten() -> None:
+    world = World()
+    cluster = world.clusters["pods"]
+    async with world.running(PODS):
+        there = cluster.version
+        cluster.delete("web-0")
+        await asyncio.sleep(1)
+        cluster.restore(there)
+        for _ in range(5):
+            cluster.put("web-1")
+        cluster.exact = Expired("compacted")
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["other"]
+
+
 async def test_a_delete_whose_version_is_forgotten_leaves_the_proof_to_what_is_known() -> None:
     world = World()
     cluster = world.clusters["jobs.batch"]
@@ -283,27 +300,56 @@ async def test_a_delete_whose_version_is_forgotten_leaves_the_proof_to_what_is_k
     assert world.outcomes == ["same"]
 
 
-async def test_whoever_may_not_list_leaves_the_proof_to_others() -> None:
-    world = World()
-    async with world.running():
-        world.clusters["jobs.batch"].all = Refused(403, "forbidden")
-        world.break_off()
-        await asyncio.sleep(1)
-
-    assert world.outcomes == ["same"]
-    assert len(world.clusters["configmaps"].proofs) == 2
-
-
-async def test_a_resource_that_cannot_be_listed_now_does_not_keep_the_others_from_a_proof() -> None:
-    """Its conversion webhook is down, for example."""
+@pytest.mark.parametrize(
+    "trouble", [Refused(403, "forbidden"), Failed("500: conversion webhook failed")], ids=["refused", "failing"]
+)
+async def test_who_cannot_be_asked_now_leaves_the_proof_to_others_who_vouch_for_what_they_know(
+    trouble: ListAnswer,
+) -> None:
+    """A backup may be newer than that, and older than what is known to who cannot be asked."""
     world = World()
     async with world.running() as factory:
-        world.clusters["jobs.batch"].all = Failed("500: conversion webhook failed")
+        cluster = world.clusters["jobs.batch"]
+        cluster.all = trouble
+        world.break_off()
+        await asyncio.sleep(1)
+        assert all(informer.live for informer in factory.informers)
+        assert (world.outcomes, world.epochs()) == (["unknown"], [])
+
+        for _ in range(20):
+            world.clusters["configmaps"].put("web-0")
+        await asyncio.sleep(1)
+        world.break_off()
+        await asyncio.sleep(1)
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["unknown", "same"], "others know more by now"
+
+
+@pytest.mark.parametrize(("undone", "outcome"), [(0, "same"), (4, "other")])
+async def test_who_failed_a_moment_ago_and_knows_the_most_is_asked_again(undone: int, outcome: str) -> None:
+    world = World()
+    cluster = world.clusters["jobs.batch"]
+    async with world.running():
+        if undone:
+            restore(cluster, undone, 40)
+        cluster.next_answers.append(Failed("500"))
         world.break_off()
         await asyncio.sleep(1)
 
-        assert all(informer.live for informer in factory.informers)
-    assert world.outcomes == ["same"]
+    assert world.outcomes == [outcome]
+
+
+async def test_two_other_histories_before_it_comes_to_the_first_are_two_epochs() -> None:
+    """As many as the outbox counts."""
+    world = World()
+    async with world.running(PODS) as factory:
+        [pods] = factory.informers
+        pods.disproved(OtherHistory("version 7", "version 3"))
+        pods.disproved(OtherHistory("version 5", "version 2"))
+        await asyncio.sleep(1)
+        assert pods.live
+
+    assert [batch.epoch for batch in world.batches][-1] == 3
 
 
 @pytest.mark.parametrize(
