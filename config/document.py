@@ -142,7 +142,7 @@ def _load(text: str | bytes, walk: _Walk) -> Any:
         raise ConfigError([_syntax(error, walk.name)]) from None  # its text would quote the line, secrets and all
     except yaml.reader.ReaderError as error:
         raise ConfigError([Problem(walk.name, (), f"not text: {error.reason} at position {error.position}")]) from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, LookupError, RecursionError) as error:  # LookupError: a !!bool or an !!int that is none.
         raise ConfigError([Problem(walk.name, (), f"not YAML that can be read: {type(error).__name__}")]) from None
 
 

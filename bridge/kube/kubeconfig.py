@@ -111,6 +111,13 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    # Other tags are refused: a !!int that is none raises an error with the value in it, which may be a token.
+    yaml_constructors = {  # noqa: RUF012
+        tag: construct
+        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None or tag.rpartition(":")[2] in {"map", "seq", "str", "null"}
+    }
+
     # Bounded while it is scanned: what a bracket costs grows with the number of open ones, and what aliases stand for
     # may be anything.
 

@@ -11,7 +11,16 @@ from yarl import URL
 
 LARGEST_TOKEN = 4096
 """Bytes."""
-_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
+_FORWARDED = (
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Host",
+    "X-Real-IP",
+    "X-Request-Id",
+    "Via",
+)
+"""What proxies add, those included that connect from 127.0.0.6 as the sidecar of a service mesh does."""
 
 
 class TokenFile:

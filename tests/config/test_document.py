@@ -67,6 +67,8 @@ def test_an_anchor_may_be_used_again_and_merged() -> None:
         ("a: &a\n  b: *a\n", "f.yaml:1: a.b: an anchor that contains itself"),
         ("a: !!python/name:os.system x", "f.yaml:1: a: found the tag tag:yaml.org,2002:python/name:os.system"),
         ("a: !!int x", "f.yaml: not YAML that can be read"),
+        ("a: !!bool x", "f.yaml: not YAML that can be read"),
+        ("a: !!int ''", "f.yaml: not YAML that can be read"),
         ("a: \x07", "f.yaml: not text: special characters are not allowed at position 3"),
         (b"a: \xff\xfe", "f.yaml: not text: "),
         ("a: !!int " + "9" * 5000, "f.yaml: not YAML that can be read"),

@@ -169,6 +169,8 @@ def test_without_a_current_context_the_choice_is_the_operators(tmp_path: Path) -
     ("content", "complaint"),
     [
         ("users:\n- name: a\n  user: {token: hunter2\n", "the kubeconfig is not YAML at line 4"),
+        ("users:\n- name: a\n  user: {token: !!int hunter2}\n", "the kubeconfig is not YAML at line 3"),
+        ("users:\n- name: a\n  user: {token: !!timestamp hunter2}\n", "the kubeconfig is not YAML at line 3"),
         pytest.param("users: " + "[" * 5000, "the kubeconfig has more than 64 levels at line 1", id="brackets"),
         pytest.param("users:\n  " + "- " * 5000, "the kubeconfig has more than 64 levels at line 2", id="dashes"),
         ("a: &a [x]\nb: [*a, *a]\n", "the kubeconfig has an alias (*name), and those are not used here, at line 2"),

@@ -280,7 +280,14 @@ async def test_this_machine_sees_the_details(open_port: int) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Host": "10.1.2.3:8080"}, {"X-Forwarded-For": "10.1.2.3"}, {"Forwarded": "for=10.1.2.3"}, {"Via": "1.1 proxy"}],
+    [
+        {"Host": "10.1.2.3:8080"},
+        {"X-Forwarded-For": "10.1.2.3"},
+        {"X-Forwarded-Proto": "http"},
+        {"X-Request-Id": "1"},
+        {"Forwarded": "for=10.1.2.3"},
+        {"Via": "1.1 proxy"},
+    ],
     ids=lambda headers: next(iter(headers)),
 )
 async def test_other_machines_and_those_behind_a_proxy_get_the_short_answer(
