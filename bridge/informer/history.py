@@ -31,6 +31,9 @@ from bridge.model.resource import Resource, Scope
 
 GATHER = 0.05
 """Seconds to wait for others whose watches broke at the same moment."""
+LASTS = 5.0
+"""Seconds for which a proof that was made counts. Who comes later has not watched since: the store may be another one
+by now, and nobody noticed."""
 NOT_FOUND = 404
 ATTEMPTS = 3
 """Members that are asked in one proof whose resources cannot be listed now, as where a webhook of theirs is down."""
@@ -96,7 +99,7 @@ async def nowhere(_parts: Collection[Part], _restored: bool) -> None:
 
 class History:
     """Of one store behind an API server. Members ask for a proof after each time that the server was out of sight; one
-    that began since then is as good as a new one, and whoever comes while one is made gets the same.
+    that began since then is as good as a new one for some seconds, and whoever comes while one is made gets the same.
 
     Only ``list`` is needed, and of each member what its scope covers. Nothing here counts as a list of the resource.
     """
@@ -112,7 +115,7 @@ class History:
         self._now = asyncio.get_running_loop().time
         self._members: list[Member] = []
         self._turn = asyncio.Lock()
-        self._began = float("-inf")
+        self._began = self._ended = float("-inf")
         self._proof: Proof = SameHistory()
         self._other: OtherHistory | None = None
         """Since this process began."""
@@ -139,7 +142,7 @@ class History:
         ``disproved`` before this returns."""
         asked = self._now()
         async with self._turn:
-            lasts = isinstance(self._proof, SameHistory | UnknownHistory)
+            lasts = isinstance(self._proof, SameHistory | UnknownHistory) and asked - self._ended <= LASTS
             if self._began >= (since if lasts else asked):
                 return self._proof
             await asyncio.sleep(self._gather)
@@ -151,7 +154,7 @@ class History:
                 case UnknownHistory():
                     # Those whose watch is open have seen everything.
                     await self._forsake(_parts(each for each in self._members if not each.live), False)
-            self._began, self._proof = began, made
+            self._began, self._ended, self._proof = began, self._now(), made
             self._report(HistoryLookedAt(self._name, *_outcome(made)))
             return made
 

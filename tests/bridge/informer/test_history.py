@@ -152,6 +152,30 @@ async def test_a_watch_that_broke_after_the_proof_was_made_makes_another() -> No
     assert world.outcomes == ["same", "same"]
 
 
+async def test_a_proof_does_not_last_for_who_was_held_up_and_comes_a_minute_later() -> None:
+    """Its batch waited for room in the backlog. The watch would begin where the store may be another one by now."""
+    world = World()
+    held_up = asyncio.Event()
+    async with world.running() as factory:
+        deliver, pods = world.deliver, world.clusters["pods"]
+
+        async def wait(batch: ChangeBatch) -> int | None:
+            await held_up.wait()
+            return await deliver(batch)
+
+        factory.informers[0]._deliver = wait
+        pods.put("web-0")
+        await asyncio.sleep(1)
+        world.break_off()
+        await asyncio.sleep(60)
+        assert [informer.live for informer in factory.informers] == [False, True, True]
+        held_up.set()
+        await asyncio.sleep(1)
+
+        assert all(informer.live for informer in factory.informers)
+    assert world.outcomes == ["same", "same"]
+
+
 async def test_a_first_list_needs_no_proof_and_a_watch_that_ended_in_its_time_makes_none() -> None:
     world = World()
     async with world.running():
