@@ -178,6 +178,8 @@ class History:
         """Those who know the most are asked first. Which version the server has, as the first says who may list; then
         what it had at the version of the newest object, or of the newest delete where that is newer."""
         witnesses = [each for each in self._members if each.is_witness]
+        if not witnesses:
+            return UnknownHistory("all that is known is being compared with what the server has")
         reached = {each: version for each in witnesses if (version := each.reached) is not None}
         answer = await self._ask_in_turn(
             reached, lambda each: self._look_at_version(each, reached[each]), any_will_do=True

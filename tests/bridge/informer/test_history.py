@@ -526,6 +526,32 @@ async def test_where_all_is_suspected_what_was_deleted_and_is_there_again_begins
     assert told == [(1, "added"), (1, "deleted"), (2, "added")]
 
 
+async def test_a_comparison_that_breaks_off_begins_anew_and_no_page_goes_on_in_yet_another_history() -> None:
+    """Nothing that is known can prove anything until it was compared."""
+    world = World()
+    cluster = world.clusters["pods"]
+    for name in ("a", "b", "c", "d", "e"):
+        cluster.put(name)
+    async with world.running(PODS):
+        there = cluster.version
+        cluster.put("a")
+        await asyncio.sleep(1)
+        cluster.latency = 0.4
+        cluster.restore(there)
+        while not any(isinstance(each, ListRequest) and each.next_page for each in cluster.requests[-1:]):
+            await asyncio.sleep(0.1)
+        cluster.restore(there - 2)
+        for name in ("a", "b", "web-0"):
+            cluster.put(name)
+        cluster.next_answers.append(Failed("the connection broke"))
+        await asyncio.sleep(60)
+
+    told = {change.object.key: change.object.body for batch in world.batches for change in batch.changes}
+    assert told == {key: thing.body for key, thing in cluster.objects.items()} | {
+        key: body for key, body in told.items() if key not in cluster.objects
+    }
+
+
 # ── Who comes and goes ───────────────────────────────────────────────────────
 
 
