@@ -32,6 +32,7 @@ from bridge.model.answers import (
     Silent,
     TakePart,
     Trouble,
+    Unsupported,
     WatchAnswer,
     WatchRequest,
 )
@@ -100,6 +101,11 @@ class ApiListerWatcher:
             ) as response:
                 trouble = await refusal(response, unusual=request.only is not None)
                 return await self._page(response, take) if trouble is None else trouble
+        except httpx.InvalidURL as error:
+            # RBAC's names, for one, may have any length.
+            if request.only is not None:
+                return Unsupported(shortened(f"no URL can hold its name: {error}"))
+            return not_answered(error, self._http.base_url)
         except CredentialsError as error:
             return Failed(shortened(str(error)))
         except NETWORK_ERRORS as error:

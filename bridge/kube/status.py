@@ -11,6 +11,8 @@ from bridge.kube.wire import UNREADABLE
 from bridge.model.answers import Busy, Expired, Failed, Refused, TooLarge, Trouble, Unsupported
 
 REFUSALS = frozenset({401, 403, 404, 405})
+_NOT_TAKEN = frozenset({400, 414, 422, 431})
+"""What a server says of something that it does not know, or that is too long for it."""
 LONGEST_REASON = 300
 """Characters."""
 
@@ -80,7 +82,7 @@ def trouble(
         return Busy(reason, after)
     if code in REFUSALS:
         return Refused(code, reason)
-    if unusual and code in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
+    if unusual and code in _NOT_TAKEN:
         return Unsupported(reason)
     return Failed(reason)
 

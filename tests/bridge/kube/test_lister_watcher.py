@@ -780,10 +780,21 @@ async def test_one_object_is_asked_for_where_the_scope_may_be_listed(
     assert server.requests[0].query == {"resourceVersion": "41", "resourceVersionMatch": "Exact", **query}
 
 
-@pytest.mark.parametrize("code", [400, 422])
+@pytest.mark.parametrize("code", [400, 414, 422, 431])
 async def test_a_server_that_cannot_list_one_object_says_so(
     server: ScriptedServer, client: KubeClient, code: int
 ) -> None:
     server.on("/api/v1/namespaces/shop/pods", answering(status(code, "Invalid"), status=code))
     request = ListRequest(version="", limit=0, only="shop/web")
     assert isinstance(await list_once(client, request), Unsupported)
+
+
+async def test_an_object_whose_name_no_url_can_hold_cannot_be_asked_for(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    """Names of RBAC's objects have any length: a tenant's Role may be the newest object that is known."""
+    request = ListRequest(version="", limit=0, only=f"shop/{'n' * 70_000}")
+    answer = await list_once(client, request)
+    assert isinstance(answer, Unsupported)
+    assert "no URL can hold its name" in answer.reason
+    assert server.requests == []
