@@ -253,7 +253,7 @@ class History:
                     return other
                 case True:
                     continue
-            if isinstance(answer, Page | Expired | Unsupported):
+            if isinstance(answer, Page | Expired | Unsupported | TooLarge):
                 return await self._look_whether_it_is_back(member, deleted)
             return _not_now(answer)
         return SameHistory()
@@ -262,7 +262,8 @@ class History:
         """The version of its delete is forgotten."""
         answer = await member.source.list(ListRequest(version="", limit=0, only=deleted.key))
         if isinstance(answer, Page):
-            return proof.is_back(answer, deleted) or UnknownHistory("its version is forgotten")
+            behind = proof.is_behind(answer, deleted.version)
+            return behind or proof.is_back(answer, deleted) or UnknownHistory("its version is forgotten")
         return UnknownHistory(answer.reason) if isinstance(answer, Unsupported) else _not_now(answer)
 
     async def _look_at_its_version(self, member: Member, newest: Sequence[tuple[str, Known]]) -> Proof:
@@ -278,7 +279,7 @@ class History:
                 return other
             case ApiObject() as found:
                 return _same_state(member.as_exported(found), exported, key)
-        if isinstance(answer, Page | Expired | Unsupported):
+        if isinstance(answer, Page | Expired | Unsupported | TooLarge):
             return await self._look_at_now(member, newest)
         return _not_now(answer)
 
@@ -292,6 +293,8 @@ class History:
                 return UnknownHistory(f"{member.resource} cannot be listed by name: {answer.reason}")
             if not isinstance(answer, Page):
                 return _not_now(answer)
+            if behind := proof.is_behind(answer, known.resource_version):
+                return behind
             match proof.now(answer, known):
                 case Seen.OLDER:
                     return OtherHistory(f"{key} at {known.resource_version}", f"{key} at {answer.version}, older")

@@ -349,13 +349,14 @@ async def test_who_cannot_be_asked_now_leaves_the_proof_to_others_who_vouch_for_
     assert world.outcomes == ["unknown", "same"], "others know more by now"
 
 
-@pytest.mark.parametrize(("undone", "outcome"), [(0, "same"), (4, "other")])
-async def test_who_failed_a_moment_ago_and_knows_the_most_is_asked_again(undone: int, outcome: str) -> None:
+@pytest.mark.parametrize(("undone", "then", "outcome"), [(0, 0, "same"), (4, 40, "other"), (4, 0, "other")])
+async def test_who_failed_a_moment_ago_and_knows_the_most_is_asked_again(undone: int, then: int, outcome: str) -> None:
+    """Also where the server has not come as far again, and says no more than that."""
     world = World()
     cluster = world.clusters["jobs.batch"]
     async with world.running():
         if undone:
-            restore(cluster, undone, 40)
+            restore(cluster, undone, then)
         cluster.next_answers.append(Failed("500"))
         world.break_off()
         await asyncio.sleep(1)
