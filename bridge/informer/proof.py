@@ -17,7 +17,7 @@ from bridge.model.answers import ListAnswer, Page
 from bridge.model.change import Known
 from bridge.model.known import Deleted
 from bridge.model.object import ApiObject
-from bridge.model.version import is_older
+from bridge.model.version import is_older, is_reached
 
 
 class Seen(Enum):
@@ -68,9 +68,9 @@ def was_gone(answer: ListAnswer, version: str, deleted: Deleted) -> OtherHistory
 
 
 def is_back(page: Page, deleted: Deleted) -> OtherHistory | None:
-    """What a consistent list of one object says of its delete: it does not come back as it was before."""
+    """What a consistent list of one object says of its delete: it does not come back as it was until then."""
     for found in page.objects:
-        if found.uid == deleted.uid and is_older(found.resource_version, deleted.version):
+        if found.uid == deleted.uid and is_reached(found.resource_version, deleted.version):
             was = f"{deleted.key}, {deleted.uid} deleted at {deleted.version}"
             return OtherHistory(was, f"the object at {found.resource_version}")
     return None

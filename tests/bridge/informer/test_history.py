@@ -311,6 +311,23 @@ async def test_a_deleted_object_that_is_back_as_it_was_is_another_history_though
     assert world.outcomes == ["other"]
 
 
+async def test_a_deleted_object_that_has_the_version_of_its_delete_is_another_history() -> None:
+    """Servers that announce a delete with the object's own version do not have it afterwards."""
+    world = World()
+    cluster = world.clusters["pods"]
+    async with world.running(PODS):
+        there = cluster.version
+        cluster.delete("web-0")
+        await asyncio.sleep(1)
+        cluster.restore(there)
+        cluster.put("web-0")
+        for _ in range(5):
+            cluster.put("web-1")
+        await asyncio.sleep(1)
+
+    assert world.outcomes == ["other"]
+
+
 async def test_a_delete_whose_version_is_forgotten_leaves_the_proof_to_what_is_known() -> None:
     world = World()
     cluster = world.clusters["jobs.batch"]
