@@ -155,8 +155,7 @@ class ExecPlugin:
             if process.returncode is None:
                 with suppress(ProcessLookupError):  # It may end at this moment.
                     os.killpg(process.pid, signal.SIGKILL)  # With what it has started: that holds our pipes open.
-                await process.wait()
-                await _discard(process)
+                await _ended(process)
             if complaint.text:
                 self._report(PluginComplained(spec.command, complaint.text))
         if printed is None:
@@ -215,13 +214,16 @@ async def _heard(process: Process, complaint: _Tail) -> bytes | None:
     return bytes(printed)
 
 
-async def _discard(process: Process) -> None:
-    """What is left in a pipe keeps it open."""
-    assert process.stdout is not None  # noqa: S101
+async def _ended(process: Process) -> None:
+    """Return when a killed plugin has ended and its pipes are closed, after a second at most."""
     with suppress(TimeoutError):  # What it started may have left its group, and write on.
         async with asyncio.timeout(1):
-            while await process.stdout.read(_PIECE):
-                pass
+            # Before wait(), which never returns while a pipe that nobody reads has something in it.
+            for pipe in (process.stdout, process.stderr):
+                while pipe is not None and await pipe.read(_PIECE):
+                    pass
+            await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]  # It has no public word for it.
 
 
 async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
