@@ -59,8 +59,7 @@ def problems(database: apsw.Connection) -> list[str]:
     """At most MOST, of the first part that has some: the later ones read what the earlier ones found right."""
     database.execute("BEGIN")  # All of them see the same moment.
     try:
-        newest = int(database.pragma("user_version")) == schema.FORMAT
-        for part in _PARTS if newest else (_pages,):
+        for part in _PARTS:
             if found := list(islice(_told(part, database), MOST)):
                 return found
         return []

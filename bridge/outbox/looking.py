@@ -73,8 +73,6 @@ def look_at(directory: Path) -> Iterator[Look | None]:
         connection = _open(file, directory)
         try:
             schema.recognise(connection, new=False)
-            if connection.pragma("user_version") != schema.FORMAT:
-                raise StateUnusable(f"{file} is of an older format, to which the next start adds what is missing")
             with connection:  # one read transaction, so that all of it is of one moment
                 yield Look(connection)
         finally:

@@ -26,30 +26,14 @@ import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
 
-FORMAT = 4
-"""PRAGMA user_version. A change of the tables takes the next number, and ``MIGRATIONS`` lead to it."""
-APPLICATION_ID = 0x6B646C74
-"""PRAGMA application_id: "kdlt"."""
+FORMAT = 1
+"""PRAGMA user_version: the number of the first released format. A change of the tables takes the next number."""
+APPLICATION_ID = 0x6B646F62
+"""PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""
+_UNRELEASED_ID = 0x6B646C74
+"""The application id "kdlt" of the formats 1 to 4, which no release wrote. Their tables have other names."""
 
-_LEDGER = """
-CREATE TABLE ledger (
-    kind INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    informer INTEGER,
-    uid TEXT NOT NULL,
-    version TEXT NOT NULL,
-    replaces INTEGER,
-    PRIMARY KEY (kind, seq)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE awaited (
-    seq INTEGER PRIMARY KEY,
-    kind INTEGER NOT NULL
-) STRICT;
-"""
-
-_TABLES = f"""
+_TABLES = """
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     cluster TEXT NOT NULL DEFAULT '',
@@ -108,7 +92,21 @@ CREATE TABLE log (
     body BLOB NOT NULL
 ) STRICT;
 
-{_LEDGER}
+CREATE TABLE ledger (
+    kind INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    informer INTEGER,
+    uid TEXT NOT NULL,
+    version TEXT NOT NULL,
+    replaces INTEGER,
+    PRIMARY KEY (kind, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE awaited (
+    seq INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE dictionaries (
     number INTEGER PRIMARY KEY,
@@ -162,57 +160,6 @@ CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
 
 TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
 
-_EPOCHS = """
-ALTER TABLE meta ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE kinds ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
-UPDATE kinds SET epoch = 1 + max(
-    (SELECT coalesce(max(epoch), 1) FROM informers),
-    (SELECT coalesce(max(epoch), 1) FROM log)
-);
-"""
-"""What format 1 had told of parts that were not watched any more, it had forgotten."""
-
-_POSTED = """
-DELETE FROM objects WHERE (kind, key) IN (SELECT kind, key FROM log, meta WHERE seq > posted AND op = 'deleted');
-INSERT OR REPLACE INTO objects (kind, key, informer, uid, version, seq)
-    SELECT kind, key, informer, uid, version, max(seq) FROM log, meta
-    WHERE seq > posted AND (informer IS NOT NULL OR op = 'deleted') GROUP BY kind, key HAVING informer IS NOT NULL;
-DROP TABLE superseded;
-ALTER TABLE log DROP COLUMN informer;
-ALTER TABLE meta DROP COLUMN posted;
-"""
-"""Format 2 had a table of all objects that held through ``meta.posted``."""
-
-_ONE_LEDGER = f"""
-{_LEDGER}
-INSERT INTO ledger (kind, seq, key, informer, uid, version)
-    SELECT l.kind, l.seq, l.key, o.informer, l.uid, l.version
-    FROM log l LEFT JOIN objects o ON o.kind = l.kind AND o.key = l.key AND o.seq = l.seq;
-ALTER TABLE meta ADD COLUMN cleared INTEGER NOT NULL DEFAULT 0;
-UPDATE meta SET cleared = min(trimmed, coalesce((SELECT min(seq) - 1 FROM log), trimmed));
-DROP TABLE objects;
-"""
-"""Formats 1 and 2 had a table of all objects; every other record goes when it is not needed any more."""
-
-_REPLAYS_PAUSES_ANSWERS = """
-ALTER TABLE meta ADD COLUMN replays INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE cursors ADD COLUMN replay INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE cursors ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE letters ADD COLUMN answer TEXT NOT NULL DEFAULT '';
-"""
-"""Format 3 did not number replays; one that it left under way goes on without a number."""
-
-_MEMORIES = """
-ALTER TABLE cursors ADD COLUMN memory BLOB NOT NULL DEFAULT x'';
-ALTER TABLE selections ADD COLUMN concerns TEXT;
-"""
-"""What a gap that waited in format 3 is about is not known."""
-
-_FROM_3 = _REPLAYS_PAUSES_ANSWERS + _MEMORIES
-MIGRATIONS = {1: _EPOCHS + _ONE_LEDGER + _FROM_3, 2: _POSTED + _ONE_LEDGER + _FROM_3, 3: _FROM_3}
-"""From the format of that number to this one."""
-
-
 Part: TypeAlias = tuple[str, str, str, int, str, int]
 """Of a table: what it is, its name, and four things more."""
 Shape: TypeAlias = Mapping[str, frozenset[Part]]
@@ -250,25 +197,29 @@ def _parts(database: apsw.Connection, table: str) -> Iterator[Part]:
 
 
 def recognise(database: apsw.Connection, *, new: bool) -> None:
-    """Before anything is done to a file: is it ours, and one that we can read? Raises UnknownFormat, and Damaged where
-    it was ours once."""
-    ours, found = int(database.pragma("application_id")) == APPLICATION_ID, _format(database)
-    if ours and found == FORMAT:
+    """Refuses a file that this version cannot use, before anything in it changes. ``new``: the file was created just
+    now, and may be empty. Raises UnknownFormat for another program's database and for another format, and Damaged for a
+    file of this format whose header or tables were lost."""
+    application, found = int(database.pragma("application_id")), _format(database)
+    if application == APPLICATION_ID and found == FORMAT:
         return
-    if _has_our_shape(database):  # Another format has other tables.
-        raise Damaged(f"its header says that it is not of kubedelta's format {FORMAT}, and its tables are")
-    if ours and found in MIGRATIONS:
-        return
+    if application == _UNRELEASED_ID:
+        raise UnknownFormat(
+            f"{database.filename} was written by an unreleased kubedelta (format {found}), and no release reads it: "
+            "give state.directory an empty directory; the next start exports every object again, without a migration"
+        )
+    if _has_our_shape(database):  # Another format has other tables: so the header is wrong, and not the version.
+        raise Damaged(f"its header does not say kubedelta's format {FORMAT}, although its tables are of that format")
     if not found and not _tables(database):
         if not new:
-            raise Damaged("there is nothing in it")
+            raise Damaged("it has no tables")
         return
-    if not ours:
+    if application != APPLICATION_ID:
         raise UnknownFormat(f"{database.filename} is a database, but none of kubedelta's: move it away")
-    older = "an older" if found < FORMAT else "a newer"
     raise UnknownFormat(
-        f"{database.filename} has format {found}, written by {older} kubedelta; this one reads {FORMAT}: run that "
-        "version, or move the file away and let everything be told again"
+        f"{database.filename} has format {found}, written by another kubedelta; this version reads format {FORMAT}: "
+        "run the version that wrote it, or give state.directory an empty directory: the next start exports every "
+        "object again"
     )
 
 
@@ -280,16 +231,12 @@ def _has_our_shape(database: apsw.Connection) -> bool:
 
 
 def prepare(database: apsw.Connection) -> None:
-    """Make the tables in a new file, or bring those of an older version to this one's format, in one transaction."""
+    """Creates the tables in an empty file, in one transaction; a file that has tables stays as it is."""
     if not _tables(database):
         with database:
             database.execute(_TABLES)
             database.pragma("user_version", FORMAT)
             database.pragma("application_id", APPLICATION_ID)
-    elif (found := _format(database)) < FORMAT:
-        with database:
-            database.execute(MIGRATIONS[found])
-            database.pragma("user_version", FORMAT)
 
 
 def _format(database: apsw.Connection) -> int:

@@ -251,7 +251,7 @@ async def test_a_newer_format_that_this_sqlite_cannot_read_is_refused_and_not_mo
         f" WHERE name = 'awaited'; PRAGMA user_version = {FORMAT + 1}",
     )
 
-    with pytest.raises(UnknownFormat, match="written by a newer kubedelta"):
+    with pytest.raises(UnknownFormat, match="written by another kubedelta"):
         async with opened(tmp_path, AUDIT):
             pass
 

@@ -17,7 +17,7 @@ from bridge.outbox import Outbox, Start
 from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.schema import FORMAT
-from tests.bridge.outbox.opened import everything, opened, story, tell
+from tests.bridge.outbox.opened import everything, opened, tell
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk
 
@@ -175,55 +175,30 @@ def tell_elsewhere(directory: Path, script: str) -> None:
     connection.close()
 
 
-async def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+async def test_another_format_is_refused_by_its_number(tmp_path: Path, number: int) -> None:
     async with opened(tmp_path):
         pass
-    tell(tmp_path, f"CREATE TABLE newer (one); PRAGMA user_version = {FORMAT + 1}")
+    tell(tmp_path, f"CREATE TABLE newer (one); PRAGMA user_version = {number}")
 
     said = await refused(tmp_path)
 
-    assert f"has format {FORMAT + 1}, written by a newer kubedelta; this one reads {FORMAT}" in said
+    assert f"has format {number}, written by another kubedelta; this version reads format {FORMAT}" in said
 
 
-async def test_an_older_format_without_a_way_to_this_one_is_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path):
-        pass
-    tell(tmp_path, "DROP TABLE awaited; PRAGMA user_version = 0")
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_a_file_of_an_unreleased_format_is_refused(tmp_path: Path, number: int) -> None:
+    tell_elsewhere(
+        tmp_path,
+        f"CREATE TABLE meta (one); PRAGMA application_id = {int.from_bytes(b'kdlt')}; PRAGMA user_version = {number}",
+    )
+    before = (tmp_path / FILE).read_bytes()
 
     said = await refused(tmp_path)
 
-    assert "has format 0, written by an older kubedelta" in said
-
-
-async def test_a_format_with_a_step_to_this_one_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
-    tell(tmp_path, f"DROP INDEX letters_of; PRAGMA user_version = {FORMAT - 2}")
-    steps = {
-        FORMAT - 2: "CREATE TABLE meanwhile (one INTEGER) STRICT",
-        FORMAT - 1: "DROP TABLE meanwhile; CREATE INDEX letters_of ON letters (sink, resource_name, key, number)",
-    }
-    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", steps)
-
-    for _ in range(2):
-        async with opened(tmp_path) as outbox:
-            assert story(await everything(outbox)) == ["added shop/web"]
-            assert (await outbox.check()).format == FORMAT
-
-
-async def test_a_step_that_fails_leaves_the_format_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(tmp_path):
-        pass
-    before = FORMAT - 1
-    tell(tmp_path, f"DROP INDEX letters_of; PRAGMA user_version = {before}")
-    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {before: "CREATE TABLE half (one); CREATE TABLE meta (one)"})
-    with pytest.raises(Exception, match="meta already exists"):
-        async with opened(tmp_path):
-            pass
-
-    monkeypatch.setattr("bridge.outbox.schema.MIGRATIONS", {before: "CREATE TABLE half (one)"})
-    async with opened(tmp_path) as outbox:
-        assert (await outbox.check()).format == FORMAT
+    assert f"was written by an unreleased kubedelta (format {number})" in said
+    assert "give state.directory an empty directory; the next start exports every object again" in said
+    assert (tmp_path / FILE).read_bytes() == before
 
 
 async def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:

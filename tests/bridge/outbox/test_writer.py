@@ -349,6 +349,6 @@ async def test_the_file_is_made_as_it_is_meant_to_be(disk: Disk) -> None:
         "synchronous": 2,
         "auto_vacuum": 2,
         "user_version": FORMAT,
-        "application_id": 0x6B646C74,
+        "application_id": 0x6B646F62,
     }
     assert disk.file.name == FILE
