@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
+from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from config.values import Between, Count, Duration, Positive, Section, Size
-
-
-class StartPolicy(StrEnum):
-    SNAPSHOT = "snapshot"
-    NOW = "now"
-    EARLIEST = "earliest"
-
-
-class WhenFull(StrEnum):
-    BLOCK = "block"
-    COMPACT = "compact"
-    DROP = "drop"
-
-
-class OnRejected(StrEnum):
-    PARK = "park"
-    PASS = "pass"  # noqa: S105 - no secret
 
 
 class MaxBacklogSettings(Section):

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from config.delivery import DeliverySettings, MaxBacklogSettings, OnRejected, StartPolicy, WhenFull
+from config.delivery import DeliverySettings, MaxBacklogSettings
 from config.redaction import RedactionSettings
 from config.resources import ResourceEntry, ResourceSettings
 from config.state import OnClusterChange, RetainSettings, StateSettings
@@ -34,18 +34,15 @@ __all__ = [
     "LogLevel",
     "MaxBacklogSettings",
     "OnClusterChange",
-    "OnRejected",
     "RedactionSettings",
     "ResourceSettings",
     "RetainSettings",
     "Settings",
     "SinkSettings",
-    "StartPolicy",
     "StateSettings",
     "TelemetrySettings",
     "WatchList",
     "WatchSettings",
-    "WhenFull",
 ]
 
 # ── cluster ──────────────────────────────────────────────────────────────────

@@ -18,9 +18,10 @@ from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
 from bridge.kube import ClusterAccess
 from bridge.model.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.status import SinkState, SinkStatus, StatusSnapshot
 from bridge.outbox.database import open_writer
 from bridge.playground import Playground
-from bridge.telemetry import Metrics, SinkState, SinkStatus, Snapshot
+from bridge.telemetry import Metrics
 from config.load import load
 from config.reference import reference
 from config.schema import Settings
@@ -192,7 +193,7 @@ def test_every_metric_and_every_type_of_event_that_the_readme_names_is_there() -
     metrics = Metrics(version="0", failures={})
     metrics.expect_sinks("copy")
     sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
-    body, _ = metrics.render(Snapshot(informers=(), sinks=(sink,), disk_free_bytes=1), "")
+    body, _ = metrics.render(StatusSnapshot(informers=(), sinks=(sink,), disk_free_bytes=1), "")
     exposed = set(re.findall(r"^(kubedelta_\w+)", body.decode(), re.MULTILINE))
     named = {each for each in CODE if each.startswith("kubedelta_")}
     assert named

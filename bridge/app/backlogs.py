@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from bridge.app.plan import SinkPlan
 from bridge.app.stream import SinkStream
 from bridge.facts import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed, Report
-from bridge.outbox import Outbox, WhenFull
+from bridge.model.policies import WhenFull
+from bridge.outbox import Outbox
 from bridge.outbox.backlog import drop_through, why_full
 
 LOOK = 0.25

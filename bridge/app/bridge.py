@@ -21,12 +21,12 @@ from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
 from bridge.kube import Catalogue, KubeClient, connect
 from bridge.model.record import Delta, Record
+from bridge.model.status import StatusSnapshot
 from bridge.outbox import Outbox, StateError
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.processor.pipeline import transform_for
 from bridge.processor.redaction_key import RedactionKey
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.telemetry.status import Snapshot
 from bridge.web.admin import AdminServer
 
 
@@ -71,14 +71,14 @@ class Bridge:
 
     # ── How it stands ────────────────────────────────────────────────────────
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StatusSnapshot:
         if self._running is None:
             informers = informers_status(self._plan.wanted, None, None)
-            return Snapshot(informers=informers, sinks=())
+            return StatusSnapshot(informers=informers, sinks=())
         return self._running.snapshot()
 
     def alive(self) -> bool:
-        """See telemetry.status.StatusSource."""
+        """See model.status.StatusSource."""
         return self._running is None or self._running.alive()
 
 
@@ -161,7 +161,7 @@ class _Running:
 
     # ── How it stands ────────────────────────────────────────────────────────
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StatusSnapshot:
         informers = informers_status(self._plan.wanted, self._factory, self._subscriptions)
         return snapshot_of(informers, self._ends, self._outbox, self._backlogs)
 

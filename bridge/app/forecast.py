@@ -12,8 +12,8 @@ from bridge.app.verify import ClusterView
 from bridge.app.verifying import Version
 from bridge.model.change import Op
 from bridge.model.held import partition_key
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import Start
 from bridge.outbox.ledger_sql import covering
 from bridge.outbox.looking import Held, Look
 
@@ -81,7 +81,7 @@ def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: Look) -> list[tup
     rows = []
     for sink in sinks:
         ops = Counter(changes.ops)
-        if sink.name not in backlogs and sink.start is Start.SNAPSHOT:
+        if sink.name not in backlogs and sink.start is StartPolicy.SNAPSHOT:
             ops[Op.ADDED] += known
         if waiting := backlogs.get(sink.name, 0):
             rows.append((sink.name, WAITING, waiting))

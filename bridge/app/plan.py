@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.delivery import OnRejected
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
+from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import Bounds, Keeping, Start, WhenFull
+from bridge.outbox import Bounds, Keeping
 from sinks.base import Claim, Lanes, Sink, WrongOption
 
 
@@ -55,7 +55,7 @@ class SinkPlan:
     window: int = 5000
     resync_seconds: float = 0.0
     lanes: Lanes | None = None
-    start: Start = Start.SNAPSHOT
+    start: StartPolicy = StartPolicy.SNAPSHOT
     bounds: Bounds = field(default_factory=Bounds)
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import cast
 
 from bridge.app.plan import Plan, SinkPlan, Wanted
-from bridge.delivery import OnRejected
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.resource import Scope
-from bridge.outbox import Bounds, Keeping, Start, WhenFull
+from bridge.outbox import Bounds, Keeping
 from config.resources import ResourceSettings
 from config.schema import Settings, SinkSettings, WatchList
 from config.state import OnClusterChange
@@ -84,10 +83,10 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         window=settings.window,
         resync_seconds=settings.resync_seconds,
         lanes=kind.lanes(options),
-        start=Start(settings.start.value),
+        start=settings.start,
         bounds=Bounds(bounds.records, bounds.bytes, bounds.age),
-        when_full=WhenFull(settings.when_full.value),
-        on_rejected=OnRejected(settings.on_rejected.value),
+        when_full=settings.when_full,
+        on_rejected=settings.on_rejected,
         clear_text=options.clear_text(),
         examine=partial(kind.examine, options),
         claims=partial(kind.claims, options),

@@ -10,8 +10,8 @@ from bridge.app.plan import Wanted
 from bridge.app.sink_ends import SinkEnd, seconds_until
 from bridge.app.subscriptions import Subscriptions
 from bridge.informer import SharedInformer, SharedInformerFactory
+from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
 from bridge.outbox import Outbox
-from bridge.telemetry.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
 
 STUCK_AFTER = 900.0
 """Seconds without an answer of any kind after which an informer is taken for stuck. Watches end after ten minutes at
@@ -58,9 +58,9 @@ def informers_status(
 
 def snapshot_of(
     informers: tuple[InformerStatus, ...], ends: Mapping[str, SinkEnd], outbox: Outbox, backlogs: Backlogs
-) -> Snapshot:
+) -> StatusSnapshot:
     disk = outbox.disk()
-    return Snapshot(
+    return StatusSnapshot(
         informers=informers,
         sinks=tuple(sink_status(end, outbox) for end in ends.values()),
         outbox_records=outbox.records,
@@ -80,7 +80,7 @@ def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
     return SinkStatus(
         name=end.plan.name,
         type=end.plan.type,
-        state=SinkState(worker.state),
+        state=worker.state,
         lag=backlog.records,
         lag_bytes=backlog.bytes,
         lag_seconds=backlog.age,
@@ -91,7 +91,7 @@ def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
         parked=letters.parked,
         errand="" if errand is None else errand.kind.value,
         errand_left=0 if errand is None else errand.left,
-        circuit=CircuitState(worker.circuit),
+        circuit=worker.circuit,
         last_error=worker.trouble or "",
         retry_in=seconds_until(worker.retry_at),
         asked=None if worker.retry_at is None else worker.asked,

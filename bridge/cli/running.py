@@ -27,7 +27,6 @@ from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
-from bridge.telemetry.status import Snapshot
 from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 from config.errors import ConfigError
@@ -133,9 +132,7 @@ async def _until_the_end(
     return _End(Exit.OK, told)
 
 
-def _web_server(
-    bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics
-) -> WebServer[Snapshot]:
+def _web_server(bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics) -> WebServer:
     token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
     host, port = settings.listen
     return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)

@@ -14,7 +14,7 @@ from bridge.cli.output import discard_output
 from bridge.model.change import Evidence, Op
 from bridge.model.printable import escaped
 from bridge.model.record import Delta, Record
-from bridge.telemetry.status import Snapshot
+from bridge.model.status import StatusSnapshot
 from sinks.base import ALL_STORED, Receipt
 
 _LOOK = {
@@ -71,7 +71,7 @@ class Screen:
         total = sum(self.counts.values())
         return f"{total} deltas, {total / seconds:.1f}/s"
 
-    def summary(self, snapshot: Snapshot) -> Text:
+    def summary(self, snapshot: StatusSnapshot) -> Text:
         """Rates and queues, in 80 columns."""
         live = sum(informer.live for informer in snapshot.informers)
         queued = sum(informer.queued for informer in snapshot.informers)
@@ -85,7 +85,7 @@ class Screen:
         ]
         return Text(" · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
 
-    async def keep_summary(self, snapshot: Callable[[], Snapshot]) -> None:
+    async def keep_summary(self, snapshot: Callable[[], StatusSnapshot]) -> None:
         """Redraw the summary four times a second until cancelled. Off a terminal, wait."""
         if not self._console.is_terminal:
             await asyncio.Event().wait()

@@ -6,10 +6,9 @@ Attempts    the sink behind its circuit: one attempt at a time, or one for each 
 Parking     what was rejected, and what waits behind it
 """
 
-from bridge.delivery.circuit import CircuitState, Retry
+from bridge.delivery.circuit import Retry
 from bridge.delivery.lanes import MAX_RECORDS, LaneWorker
-from bridge.delivery.parking import OnRejected
-from bridge.delivery.sink_worker import SinkWorker, WorkerState
+from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import Worker
 
-__all__ = ["MAX_RECORDS", "CircuitState", "LaneWorker", "OnRejected", "Retry", "SinkWorker", "Worker", "WorkerState"]
+__all__ = ["MAX_RECORDS", "LaneWorker", "Retry", "SinkWorker", "Worker"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TypeAlias
 
 from bridge.model.backoff import Backoff
+from bridge.model.status import CircuitState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +59,6 @@ class HalfOpen:
 
 
 State: TypeAlias = Closed | Open | HalfOpen
-
-
-class CircuitState(StrEnum):
-    """The same in one word."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    HALF_OPEN = "half-open"
 
 
 @dataclass(frozen=True, slots=True)

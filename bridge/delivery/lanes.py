@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bridge.delivery.circuit import Retry
-from bridge.delivery.parking import OnRejected
 from bridge.delivery.ports import DeadLetters, Letter, OrderingKey, Pending, Taken
 from bridge.delivery.sink_worker import SinkWorker, passages
 from bridge.delivery.workqueue import WorkQueue
 from bridge.facts import Report
+from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, Sink
 

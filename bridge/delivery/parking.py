@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from bridge.delivery.ports import Burial, DeadLetters
 from bridge.facts import RecordsParked, Report
+from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
-
-
-class OnRejected(StrEnum):
-    """What becomes of later records of an object whose record was rejected."""
-
-    PARK = "park"
-    """They wait behind it, untried, so that their order is kept when it is delivered after all."""
-    PASS = "pass"  # noqa: S105 (no password)
-    """They are delivered."""
 
 
 class Parking:

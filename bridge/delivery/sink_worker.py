@@ -7,30 +7,19 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from enum import StrEnum
 
 from bridge.delivery.attempts import Attempts
-from bridge.delivery.circuit import CircuitState, Retry
-from bridge.delivery.parking import OnRejected, Parking
+from bridge.delivery.circuit import Retry
+from bridge.delivery.parking import Parking
 from bridge.delivery.ports import DeadLetters, Missing, Pending
 from bridge.facts import ListenerOverrun, Report
+from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Gap, Record
+from bridge.model.status import CircuitState, SinkState
 from sinks.base import Sink
 
 _LOOK = 0.1
 """Seconds."""
-
-
-class WorkerState(StrEnum):
-    OPENING = "opening"
-    """The destination was not reached yet."""
-    IDLE = "idle"
-    """Everything that was there is delivered."""
-    DELIVERING = "delivering"
-    WAITING = "waiting"
-    """The destination could not take records; they are delivered again after a while."""
-    PAUSED = "paused"
-    """An operator paused it: nothing is delivered until somebody resumes it."""
 
 
 class SinkWorker(ABC):
@@ -104,7 +93,7 @@ class SinkWorker(ABC):
         if self._attempts.suspended:
             return self._attempts.under_way > 0
         retry_at = self.retry_at
-        return self.state is not WorkerState.WAITING or retry_at is None or retry_at <= when
+        return self.state is not SinkState.WAITING or retry_at is None or retry_at <= when
 
     # ── What an operator asks for ────────────────────────────────────────────
 
@@ -124,16 +113,16 @@ class SinkWorker(ABC):
     # ── How it stands ────────────────────────────────────────────────────────
 
     @property
-    def state(self) -> WorkerState:
+    def state(self) -> SinkState:
         if self._attempts.suspended and not self._attempts.under_way:
-            return WorkerState.PAUSED
+            return SinkState.PAUSED
         if not self._attempts.is_open:
-            return WorkerState.OPENING if self.retry_at is None else WorkerState.WAITING
+            return SinkState.OPENING if self.retry_at is None else SinkState.WAITING
         if self._attempts.under_way:
-            return WorkerState.DELIVERING
+            return SinkState.DELIVERING
         if not self._is_busy:
-            return WorkerState.IDLE
-        return WorkerState.DELIVERING if self.retry_at is None else WorkerState.WAITING
+            return SinkState.IDLE
+        return SinkState.DELIVERING if self.retry_at is None else SinkState.WAITING
 
     @property
     def circuit(self) -> CircuitState:

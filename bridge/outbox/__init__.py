@@ -12,9 +12,8 @@ clearing     what nobody needs any more leaves, much at once
 compaction, backlog   decisions alone: what is told of a long backlog, when it is too long, what may leave
 """
 
-from bridge.outbox.backlog import Bounds, WhenFull
-from bridge.outbox.cursors import Start
+from bridge.outbox.backlog import Bounds
 from bridge.outbox.errors import OtherCluster, StateError
 from bridge.outbox.outbox import Keeping, Outbox
 
-__all__ = ["Bounds", "Keeping", "OtherCluster", "Outbox", "Start", "StateError", "WhenFull"]
+__all__ = ["Bounds", "Keeping", "OtherCluster", "Outbox", "StateError"]

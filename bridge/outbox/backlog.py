@@ -5,22 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from operator import attrgetter
 
 import msgspec
 
 ROOM = 0.9
 """Part of a bound that is left after a drop: else the next record would be one too many again."""
-
-
-class WhenFull(StrEnum):
-    BLOCK = "block"
-    """Nothing more is taken in, for any sink, until this one has caught up."""
-    COMPACT = "compact"
-    """Only the newest of each object is told."""
-    DROP = "drop"
-    """The oldest are not told; a Gap says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import apsw
 
+from bridge.model.policies import StartPolicy
 from bridge.outbox import errands
 from bridge.outbox.errands import Errand
 from bridge.outbox.ledger_sql import PRESENT
 from bridge.outbox.sql import one, row
-
-
-class Start(StrEnum):
-    """With what a sink begins that was never there before."""
-
-    SNAPSHOT = "snapshot"
-    """Every known object, then what happens."""
-    NOW = "now"
-    """What happens from now on."""
-    EARLIEST = "earliest"
-    """Whatever the log still has, then what happens."""
 
 
 @dataclass(slots=True)
@@ -108,12 +97,12 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Curs
     return cursors
 
 
-def register(database: apsw.Connection, sink: str, start: Start, time: str) -> None:
+def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str) -> None:
     """A cursor for a sink that has none. A snapshot of nothing is none."""
     last, trimmed = row(database, "SELECT last, trimmed FROM meta")
-    settled = trimmed if start is Start.EARLIEST else last
+    settled = trimmed if start is StartPolicy.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
-    if start is Start.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+    if start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
         errands.begin_snapshot(database, sink, time)
 
 

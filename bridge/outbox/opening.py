@@ -11,11 +11,12 @@ from time import time_ns
 
 import apsw
 
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
 from bridge.outbox import clearing, cursors, ledger_sql, letters, rows
 from bridge.outbox.bodies import Bodies
 from bridge.outbox.clearing import Loose
-from bridge.outbox.cursors import Cursor, Start
+from bridge.outbox.cursors import Cursor
 from bridge.outbox.database import open_writer, usable
 from bridge.outbox.directory import FILE, WAL, Holder
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
@@ -56,7 +57,7 @@ class Opened:
     """Where it lies now, if anything was left of it."""
 
 
-def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
+def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> Opened:
     """Blocks: seconds for a log of millions of records. Raises StateError."""
     holder = Holder(directory)
     try:
@@ -78,7 +79,7 @@ def open_state(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
         raise
 
 
-def open_existing(directory: Path, sinks: Mapping[str, Start], now: str) -> Opened:
+def open_existing(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> Opened:
     """For who looks at the state of a bridge that does not run: nothing begins, and nothing is mended. Raises
     StateError and Damaged."""
     holder = Holder(directory)
@@ -94,7 +95,7 @@ def open_existing(directory: Path, sinks: Mapping[str, Start], now: str) -> Open
         raise
 
 
-def _read_all(holder: Holder, sinks: Mapping[str, Start | None], now: str) -> Opened:
+def _read_all(holder: Holder, sinks: Mapping[str, StartPolicy | None], now: str) -> Opened:
     """Whatever reading raises, damage is looked for behind it. Raises StateError, Damaged, and a bug."""
     try:
         return _read_or_close(holder, _open(holder), sinks, now)
@@ -121,7 +122,9 @@ def _expect_file(holder: Holder) -> None:
         raise Damaged(f"{holder.file} is missing, and {WAL} is there")
 
 
-def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
+def _read_or_close(
+    holder: Holder, connection: apsw.Connection, sinks: Mapping[str, StartPolicy | None], now: str
+) -> Opened:
     try:
         return _read(holder, connection, sinks, now)
     except BaseException:
@@ -129,7 +132,7 @@ def _read_or_close(holder: Holder, connection: apsw.Connection, sinks: Mapping[s
         raise
 
 
-def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start | None], now: str) -> Opened:
+def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, StartPolicy | None], now: str) -> Opened:
     with usable(holder.file):
         _check(connection)
         clearing.prepare(connection)
@@ -190,7 +193,7 @@ def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tupl
         yield last, size, max(0.0, age)
 
 
-def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, Start], now: str) -> None:
+def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
     """Every sink gets a Gap first, and then everything that the first lists find, in this epoch."""
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
     with usable(Path(connection.filename)), connection:

@@ -15,6 +15,7 @@ import apsw
 
 from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed
 from bridge.model.change import ChangeBatch
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.ring import Slice
 from bridge.model.upkeep import DeadLetter, StateReport, UnknownTarget
@@ -22,7 +23,7 @@ from bridge.outbox import checking, clearing, cursors, ledger_sql, letters, work
 from bridge.outbox.backlog import Milestones, Size, trim_through
 from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.clearing import Clear, Rhythm
-from bridge.outbox.cursors import Progress, Start
+from bridge.outbox.cursors import Progress
 from bridge.outbox.directory import Disk
 from bridge.outbox.errors import Damaged, StateError
 from bridge.outbox.intake import Intake
@@ -94,7 +95,7 @@ class Outbox:
     async def open(
         cls,
         directory: Path,
-        sinks: Mapping[str, Start],
+        sinks: Mapping[str, StartPolicy],
         *,
         report: Report,
         keeping: Keeping | None = None,

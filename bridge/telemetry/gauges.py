@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from bridge.telemetry.status import CircuitState, InformerStatus, SinkState, SinkStatus, Snapshot
+from bridge.model.status import CircuitState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 
 
-def gauges(snapshot: Snapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
+def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
     """``failures`` of telemetry itself, by observer, stand beside the state of things."""
     yield InfoMetricFamily("kubedelta_build", "What is running.", value=dict(build))
     broken = CounterMetricFamily(
@@ -24,7 +24,7 @@ def gauges(snapshot: Snapshot, *, build: Mapping[str, str], failures: Mapping[st
     yield from _sinks(snapshot.sinks)
 
 
-def _state(snapshot: Snapshot) -> Iterator[Metric]:
+def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:
     def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"kubedelta_{name}", text, value=value)
 
@@ -43,7 +43,7 @@ def _state(snapshot: Snapshot) -> Iterator[Metric]:
         yield gauge("disk_free_bytes", "Bytes free on the disk of state.directory.", snapshot.disk_free_bytes)
 
 
-def _informers(snapshot: Snapshot) -> Iterator[Metric]:
+def _informers(snapshot: StatusSnapshot) -> Iterator[Metric]:
     """All scopes of a resource together: it is as ready, and as fresh, as the worst of them."""
     by_resource: dict[str, list[InformerStatus]] = {}
     for informer in snapshot.informers:

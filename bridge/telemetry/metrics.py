@@ -27,9 +27,9 @@ from bridge.facts import (
     ResourceUnknown,
     SinkInsecure,
 )
+from bridge.model.status import StatusSnapshot
 from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
 from bridge.telemetry.gauges import gauges
-from bridge.telemetry.status import Snapshot
 
 
 class Metrics:
@@ -81,7 +81,7 @@ class Metrics:
         for name in names:
             self._sinks.bind(name)
 
-    def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+    def render(self, snapshot: StatusSnapshot, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that the Accept header asks for. May run in a thread:
         counters have locks, and the snapshot is frozen."""
         try:

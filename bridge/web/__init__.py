@@ -1,6 +1,6 @@
 """What is asked of a running bridge: by machines over HTTP (/metrics, /healthz, /readyz), by its operator over a file.
 
-server, readiness, sources   for machines; nothing can be changed there
+server, readiness            for machines; nothing can be changed there
 connections, access          what clients can hold; who gets the details
 admin, admin_client          for the operator: both ends of the socket
 admin_socket, admin_wire     its file; what goes over it

@@ -11,33 +11,33 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from bridge.model.printable import escaped
-from bridge.web.sources import Informer, Sink, Standing
+from bridge.model.status import CircuitState, InformerStatus, SinkStatus, StatusSnapshot
 
 LONGEST_REASON = 2000
 """Characters."""
 
 
-def report(standing: Standing) -> str:
+def report(snapshot: StatusSnapshot) -> str:
     """Reasons have been shortened where they were made, and hold no secret. Nothing in it can move a cursor."""
-    lines = [*map(_informer, standing.informers), _intake(standing), *map(_sink, standing.sinks)]
-    if not standing.informers:
+    lines = [*map(_informer, snapshot.informers), _intake(snapshot), *map(_sink, snapshot.sinks)]
+    if not snapshot.informers:
         lines.insert(0, "[-] no resource is known yet")
-    return "\n".join([*map(escaped, lines), f"readyz check {'passed' if standing.ready else 'failed'}", ""])
+    return "\n".join([*map(escaped, lines), f"readyz check {'passed' if snapshot.ready else 'failed'}", ""])
 
 
-def _intake(standing: Standing) -> str:
-    if not standing.intake_blocked:
+def _intake(snapshot: StatusSnapshot) -> str:
+    if not snapshot.intake_blocked:
         return "[+] intake open"
-    return f"[-] intake blocked: nothing is read from the API server reason: {_one_line(standing.intake_blocked)}"
+    return f"[-] intake blocked: nothing is read from the API server reason: {_one_line(snapshot.intake_blocked)}"
 
 
-def _informer(informer: Informer) -> str:
+def _informer(informer: InformerStatus) -> str:
     mark = "[+]" if informer.ready else "[-]"
     what = f"{informer.resource} ({informer.scope})" if informer.scope else informer.resource
     return " ".join([f"{mark} {what} {informer.state}", *_details(informer)])
 
 
-def _details(informer: Informer) -> Iterator[str]:
+def _details(informer: InformerStatus) -> Iterator[str]:
     yield f"objects={informer.objects}"
     if informer.last_contact is not None:
         yield f"last_contact={informer.last_contact:.1f}s"
@@ -45,12 +45,12 @@ def _details(informer: Informer) -> Iterator[str]:
         yield f"reason: {_one_line(informer.reason)}"
 
 
-def _sink(sink: Sink) -> str:
+def _sink(sink: SinkStatus) -> str:
     mark = "[+]" if sink.well else "[!]"
     return " ".join([f"{mark} sink {sink.name} ({sink.type}) {sink.state}", *_backlog(sink), *_trouble(sink)])
 
 
-def _backlog(sink: Sink) -> Iterator[str]:
+def _backlog(sink: SinkStatus) -> Iterator[str]:
     yield f"lag={sink.lag}"
     if sink.lag:
         yield f"lag_age={sink.lag_seconds:.1f}s"
@@ -62,8 +62,8 @@ def _backlog(sink: Sink) -> Iterator[str]:
         yield f"parked={sink.parked}"
 
 
-def _trouble(sink: Sink) -> Iterator[str]:
-    if sink.circuit != "closed":
+def _trouble(sink: SinkStatus) -> Iterator[str]:
+    if sink.circuit is not CircuitState.CLOSED:
         yield f"circuit={sink.circuit}"
     if sink.retry_in is not None:
         yield f"retry_in={sink.retry_in:.1f}s"

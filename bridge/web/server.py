@@ -14,17 +14,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Protocol, Self
 
 from aiohttp import web
 
 from bridge.facts import TELEMETRY_SERVER, Report, unheard
+from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
 from bridge.web.access import TokenFile, host_of, is_local, is_loopback
 from bridge.web.connections import Connections
-from bridge.web.sources import Metrics, Standing, Status
 
-S = TypeVar("S", bound=Standing)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LARGEST_LINE = 4096
@@ -39,7 +38,15 @@ _DETAILS_ELSEWHERE = (
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class WebServer(Generic[S]):
+class MetricsSource(Protocol):
+    """The registry of metrics."""
+
+    def render(self, snapshot: StatusSnapshot, accept: str, /) -> tuple[bytes, str]:
+        """The exposition, and its content type."""
+        ...
+
+
+class WebServer:
     """Serves between ``start`` and ``stop``, or inside ``async with``."""
 
     def __init__(
@@ -47,8 +54,8 @@ class WebServer(Generic[S]):
         host: str,
         port: int,
         *,
-        status: Status[S],
-        metrics: Metrics[S],
+        status: StatusSource,
+        metrics: MetricsSource,
         token: TokenFile | None = None,
         report: Report = unheard,
     ) -> None:
@@ -129,11 +136,11 @@ class WebServer(Generic[S]):
         return _said("ok") if self._status.alive() else _said("stuck: only a new process can help", status=503)
 
     async def _answer_readyz(self, request: web.Request) -> web.Response:
-        standing = self._status.snapshot()
-        text = "ok" if standing.ready else "not ready: see /readyz?verbose"
+        snapshot = self._status.snapshot()
+        text = "ok" if snapshot.ready else "not ready: see /readyz?verbose"
         if "verbose" in request.query:
-            text = readiness.report(standing) if self._may_see_details(request) else f"{text}\n{_DETAILS_ELSEWHERE}"
-        return _said(text, status=200 if standing.ready else 503)
+            text = readiness.report(snapshot) if self._may_see_details(request) else f"{text}\n{_DETAILS_ELSEWHERE}"
+        return _said(text, status=200 if snapshot.ready else 503)
 
     def _may_see_details(self, request: web.Request) -> bool:
         given = request.headers.get("Authorization", "")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from config.delivery import MaxBacklogSettings, OnRejected, StartPolicy, WhenFull
+from bridge.model.policies import OnRejected, StartPolicy, WhenFull
+from config.delivery import MaxBacklogSettings
 from config.errors import ConfigError
 from config.load import load
 from config.schema import Address, Settings, WatchList

@@ -15,20 +15,21 @@ from hypothesis import strategies as st
 
 from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.letter import Burial
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start, database
+from bridge.outbox import Outbox, database
 from bridge.outbox.errors import Damaged
 from tests.bridge.outbox.opened import crashed, everything, opened
 from tests.kit.damage import harm
 from tests.kit.informed import DEPLOYMENTS, Informed
 
-SINKS = {"audit": Start.SNAPSHOT, "live": Start.NOW}
+SINKS = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
 IN_MEMORY = Path("/dev/shm")
 
 
 async def _fill(directory: Path) -> None:
-    async with opened(directory, {"audit": Start.SNAPSHOT}) as outbox:
+    async with opened(directory, {"audit": StartPolicy.SNAPSHOT}) as outbox:
         pods, deployments = await Informed(padding=300).begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
         for start in range(0, 40, 10):
             await pods.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 10)))

@@ -19,9 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bridge.facts import unheard
 from bridge.model.change import Op
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 from bridge.outbox.directory import FILE
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
@@ -93,7 +94,7 @@ class IdentityMachine(RuleBasedStateMachine):
 
     async def open(self, scopes: tuple[Scope, ...], killed_after: int | None = None) -> None:
         """With ``killed_after`` so many objects that left were told, and again."""
-        self.outbox = await Outbox.open(self.directory, {"audit": Start.NOW}, report=unheard)
+        self.outbox = await Outbox.open(self.directory, {"audit": StartPolicy.NOW}, report=unheard)
         self.outbox.committed = self.commit
         if killed_after is not None:
             await self.adopt_in_part(scopes, killed_after)
@@ -129,7 +130,7 @@ class IdentityMachine(RuleBasedStateMachine):
             shutil.copy(self.directory / f"{FILE}{suffix}", left)
         await self.outbox.close()
         self.directory = left
-        self.outbox = await Outbox.open(self.directory, {"audit": Start.NOW}, report=unheard)
+        self.outbox = await Outbox.open(self.directory, {"audit": StartPolicy.NOW}, report=unheard)
         self.outbox.committed = self.commit
 
     async def look(self) -> None:

@@ -19,9 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bridge.app.stream import SinkStream, Stretch
 from bridge.model.change import Change, ChangeBatch, Op
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox import Keeping, Outbox
 from bridge.outbox.clearing import Rhythm
 from bridge.processor.shared_processor import SharedProcessor
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
@@ -138,7 +139,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.written: dict[int, Delta] = {}
         self.objects: dict[tuple[str, str], Delta] = {}
         self.consumers: dict[str, Consumer] = {}
-        self.configured: dict[str, Start] = {}
+        self.configured: dict[str, StartPolicy] = {}
         self.streams: dict[str, SinkStream] = {}
         self.used: set[int] = set()
         self.facts: list[object] = []
@@ -169,16 +170,16 @@ class OutboxMachine(RuleBasedStateMachine):
     # ── Opening and closing ──────────────────────────────────────────────────
 
     @initialize(
-        first=st.sampled_from(Start),
+        first=st.sampled_from(StartPolicy),
         age=st.sampled_from([0.0, 100.0]),
         size=st.sampled_from([0, 400]),
         when=st.booleans(),
         part=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
     )
-    def begin(self, first: Start, age: float, size: int, when: bool, part: float) -> None:
+    def begin(self, first: StartPolicy, age: float, size: int, when: bool, part: float) -> None:
         self.keeping = Keeping(retain_age=age, retain_bytes=size, before=when)
         self.rhythm = Rhythm(least=0, part=part, stretch=5, looked=3, removed=2)
-        self.configured = {"left": first, "right": Start.SNAPSHOT}
+        self.configured = {"left": first, "right": StartPolicy.SNAPSHOT}
         self.run(self.open())
 
     async def open(self) -> None:
@@ -205,23 +206,23 @@ class OutboxMachine(RuleBasedStateMachine):
         for part in self.parts:
             await self.adopt(part)
 
-    def consumer_from(self, name: str, start: Start) -> Consumer:
+    def consumer_from(self, name: str, start: StartPolicy) -> Consumer:
         """One that was never there before."""
         trimmed = self.outbox.first - 1
         match start:
-            case Start.SNAPSHOT:
+            case StartPolicy.SNAPSHOT:
                 consumer = Consumer(due={each.sequence for each in self.objects.values()})
-            case Start.NOW:
+            case StartPolicy.NOW:
                 consumer = Consumer(state=self.state_at(self.outbox.last))
-            case Start.EARLIEST:
+            case StartPolicy.EARLIEST:
                 consumer = Consumer(state=self.state_at(trimmed))
-        if start is Start.EARLIEST:
+        if start is StartPolicy.EARLIEST:
             consumer.due = {
                 number
                 for number, each in self.written.items()
                 if number > trimmed and (each.audience is None or name in each.audience)
             }
-        consumer.ops_may_differ = start is Start.SNAPSHOT
+        consumer.ops_may_differ = start is StartPolicy.SNAPSHOT
         return consumer
 
     async def adopt(self, part: Part) -> None:
@@ -463,14 +464,14 @@ class OutboxMachine(RuleBasedStateMachine):
             case "within append":
                 self.crash_within_append(data)
             case "another sink":
-                self.configure_another(data.draw(st.sampled_from(SINKS)), data.draw(st.sampled_from(Start)))
+                self.configure_another(data.draw(st.sampled_from(SINKS)), data.draw(st.sampled_from(StartPolicy)))
             case "a snapshot":
                 self.configure_no_more("late", forget=True)
-                self.configure_another("late", Start.SNAPSHOT)
+                self.configure_another("late", StartPolicy.SNAPSHOT)
             case _:
                 self.configure_no_more(data.draw(st.sampled_from(SINKS)), data.draw(st.booleans()))
 
-    def configure_another(self, name: str, start: Start) -> None:
+    def configure_another(self, name: str, start: StartPolicy) -> None:
         """With what it had, where it was there before and is not forgotten."""
         self.stop()
         self.configured.setdefault(name, start)

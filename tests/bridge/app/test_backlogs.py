@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import BacklogCompacted, IntakeBlocked, IntakeResumed
+from bridge.model.policies import WhenFull
 from bridge.model.record import Gap, Record
-from bridge.outbox import Bounds, WhenFull
+from bridge.outbox import Bounds
 from bridge.web.admin_client import AdminClient
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running

@@ -18,9 +18,10 @@ from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefuse
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
+from bridge.model.policies import WhenFull
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
-from bridge.outbox import Bounds, WhenFull
+from bridge.outbox import Bounds
 from bridge.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 

@@ -21,8 +21,9 @@ from bridge.app.findings import Finding, Verdict
 from bridge.app.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.facts import unheard
 from bridge.kube import ClusterAccess
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
-from bridge.outbox import Keeping, Start
+from bridge.outbox import Keeping
 from bridge.outbox.errors import StateError
 from bridge.playground import Playground
 from sinks.base import Claim
@@ -242,7 +243,7 @@ async def test_what_a_start_would_tell_is_counted_by_sink_and_op_and_nothing_is_
         cluster.create("configmaps", a_config_map("new"))
         before = listing(tmp_path)
         new = SinkPlan(name="new", type="memory", make=RecordingSink, max_batch=1)
-        late = replace(new, name="late", start=Start.NOW)
+        late = replace(new, name="late", start=StartPolicy.NOW)
         plan = a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))
         stopped = (await found(replace(plan, sinks=(*plan.sinks, new, late))))["state"]
         assert listing(tmp_path) == before

@@ -14,9 +14,10 @@ from bridge.app.plan import Wanted
 from bridge.facts import ScopeChanged
 from bridge.kube import Catalogue, KubeClient
 from bridge.model.cloudevent import DELTA_ATTRIBUTES, CloudEvents
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Keeping, Start
+from bridge.outbox import Keeping
 from bridge.playground import Playground
 from tests.bridge.app import test_restart
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
@@ -62,7 +63,7 @@ IN_NONE = f"{PATH}/widgets/o", "test/example.test/widgets//o"
 
 async def everything(directory: Path, cluster: Playground, wanted: tuple[Wanted, ...]) -> list[tuple[str, str, str]]:
     """What a sink is told that reads the whole log from the disk."""
-    async with life(directory, cluster, wanted, name="auditor", start=Start.EARLIEST) as run:
+    async with life(directory, cluster, wanted, name="auditor", start=StartPolicy.EARLIEST) as run:
         pass
     return names_of(run.sink.deltas)
 

@@ -15,7 +15,8 @@ from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.facts import Fact, OutboxFull
 from bridge.kube import ClusterAccess
 from bridge.model.letter import Burial
-from bridge.outbox import Keeping, Start
+from bridge.model.policies import StartPolicy
+from bridge.outbox import Keeping
 from bridge.outbox.directory import Holder
 from bridge.outbox.writer import OutboxClosed
 from bridge.playground import Playground
@@ -88,7 +89,7 @@ async def test_a_rejected_record_is_buried_and_asked_for_again(tmp_path: Path, d
 
 
 async def test_absence_is_counted_so_that_a_removed_sink_is_forgotten_at_last(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, {"one": Start.NOW, "gone": Start.NOW}, keeping=RETAINED):
+    async with bench(tmp_path, {"one": StartPolicy.NOW, "gone": StartPolicy.NOW}, keeping=RETAINED):
         pass
     async with bench(tmp_path, keeping=RETAINED) as it:
         await it.change("added a")

@@ -7,9 +7,10 @@ from pathlib import Path
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 SHOP = Scope("shop")
@@ -21,18 +22,18 @@ def listed(name: str, evidence: Evidence, position: str | None, epoch: int) -> C
 
 
 async def test_all_that_is_found_until_the_first_list_has_ended_is_told_as_sync(tmp_path: Path) -> None:
-    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard):
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard):
         pass
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
 
-    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         remembered, _ = await outbox.ledger.adopt(PODS, [SHOP])
         blank = remembered[SHOP]
         assert blank is not None
         await outbox.append(listed("a", Evidence.LISTED, None, blank.epoch))
 
     # What is remembered makes the next list a comparison.
-    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         await outbox.ledger.adopt(PODS, [SHOP])
         await outbox.append(listed("b", Evidence.RELISTED, "7", blank.epoch))
         await outbox.append(listed("c", Evidence.RELISTED, "8", blank.epoch))

@@ -17,9 +17,10 @@ from bridge.facts import ClusterChanged, Fact, ScopeChanged, VersionsRanBackward
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.change import Evidence, Op
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
-from bridge.outbox import OtherCluster, Start
+from bridge.outbox import OtherCluster
 from bridge.playground import Playground
 from tests.kit.sinks import RecordingSink
 
@@ -62,7 +63,7 @@ async def life(
 ) -> AsyncIterator[Run]:
     sink, facts = RecordingSink(), list[Fact]()
     ready = plan.pop("ready", True)
-    start = plan.pop("start", Start.SNAPSHOT)
+    start = plan.pop("start", StartPolicy.SNAPSHOT)
     bridge = Bridge(
         Plan(
             cluster="test",
@@ -219,7 +220,7 @@ async def test_a_new_sink_that_starts_now_is_told_what_happens_from_now_on(tmp_p
         cluster.create("configmaps", a_config_map("a"))
         async with life(tmp_path, cluster):
             pass
-        async with life(tmp_path, cluster, name="late", start=Start.NOW) as second:
+        async with life(tmp_path, cluster, name="late", start=StartPolicy.NOW) as second:
             cluster.create("configmaps", a_config_map("b"))
             await second.sink.until(lambda sink: sink.deltas)
 

@@ -9,29 +9,30 @@ from typing import Any
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 KEPT, LEFT = Scope("kept"), Scope("left")
 
 
 async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: Path) -> None:
-    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         await outbox.ledger.adopt(PODS, [KEPT, LEFT])
         things = [ApiObject(f"left/{number}", f"uid-{number}", str(number), b"{}") for number in range(1, 1001)]
         changes = [Change(Op.ADDED, Evidence.LISTED, thing) for thing in things]
         await outbox.append(ChangeBatch(PODS, LEFT, changes, "1000"))
         await outbox.append(ChangeBatch(PODS, KEPT, [], "1000"))
 
-    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         outbox.committed = lambda _records, _last: cancel(adopting)
         async with asyncio.TaskGroup() as tasks:
             adopting = tasks.create_task(outbox.ledger.adopt(PODS, [KEPT]))
         assert adopting.cancelled()
         assert outbox.last == 1500, "half of them are told as deleted"
 
-    async with await Outbox.open(tmp_path, {"sink": Start.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         known, left = await outbox.ledger.adopt(PODS, [KEPT, LEFT])
     assert left == 0
     remembered, kept = known[LEFT], known[KEPT]

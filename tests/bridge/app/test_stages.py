@@ -20,7 +20,7 @@ from bridge.app.stages.clocks import Clocks
 from bridge.app.stages.figures import STAGES, Profile, Stage
 from bridge.app.stages.hooks import TOUCHED, profiled
 from bridge.facts import Fact
-from bridge.outbox import Start
+from bridge.model.policies import StartPolicy
 from bridge.processor import pipeline
 from sinks import registry
 from sinks.file.options import FileOptions
@@ -41,7 +41,7 @@ def burn(milliseconds: int) -> None:
 
 def a_file_sink(path: Path) -> SinkPlan:
     make = partial(registry.create, "copy", "file", FileOptions(path=path), "test")
-    return SinkPlan(name="copy", type="file", make=make, max_batch=20, start=Start.EARLIEST)
+    return SinkPlan(name="copy", type="file", make=make, max_batch=20, start=StartPolicy.EARLIEST)
 
 
 async def churned(world: World, copy: Path) -> None:

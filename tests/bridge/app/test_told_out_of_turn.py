@@ -13,9 +13,10 @@ from bridge.delivery import LaneWorker
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
 from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox import Keeping, Outbox
 from bridge.processor.shared_processor import SharedProcessor
 from sinks.base import Lanes
 from tests.kit.sinks import RecordingSink
@@ -29,7 +30,7 @@ class Bench:
 
     versions = count(1)
 
-    def __init__(self, outbox: Outbox, sinks: Mapping[str, Start]) -> None:
+    def __init__(self, outbox: Outbox, sinks: Mapping[str, StartPolicy]) -> None:
         self.outbox = outbox
         self._known: dict[str, Known] = {}
         processor = SharedProcessor[Record](outbox, audience=lambda record: getattr(record, "audience", None))
@@ -78,9 +79,9 @@ def shown(record: Record) -> str:
 
 @asynccontextmanager
 async def bench(
-    state: Path, sinks: Mapping[str, Start] | None = None, *, keeping: Keeping | None = None
+    state: Path, sinks: Mapping[str, StartPolicy] | None = None, *, keeping: Keeping | None = None
 ) -> AsyncIterator[Bench]:
-    sinks = sinks or {"one": Start.SNAPSHOT}
+    sinks = sinks or {"one": StartPolicy.SNAPSHOT}
     async with await Outbox.open(state, sinks, report=unheard, keeping=keeping) as outbox:
         await outbox.ledger.adopt(PODS, [SHOP])
         yield Bench(outbox, sinks)
@@ -93,7 +94,7 @@ async def test_a_new_sink_is_told_what_is_there_and_the_others_notice_nothing(tm
     async with bench(tmp_path) as it:
         await it.change("added a", "added b")
         await it.take_all()
-    async with bench(tmp_path, {"one": Start.SNAPSHOT, "late": Start.SNAPSHOT}) as it:
+    async with bench(tmp_path, {"one": StartPolicy.SNAPSHOT, "late": StartPolicy.SNAPSHOT}) as it:
         it.know("a", "b")
         began, told = await it.take(1, "late")
         it.streams["late"].settle(began)
@@ -126,9 +127,9 @@ async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> 
 
 
 async def test_a_backlog_is_compacted_while_an_object_of_the_snapshot_is_stuck(tmp_path: Path) -> None:
-    async with bench(tmp_path, {"other": Start.NOW}) as it:
+    async with bench(tmp_path, {"other": StartPolicy.NOW}) as it:
         await it.change("added a", "added b")
-    both = {"one": Start.SNAPSHOT, "other": Start.NOW}
+    both = {"one": StartPolicy.SNAPSHOT, "other": StartPolicy.NOW}
     async with bench(tmp_path, both) as it:
         it.know("a", "b")
         _, told = await it.take(100)

@@ -11,10 +11,11 @@ import pytest
 
 from bridge.app.upkeep import FileUpkeep
 from bridge.facts import SinkPaused, SinkResumed, unheard
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
+from bridge.model.status import SinkState
 from bridge.model.upkeep import Replayed, ReplayRequest, UnknownTarget
-from bridge.outbox import Keeping, Outbox, Start
-from bridge.telemetry.status import SinkState
+from bridge.outbox import Keeping, Outbox
 from bridge.web.admin_client import AdminClient
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
@@ -48,7 +49,7 @@ async def a_bridge(state: Path, sink: RecordingSink) -> AsyncIterator[tuple[Worl
 
 @asynccontextmanager
 async def the_files(state: Path) -> AsyncIterator[FileUpkeep]:
-    sinks = {SINK: Start.SNAPSHOT}
+    sinks = {SINK: StartPolicy.SNAPSHOT}
     async with await Outbox.open(state, sinks, report=unheard, keeping=RETAINED, as_it_is=True) as outbox:
         yield FileUpkeep(outbox)
 
@@ -143,7 +144,7 @@ async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Pa
         assert await upkeep.retry(SINK) == 1
         assert await upkeep.replay(ReplayRequest(SINK, "beginning")) == Replayed(1, 1, 1)
 
-    async with await Outbox.open(tmp_path, {SINK: Start.SNAPSHOT}, report=unheard, keeping=RETAINED) as outbox:
+    async with await Outbox.open(tmp_path, {SINK: StartPolicy.SNAPSHOT}, report=unheard, keeping=RETAINED) as outbox:
         assert outbox.sinks.letters[SINK].retrying
         assert [each.number for each in await outbox.sinks.letters[SINK].next_retries(10)] == [letter.number]
         assert outbox.sinks.lag(SINK) == 1

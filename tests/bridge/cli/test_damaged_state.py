@@ -14,7 +14,8 @@ from bridge.cli import main
 from bridge.cli.exits import Exit
 from bridge.facts import unheard
 from bridge.model.letter import Burial
-from bridge.outbox import Outbox, Start
+from bridge.model.policies import StartPolicy
+from bridge.outbox import Outbox
 from bridge.outbox.directory import FILE
 from bridge.outbox.errors import Damaged
 from tests.kit.damage import loosely
@@ -44,7 +45,7 @@ def state(tmp_path: Path) -> Path:
 
 
 async def _fill(directory: Path) -> None:
-    async with await Outbox.open(directory, {"hook": Start.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(directory, {"hook": StartPolicy.NOW}, report=unheard) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
         await outbox.sinks.letters["hook"].bury([Burial(a_delta(1), "too large", parked=False)])
 
@@ -90,7 +91,7 @@ HARMS: dict[str, tuple[Callable[[Path], object], int, str]] = {
 
 async def _remove(state: Path) -> None:
     with pytest.raises(Damaged):  # noqa: PT012  # two ends of one thing
-        async with await Outbox.open(state, {"hook": Start.NOW}, report=unheard) as outbox:
+        async with await Outbox.open(state, {"hook": StartPolicy.NOW}, report=unheard) as outbox:
             (state / FILE).unlink()
             await outbox.run()
 

@@ -7,7 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.delivery.circuit import Circuit, CircuitState, Closed, HalfOpen, Open, Retry
+from bridge.delivery.circuit import Circuit, Closed, HalfOpen, Open, Retry
+from bridge.model.status import CircuitState
 
 RETRY = Retry(initial=1.0, maximum=8.0, failures=3)
 NEVER = math.inf

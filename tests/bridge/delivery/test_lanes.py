@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
-from bridge.delivery import CircuitState, OnRejected, WorkerState
 from bridge.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
+from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
+from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable, receipt_of
 from tests.bridge.delivery.fakes import Missed, ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, now, virtual
@@ -215,7 +216,7 @@ async def test_a_destination_that_takes_nothing_is_not_asked_for_each_object() -
     world = World(failing(lambda record: now() < 1060, AWAY, seconds=0.01), records, lanes=ALONE)
     async with world.running() as worker:
         await asyncio.sleep(30)
-        assert worker.state is WorkerState.WAITING
+        assert worker.state is SinkState.WAITING
         assert worker.circuit is CircuitState.OPEN
         assert worker.retry_at is not None
         assert worker.retry_at > now()
@@ -263,7 +264,7 @@ async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink() ->
     world = World(ScriptedSink(opens=[SinkUnavailable("no secret")]), pods("a"), lanes=ALONE)
     async with world.running() as worker:
         await asyncio.sleep(0)
-        assert (worker.state, worker.trouble, worker.retry_at) == (WorkerState.WAITING, "no secret", now() + 0.5)
+        assert (worker.state, worker.trouble, worker.retry_at) == (SinkState.WAITING, "no secret", now() + 0.5)
         await worker.wait_idle()
 
     assert world.sink.closed == 2

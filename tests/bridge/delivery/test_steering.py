@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from bridge.delivery import Retry, SinkWorker, WorkerState
+from bridge.delivery import Retry, SinkWorker
 from bridge.facts import DeliveryDelayed
+from bridge.model.status import SinkState
 from sinks.base import Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, now, virtual
@@ -18,7 +19,7 @@ SLOW = RetryLater("answers 500", after=HOUR)
 BOTH = pytest.mark.parametrize("lanes", [None, Lanes(concurrency=3)], ids=["batches", "lanes"])
 
 
-def states(worker: SinkWorker) -> tuple[WorkerState, float | None]:
+def states(worker: SinkWorker) -> tuple[SinkState, float | None]:
     return worker.state, worker.retry_at
 
 
@@ -30,7 +31,7 @@ async def test_a_sink_that_waits_for_an_hour_is_tried_at_once_when_somebody_asks
 ) -> None:
     world = World(ScriptedSink(Receipt((0,), trouble)), pods("a"), lanes=lanes)
     async with world.running() as worker:
-        await world.until(lambda: worker.state is WorkerState.WAITING)
+        await world.until(lambda: worker.state is SinkState.WAITING)
         assert worker.asked == HOUR
         assert worker.retry_at is not None
         assert worker.retry_at >= now() + HOUR - 1
@@ -77,14 +78,14 @@ async def test_to_a_paused_sink_nothing_is_delivered_until_it_is_resumed(lanes: 
         worker.suspend()
         world.pending.happened(*pods("cdefghij", first=3))
         await asyncio.sleep(10 * HOUR)
-        assert states(worker) == (WorkerState.PAUSED, None)
+        assert states(worker) == (SinkState.PAUSED, None)
         assert world.pending.settled == 2
         assert len(world.sink.stored) == 2
         assert not worker.may_deliver_by(now() + HOUR), "no grace is spent on it"
 
         worker.resume()
         await worker.wait_idle()
-        assert states(worker) == (WorkerState.IDLE, None)
+        assert states(worker) == (SinkState.IDLE, None)
 
     assert len(world.sink.stored) == 10
 
@@ -96,9 +97,9 @@ async def test_what_is_under_way_when_it_is_paused_comes_to_its_end(lanes: Lanes
     async with world.running() as worker:
         await world.until(lambda: world.sink.at_once)
         worker.suspend()
-        assert states(worker) == (WorkerState.DELIVERING, None)
+        assert states(worker) == (SinkState.DELIVERING, None)
         await world.until(lambda: world.pending.settled == 1)
-        assert states(worker) == (WorkerState.PAUSED, None)
+        assert states(worker) == (SinkState.PAUSED, None)
 
 
 @BOTH
@@ -106,7 +107,7 @@ async def test_what_is_under_way_when_it_is_paused_comes_to_its_end(lanes: Lanes
 async def test_a_pause_outlasts_the_pause_of_a_failure(lanes: Lanes | None) -> None:
     world = World(ScriptedSink(Receipt((0,), BUSY)), pods("a"), lanes=lanes)
     async with world.running() as worker:
-        await world.until(lambda: worker.state is WorkerState.WAITING)
+        await world.until(lambda: worker.state is SinkState.WAITING)
         worker.suspend()
         await asyncio.sleep(3 * HOUR)
         worker.retry_now()

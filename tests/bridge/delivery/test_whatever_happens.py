@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from bridge.delivery import OnRejected
+from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, not_following, receipt_of
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.delivery import CircuitState, OnRejected, Retry, WorkerState
+from bridge.delivery import Retry
 from bridge.delivery.sink_worker import passages
 from bridge.facts import (
     BatchDelivered,
@@ -19,7 +19,9 @@ from bridge.facts import (
     RecordsParked,
     SinkOpened,
 )
+from bridge.model.policies import OnRejected
 from bridge.model.record import Record
+from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable, receipt_of
 from tests.bridge.delivery.fakes import Missed, ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual
@@ -135,7 +137,7 @@ async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink_and_
     world = World(ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")]), pods("a"))
     async with world.running() as worker:
         await asyncio.sleep(0)
-        assert (worker.state, worker.trouble) == (WorkerState.WAITING, "no route")
+        assert (worker.state, worker.trouble) == (SinkState.WAITING, "no route")
         assert worker.retry_at == now() + 0.5
         await worker.wait_idle()
         assert worker.trouble is None
@@ -184,7 +186,7 @@ async def test_a_circuit_that_opens_and_closes_is_told_once_each() -> None:
     assert world.reported(CircuitOpened) == [CircuitOpened("audit", 5, "down")]
     (closed,) = world.reported(CircuitClosed)
     assert closed.seconds == pytest.approx(12.0), "three pauses of 4 s, from the fifth failure to the success"
-    assert (CircuitState.OPEN, WorkerState.WAITING) in states
+    assert (CircuitState.OPEN, SinkState.WAITING) in states
     assert world.worker.circuit is CircuitState.CLOSED
 
 
@@ -429,7 +431,7 @@ async def test_a_worker_is_not_idle_while_it_delivers_a_letter() -> None:
         world.sink.answer, world.sink.seconds = (lambda batch: ALL_STORED), 5.0
         world.letters.retry()
         await asyncio.sleep(1)
-        assert worker.state is WorkerState.DELIVERING
+        assert worker.state is SinkState.DELIVERING
         await worker.wait_idle()
 
     assert world.letters.kept == {}

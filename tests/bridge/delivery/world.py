@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from bridge.delivery import LaneWorker, OnRejected, Retry, SinkWorker, Worker
+from bridge.delivery import LaneWorker, Retry, SinkWorker, Worker
 from bridge.facts import Fact
+from bridge.model.policies import OnRejected
 from bridge.model.record import Record
 from sinks.base import Lanes
 from tests.bridge.delivery.fakes import FakeLetters, FakePending, ScriptedSink

@@ -10,13 +10,14 @@ from pathlib import Path
 import apsw
 
 from bridge.facts import Fact
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
-from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox import Keeping, Outbox
 from bridge.outbox.clearing import Rhythm
 from bridge.outbox.directory import FILE
 from bridge.outbox.opening import utc_now
 
-AUDIT = {"audit": Start.SNAPSHOT}
+AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = Rhythm(least=0, part=0.0)
 """What can be cleared away is, with each tick."""
 
@@ -24,7 +25,7 @@ EAGER = Rhythm(least=0, part=0.0)
 @asynccontextmanager
 async def opened(
     directory: Path,
-    sinks: Mapping[str, Start] = AUDIT,
+    sinks: Mapping[str, StartPolicy] = AUDIT,
     *,
     keeping: Keeping | None = None,
     facts: list[Fact] | None = None,

@@ -9,8 +9,9 @@ import pytest
 
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 from bridge.outbox.bodies import FIRST_NUMBER, Bodies, Dictionary, make_dictionary
 from tests.kit.records import PODS
 
@@ -116,7 +117,7 @@ async def test_an_outbox_makes_a_dictionary_by_itself_and_reads_with_it_after_a_
         for number, body in enumerate(BODIES)
     ]
     facts: list[object] = []
-    async with await Outbox.open(tmp_path, {"copy": Start.NOW}, report=facts.append) as outbox:
+    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, report=facts.append) as outbox:
         await outbox.ledger.adopt(PODS, [Scope()])
         await outbox.append(ChangeBatch(PODS, Scope(), changes, "600"))
         plain = outbox.size
@@ -125,6 +126,6 @@ async def test_an_outbox_makes_a_dictionary_by_itself_and_reads_with_it_after_a_
         await outbox.append(ChangeBatch(PODS, Scope(), more[1:], "1599"))
         assert outbox.size - plain < 0.8 * plain
 
-    async with await Outbox.open(tmp_path, {"copy": Start.NOW}, report=facts.append) as outbox:
+    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, report=facts.append) as outbox:
         assert [outbox.body(number) for number in range(1, 1201)] == BODIES * 2
         assert (await outbox.check()).problems == []

@@ -7,9 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Snapshot
 from bridge.model.resource import Scope
-from bridge.outbox import Keeping, Outbox, Start, clearing
+from bridge.outbox import Keeping, Outbox, clearing
 from bridge.outbox.clearing import Clear, Rhythm
 from bridge.outbox.database import open_writer
 from bridge.outbox.directory import FILE
@@ -135,7 +136,7 @@ async def test_what_a_sink_is_still_to_be_told_out_of_turn_goes_after_that(tmp_p
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
         await outbox.tidy()
-    async with opened(tmp_path, {"late": Start.SNAPSHOT}) as outbox:
+    async with opened(tmp_path, {"late": StartPolicy.SNAPSHOT}) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
         outbox.sinks.settle("late", 12)
@@ -144,7 +145,7 @@ async def test_what_a_sink_is_still_to_be_told_out_of_turn_goes_after_that(tmp_p
         assert seqs(tmp_path, AWAITED) == [2, 4]
         assert (await outbox.check()).problems == []
         left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left, {"late": Start.SNAPSHOT}) as outbox:
+    async with opened(left, {"late": StartPolicy.SNAPSHOT}) as outbox:
         told, place = await outbox.sinks.read_errand("late", 100)
         assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
         assert isinstance(told[0], Snapshot)
@@ -164,19 +165,19 @@ async def all_told(outbox: Outbox, sink: str) -> list[str]:
     return story(told)
 
 
-@pytest.mark.parametrize("slow", [Start.SNAPSHOT, Start.NOW])
+@pytest.mark.parametrize("slow", [StartPolicy.SNAPSHOT, StartPolicy.NOW])
 async def test_a_state_that_a_compaction_kept_is_not_the_last_one_when_what_replaced_it_is_gone(
-    tmp_path: Path, slow: Start
+    tmp_path: Path, slow: StartPolicy
 ) -> None:
     """A sink may have been told before the restart that ``b`` was added; so compaction tells it again."""
-    live = {"live": Start.NOW}
+    live = {"live": StartPolicy.NOW}
     sinks = live | {"slow": slow}
 
     async def live_goes_on(outbox: Outbox) -> None:
         outbox.sinks.settle("live", outbox.last)
         await outbox.tidy()
 
-    async with opened(tmp_path, live if slow is Start.SNAPSHOT else sinks) as outbox:
+    async with opened(tmp_path, live if slow is StartPolicy.SNAPSHOT else sinks) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
         await live_goes_on(outbox)
     async with opened(tmp_path, sinks) as outbox:
@@ -190,7 +191,7 @@ async def test_a_state_that_a_compaction_kept_is_not_the_last_one_when_what_repl
             assert (await outbox.check()).objects == len(informer.known)
         assert seqs(tmp_path, AWAITED) == [1, 2, 7]
         newest = informer.known["shop/a"]
-    async with opened(tmp_path, {**sinks, "third": Start.SNAPSHOT}) as outbox:
+    async with opened(tmp_path, {**sinks, "third": StartPolicy.SNAPSHOT}) as outbox:
         assert dict((await Informed().begin(outbox)).known) == {"shop/a": newest}
         assert await all_told(outbox, "third") == ["snapshot", "added shop/a", "snapshot"]
         assert "deleted shop/b" in await all_told(outbox, "slow")
@@ -276,7 +277,7 @@ async def test_a_snapshot_that_is_planned_while_much_is_not_cleared_away_has_eve
     async with opened(tmp_path, rhythm=NEVER) as outbox:
         await a_day(outbox)
         left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left, {**AUDIT, "late": Start.SNAPSHOT}) as outbox:
+    async with opened(left, {**AUDIT, "late": StartPolicy.SNAPSHOT}) as outbox:
         told, _ = await outbox.sinks.read_errand("late", 100)
     assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
 

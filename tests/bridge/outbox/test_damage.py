@@ -9,8 +9,9 @@ import pytest
 
 from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
-from bridge.outbox import Keeping, Outbox, Start, opening
+from bridge.outbox import Keeping, Outbox, opening
 from bridge.outbox.database import PAGE_BYTES
 from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged
@@ -18,7 +19,7 @@ from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, sto
 from tests.bridge.outbox.test_errands import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed
 
-TWO = {"audit": Start.SNAPSHOT, "live": Start.NOW}
+TWO = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
 MIDDLE = 28 * PAGE_BYTES
 
 
@@ -41,7 +42,7 @@ def overwrite_table(directory: Path, table: str) -> None:
         overwrite(directory / FILE, (int(str(page)) - 1) * PAGE_BYTES, PAGE_BYTES)
 
 
-async def rebuilt(directory: Path, sinks: dict[str, Start] = TWO) -> list[Fact]:
+async def rebuilt(directory: Path, sinks: dict[str, StartPolicy] = TWO) -> list[Fact]:
     """Open it, and see that it begins anew."""
     facts: list[Fact] = []
     async with opened(directory, sinks, facts=facts) as outbox:

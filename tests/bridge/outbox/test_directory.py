@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import Fact, OutboxRebuilt
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 from bridge.outbox.directory import FILE, LOCK, Holder
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.mark import NAME as MARK
 from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
 from tests.kit.informed import DEPLOYMENTS, Informed
 
-AUDIT = {"audit": Start.SNAPSHOT}
+AUDIT = {"audit": StartPolicy.SNAPSHOT}
 NAMES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 
 READER = """
@@ -158,7 +159,7 @@ async def test_a_directory_that_was_moved_keeps_what_it_has_and_goes_on_from_the
 async def test_another_bridges_state_in_its_place_is_let_alone(state: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    async with opened(other, {"theirs": Start.NOW}) as theirs:
+    async with opened(other, {"theirs": StartPolicy.NOW}) as theirs:
         await (await Informed(DEPLOYMENTS).begin(theirs)).tells(theirs, "added shop/theirs")
         with pytest.raises(Damaged, match="Nothing can be left there"):
             async with opened(state) as outbox:

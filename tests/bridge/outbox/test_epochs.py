@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 from bridge.outbox.directory import FILE
 from tests.bridge.outbox.opened import crashed, everything, opened, tell
 from tests.kit.follower import Follower, Server, followers
@@ -19,7 +20,7 @@ from tests.kit.informed import DEPLOYMENTS, PODS
 
 ALL, SHOP, PROD = Scope(), Scope("shop"), Scope("prod")
 WEB = Scope("shop", "web")
-NOW = {"audit": Start.NOW}
+NOW = {"audit": StartPolicy.NOW}
 
 
 def a_server(*keys: str) -> Server:

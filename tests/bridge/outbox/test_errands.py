@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from bridge.app.stream import SinkStream, Stretch
 from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import Keeping, Outbox, Start, errands
+from bridge.outbox import Keeping, Outbox, errands
 from bridge.outbox.directory import FILE
 from bridge.outbox.work import MOST_BYTES
 from bridge.processor.shared_processor import SharedProcessor
@@ -21,7 +22,7 @@ from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 BEGINNING = 0
-WITH_LATE = AUDIT | {"late": Start.SNAPSHOT}
+WITH_LATE = AUDIT | {"late": StartPolicy.SNAPSHOT}
 
 
 class Taker:
@@ -194,7 +195,7 @@ async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
     keeping = Keeping(retain_bytes=1 << 30)
     async with opened(tmp_path, keeping=keeping) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "updated shop/a")
-    sinks = AUDIT | {"now": Start.NOW, "earliest": Start.EARLIEST}
+    sinks = AUDIT | {"now": StartPolicy.NOW, "earliest": StartPolicy.EARLIEST}
     async with opened(tmp_path, sinks, keeping=keeping) as outbox:
         assert await Taker(outbox, "now").told() == []
         assert await Taker(outbox, "earliest").told() == ["added shop/a", "updated shop/a"]
@@ -509,7 +510,7 @@ async def test_a_gap_stays_behind_what_is_older_when_the_backlog_is_compacted(tm
 
 
 async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: Path) -> None:
-    async with opened(tmp_path, {"audit": Start.NOW, "au": Start.NOW}) as outbox:
+    async with opened(tmp_path, {"audit": StartPolicy.NOW, "au": StartPolicy.NOW}) as outbox:
         taker = Taker(outbox, "au")
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start
+from bridge.outbox import Outbox
 from tests.bridge.outbox.opened import crashed, opened
 from tests.kit.informed import DEPLOYMENTS, PODS
 
 ALL = Scope()
-NOW = {"audit": Start.NOW}
+NOW = {"audit": StartPolicy.NOW}
 BOTH = [(PODS, ALL), (DEPLOYMENTS, ALL)]
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.letter import Burial
+from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, Start, database
+from bridge.outbox import Outbox, database
 from bridge.outbox.database import PAGE_BYTES
 from bridge.outbox.directory import FILE
 from bridge.outbox.errors import Damaged, UnknownFormat
@@ -26,7 +27,7 @@ from tests.kit.damage import loosely
 from tests.kit.informed import PODS, Informed
 from tests.kit.records import a_delta
 
-AUDIT = {"audit": Start.SNAPSHOT}
+AUDIT = {"audit": StartPolicy.SNAPSHOT}
 
 
 async def filled(directory: Path) -> None:

@@ -13,7 +13,8 @@ import apsw
 import pytest
 
 from bridge.facts import Fact, OutboxOpened
-from bridge.outbox import Outbox, Start
+from bridge.model.policies import StartPolicy
+from bridge.outbox import Outbox
 from bridge.outbox.directory import FILE, Holder
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.schema import FORMAT
@@ -127,7 +128,7 @@ async def test_whoever_was_refused_holds_nothing(tmp_path: Path) -> None:
 
 async def looked_at(directory: Path) -> Outbox:
     facts: list[Fact] = []
-    return await Outbox.open(directory, {"new": Start.SNAPSHOT}, report=facts.append, as_it_is=True)
+    return await Outbox.open(directory, {"new": StartPolicy.SNAPSHOT}, report=facts.append, as_it_is=True)
 
 
 async def test_who_only_looks_makes_no_state(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import Fact, StateExposed
-from bridge.outbox import Start
+from bridge.model.policies import StartPolicy
 from bridge.outbox.directory import FILE, LOCK
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.mark import NAME as MARK
 from tests.bridge.outbox.opened import opened
 from tests.kit.informed import Informed
 
-TWO = {"audit": Start.SNAPSHOT}
+TWO = {"audit": StartPolicy.SNAPSHOT}
 NOBODY = 65_534
 
 

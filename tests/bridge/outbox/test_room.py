@@ -11,8 +11,9 @@ import pytest
 
 from bridge.facts import Fact, OutboxFull, OutboxHasRoom
 from bridge.model.letter import Burial
+from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
-from bridge.outbox import Keeping, Outbox, Start
+from bridge.outbox import Keeping, Outbox
 from bridge.outbox.directory import Holder
 from bridge.outbox.errors import StateError
 from bridge.outbox.writer import OutboxClosed
@@ -21,7 +22,7 @@ from tests.kit.informed import Informed
 from tests.kit.records import a_delta
 from tests.kit.small_disk import CannotMount, SmallDisk, mounted_small_disk
 
-TWO = {"audit": Start.NOW, "live": Start.NOW}
+TWO = {"audit": StartPolicy.NOW, "live": StartPolicy.NOW}
 
 
 class Clock:
@@ -79,7 +80,7 @@ async def test_without_sinks_nothing_waits(tmp_path: Path) -> None:
 async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -> None:
     async with opened(tmp_path, TWO) as outbox:
         await told(outbox)
-    async with opened(tmp_path, {"audit": Start.NOW}) as outbox:
+    async with opened(tmp_path, {"audit": StartPolicy.NOW}) as outbox:
         outbox.sinks.settle("audit", 10)
         await outbox.tidy()
         assert outbox.records == 10

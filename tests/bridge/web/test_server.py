@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,69 +12,37 @@ import httpx
 import pytest
 
 from bridge.facts import ConnectionCut, Cut, Fact
+from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.web import server
 from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 
-
-@dataclass(frozen=True)
-class AnInformer:
-    resource: str = "pods"
-    scope: str = "all"
-    state: str = "live"
-    ready: bool = True
-    objects: int = 3
-    last_contact: float | None = 1.25
-    reason: str = ""
+PODS = InformerStatus(
+    resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, last_contact=1.25
+)
+AUDIT = SinkStatus(name="audit", type="kafka", state=SinkState.IDLE)
+LIVE = StatusSnapshot(informers=(PODS,), sinks=(AUDIT,))
+WAITING = replace(AUDIT, state=SinkState.WAITING, last_error="no broker")
 
 
-@dataclass(frozen=True)
-class ASink:
-    name: str = "audit"
-    type: str = "kafka"
-    state: str = "idle"
-    lag: int = 0
-    last_error: str = ""
-    retry_in: float | None = None
-    lag_seconds: float = 0.0
-    dead_letters: int = 0
-    parked: int = 0
-    errand: str = ""
-    errand_left: int = 0
-    circuit: str = "closed"
-
-    @property
-    def well(self) -> bool:
-        return self.state == "idle" and not self.dead_letters
-
-    asked: float | None = None
-
-
-@dataclass(frozen=True)
-class AStanding:
-    informers: tuple[AnInformer, ...] = (AnInformer(),)
-    sinks: tuple[ASink, ...] = (ASink(),)
-    intake_blocked: str = ""
-
-    @property
-    def ready(self) -> bool:
-        return bool(self.informers) and not self.intake_blocked and all(each.ready for each in self.informers)
+def not_live(resource: str, scope: str, state: InformerState, reason: str = "") -> InformerStatus:
+    return InformerStatus(resource=resource, scope=scope, state=state, synced=False, live=False, reason=reason)
 
 
 class ABridge:
     """Stands as it is told to, and renders what it stands like."""
 
     def __init__(self) -> None:
-        self.standing = AStanding()
+        self.status = LIVE
         self.is_alive = True
 
-    def snapshot(self) -> AStanding:
-        return self.standing
+    def snapshot(self) -> StatusSnapshot:
+        return self.status
 
     def alive(self) -> bool:
         return self.is_alive
 
-    def render(self, snapshot: AStanding, accept: str) -> tuple[bytes, str]:
+    def render(self, snapshot: StatusSnapshot, accept: str) -> tuple[bytes, str]:
         return f"informers {len(snapshot.informers)}, asked for {accept}".encode(), "text/plain; version=0.0.4"
 
 
@@ -115,7 +83,7 @@ async def test_metrics_are_rendered_from_the_snapshot_in_the_format_that_was_ask
 async def test_health_is_that_the_loop_goes_round_whatever_the_api_server_and_the_sinks_do(
     web: httpx.AsyncClient, bridge: ABridge
 ) -> None:
-    bridge.standing = AStanding(informers=(), sinks=(ASink(state="waiting", last_error="no broker"),))
+    bridge.status = replace(LIVE, informers=(), sinks=(WAITING,))
     assert (await web.get("/healthz")).status_code == 200
 
 
@@ -129,33 +97,36 @@ async def test_a_stuck_bridge_is_not_healthy(web: httpx.AsyncClient, bridge: ABr
 async def test_the_bridge_is_ready_when_every_resource_is_and_sinks_do_not_decide(
     web: httpx.AsyncClient, bridge: ABridge
 ) -> None:
-    bridge.standing = AStanding(sinks=(ASink(state="waiting", last_error="no broker", retry_in=3.0),))
+    bridge.status = replace(LIVE, sinks=(replace(WAITING, retry_in=3.0),))
     assert (await web.get("/readyz")).status_code == 200
-    refused = AnInformer("widgets.example.com", state="refused", ready=False, reason="forbidden")
-    bridge.standing = replace(bridge.standing, informers=(AnInformer(), refused))
+    refused = not_live("widgets.example.com", "all", InformerState.REFUSED, "forbidden")
+    bridge.status = replace(bridge.status, informers=(PODS, refused))
     assert (await web.get("/readyz")).status_code == 503
 
 
 async def test_before_any_resource_is_known_the_bridge_is_not_ready(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.standing = AStanding(informers=())
+    bridge.status = replace(LIVE, informers=())
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
     assert "[-] no resource is known yet" in answer.text
 
 
 async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.standing = AStanding(
-        (
-            AnInformer(),
-            AnInformer("jobs.batch", "namespace shop", "refused", False, 0, None, "no\nrights"),
-            AnInformer("widgets", "", "unknown", False, 0, None),
+    hook = SinkStatus(
+        name="hook", type="webhook", state=SinkState.WAITING, lag=12, lag_seconds=61.25, dead_letters=3, parked=2,
+        circuit=CircuitState.OPEN, last_error="503 from\nthe receiver", retry_in=2.5,
+    )  # fmt: skip
+    shy = SinkStatus(
+        name="shy", type="webhook", state=SinkState.WAITING, lag=1, lag_seconds=1.0,
+        last_error="503", retry_in=3600.0, asked=3600.0,
+    )  # fmt: skip
+    bridge.status = StatusSnapshot(
+        informers=(
+            PODS,
+            not_live("jobs.batch", "namespace shop", InformerState.REFUSED, "no\nrights"),
+            not_live("widgets", "", InformerState.UNKNOWN),
         ),
-        (
-            ASink(),
-            ASink("hook", "webhook", "waiting", 12, "503 from\nthe receiver", 2.5, 61.25, 3, 2, circuit="open"),
-            ASink("new", errand="snapshot", errand_left=40),
-            ASink("shy", "webhook", "waiting", 1, "503", 3600.0, 1.0, asked=3600.0),
-        ),
+        sinks=(AUDIT, hook, replace(AUDIT, name="new", errand="snapshot", errand_left=40), shy),
     )
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
@@ -179,7 +150,7 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
 
 
 async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.standing = AStanding(intake_blocked="sink hook is at\nits max_backlog")
+    bridge.status = replace(LIVE, intake_blocked="sink hook is at\nits max_backlog")
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
     assert answer.text.splitlines() == [
@@ -240,9 +211,9 @@ async def test_verbose_readiness_holds_nothing_that_a_terminal_would_obey(
     web: httpx.AsyncClient, bridge: ABridge
 ) -> None:
     hostile = "\x1b[2J\x9b31m\u202egnp\u2028two\x7f"
-    bridge.standing = AStanding(
-        (AnInformer(hostile, hostile, "refused", False, reason=hostile),),
-        (ASink(hostile, last_error=hostile),),
+    bridge.status = StatusSnapshot(
+        informers=(not_live(hostile, hostile, InformerState.REFUSED, hostile),),
+        sinks=(replace(AUDIT, name=hostile, last_error=hostile),),
         intake_blocked=hostile,
     )
     answer = (await web.get("/readyz?verbose")).text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.telemetry.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, Snapshot
+from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 
 
 def _informer(*, synced: bool, live: bool) -> InformerStatus:
@@ -22,13 +22,13 @@ def _informer(*, synced: bool, live: bool) -> InformerStatus:
 )
 def test_ready_is_every_resource_synced_and_live_and_at_least_one(informers: list[InformerStatus], ready: bool) -> None:
     stuck = SinkStatus(name="audit", type="kafka", state=SinkState.WAITING, lag=10**6, last_error="no broker")
-    assert Snapshot(informers=tuple(informers), sinks=(stuck,)).ready is ready
+    assert StatusSnapshot(informers=tuple(informers), sinks=(stuck,)).ready is ready
 
 
 def test_a_bridge_that_takes_nothing_in_is_not_ready() -> None:
     live = _informer(synced=True, live=True)
-    assert Snapshot(informers=(live,), sinks=()).ready
-    assert not Snapshot(informers=(live,), sinks=(), intake_blocked="the disk is full").ready
+    assert StatusSnapshot(informers=(live,), sinks=()).ready
+    assert not StatusSnapshot(informers=(live,), sinks=(), intake_blocked="the disk is full").ready
 
 
 @pytest.mark.parametrize("state", list(SinkState))

@@ -105,7 +105,7 @@ class SinkStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class StatusSnapshot:
     informers: tuple[InformerStatus, ...]
     """One for each informer, and one for each configured name that has none (yet). A wildcard that covers nothing at
     this moment is synced and live: there is nothing to wait for."""
@@ -134,7 +134,7 @@ class Snapshot:
 class StatusSource(Protocol):
     """The running bridge."""
 
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> StatusSnapshot: ...
 
     def alive(self) -> bool:
         """False where only a new process can help: an informer or a worker that should run has stopped moving. Never
