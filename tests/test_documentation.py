@@ -66,7 +66,7 @@ async def test_the_library_example_of_the_readme_lists_pods_by_index(
     assert not any(line.startswith("default-web") for line in printed), "another namespace is another index value"
 
 
-def test_the_configuration_of_the_readme_loads_and_the_folder_it_names_is_made(tmp_path: Path) -> None:
+def test_the_readmes_configuration_loads_and_its_folder_is_made(tmp_path: Path) -> None:
     path = tmp_path / "kubedelta.yaml"
     path.write_text(_configuration(), encoding="utf-8")
 
@@ -76,7 +76,7 @@ def test_the_configuration_of_the_readme_loads_and_the_folder_it_names_is_made(t
     assert f"mkdir {settings.state.directory.relative_to(tmp_path)} " in README
 
 
-async def test_the_quick_start_of_the_readme_delivers_goes_on_after_a_stop_and_its_commands_answer(
+async def test_the_readmes_quick_start_delivers_and_survives_a_stop(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "kubedelta.yaml"
@@ -144,7 +144,7 @@ def test_a_command_that_the_readme_names_is_understood(words: list[str]) -> None
     parse(given)
 
 
-def test_the_table_of_commands_has_every_command_there_is_and_only_options_it_takes(
+def test_the_command_table_has_all_commands_and_real_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def helped(*words: str) -> str:
@@ -170,7 +170,7 @@ def _is_option(text: str) -> bool:
 
 
 @pytest.mark.parametrize("named", [each for each in CODE if _is_option(each)])
-def test_an_option_that_the_readme_names_is_in_the_reference_with_that_value(named: str) -> None:
+def test_an_option_in_the_readme_is_in_the_reference_with_it(named: str) -> None:
     option, _, value = named.partition(": ")
     *section, name = option.split(".")
     assert not section or type_at(Settings, (*section, name), {}) is not None
@@ -180,7 +180,7 @@ def test_an_option_that_the_readme_names_is_in_the_reference_with_that_value(nam
     assert value in line or (boolean and value in ("true", "false"))
 
 
-def test_the_options_that_every_sink_has_are_told_with_all_their_words() -> None:
+def test_options_of_every_sink_are_described_with_all_words() -> None:
     rows = dict(re.findall(r"^\| `(start|max_backlog|when_full|on_rejected)` \| (.*) \|$", README, re.MULTILINE))
     for option in ("start", "when_full", "on_rejected"):
         [line] = re.findall(rf"^ +#{option}: (.*)$", REFERENCE, re.MULTILINE)
@@ -189,7 +189,7 @@ def test_the_options_that_every_sink_has_are_told_with_all_their_words() -> None
     assert set(re.findall(r"`(\w+)`", rows["max_backlog"])) == {"records", "bytes", "age"}
 
 
-def test_every_metric_and_every_type_of_event_that_the_readme_names_is_there() -> None:
+def test_metrics_and_event_types_in_the_readme_exist() -> None:
     metrics = Metrics(version="0", failures={})
     metrics.expect_sinks("copy")
     sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
@@ -207,7 +207,7 @@ def test_the_exit_codes_of_the_readme_are_those_there_are() -> None:
     assert {int(number) for number in re.findall(r"\b\d+\b", paragraph)} == set(Exit)
 
 
-def test_the_command_for_a_cluster_finds_the_configuration_where_it_is_mounted() -> None:
+def test_the_cluster_command_finds_the_mounted_configuration() -> None:
     [path] = re.findall(r"`kubectl -n kubedelta exec .* -c (\S+)`", README)
     deployment = yaml.safe_load((ROOT / "deploy" / "deployment.yaml").read_text(encoding="utf-8"))
     assert deployment["spec"]["template"]["spec"]["containers"][0]["args"][-1] == path
@@ -229,7 +229,7 @@ def test_every_file_that_a_document_links_to_is_there() -> None:
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-def test_every_command_of_the_makefile_that_a_document_names_is_there() -> None:
+def test_makefile_commands_named_by_a_document_exist() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
         text = (ROOT / document).read_text(encoding="utf-8")
@@ -242,7 +242,7 @@ def test_every_command_of_the_makefile_that_a_document_names_is_there() -> None:
 # ── The hot path ─────────────────────────────────────────────────────────────
 
 
-def test_the_files_of_the_hot_path_are_there_and_say_that_they_are_hot() -> None:
+def test_the_files_of_the_hot_path_exist_and_say_they_are_hot() -> None:
     section = (
         (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The hot path")[1].split("## Decisions")[0]
     )
@@ -262,7 +262,7 @@ def test_the_files_of_the_hot_path_are_there_and_say_that_they_are_hot() -> None
 # ── What ARCHITECTURE says of the file ───────────────────────────────────────
 
 
-def test_the_tables_of_the_architecture_are_those_of_the_database(tmp_path: Path) -> None:
+def test_the_architectures_tables_are_those_of_the_database(tmp_path: Path) -> None:
     section = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The state on disk")[1]
     told = {
         table: set(columns.split(", "))

@@ -48,7 +48,7 @@ def test_growth_is_judged_in_the_order_of_sizes() -> None:
     assert the(results, "Memory per object").value == pytest.approx(1, abs=0.01)
 
 
-def test_the_latency_that_is_judged_ends_with_the_acknowledgement() -> None:
+def test_judged_latency_ends_with_the_acknowledgement() -> None:
     results = Results({}, {})
     results.of("latency", BRIDGE).rounds.append({"latency_p50_ms": 7, "latency_p99_ms": 13, "acknowledged_ms": 2})
 

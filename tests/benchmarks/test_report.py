@@ -54,7 +54,7 @@ def test_a_share_that_is_none_is_told_as_a_multiple() -> None:
     assert "| CPU per event, against client-go's dynamic informer | 1/10 | 1.50 | **missed** |" in markdown(results)
 
 
-def test_the_summary_has_who_was_measured_in_both_cases_the_cheapest_first() -> None:
+def test_the_summary_lists_peers_of_both_cases_cheapest_first() -> None:
     results = a_result()
     results.of("first-list", BRIDGE).rounds.append({"list_seconds": 8.0, "rest_bytes": 200e6})
     results.of("first-list", "kube-rs").rounds.append({"list_seconds": 20.0, "rest_bytes": 8000e6})
@@ -73,7 +73,7 @@ def test_a_failure_is_told_beside_the_table_by_its_first_line() -> None:
     assert "Traceback" not in markdown(results)
 
 
-def test_the_picture_has_a_bar_for_each_as_long_as_its_share_of_the_longest() -> None:
+def test_a_bar_is_as_long_as_its_share_of_the_longest() -> None:
     drawn = ElementTree.fromstring(picture("CPU <per> event", "µs", [Bar(BRIDGE, 50), Bar("theirs", 200)]))
     ours, theirs = (float(each.get("width", 0)) for each in drawn.iter(f"{SVG}rect"))
 
@@ -81,7 +81,7 @@ def test_the_picture_has_a_bar_for_each_as_long_as_its_share_of_the_longest() ->
     assert [each.text for each in drawn.iter(f"{SVG}text")][3::2] == ["50 µs", "200 µs · 4.0×"]
 
 
-def test_the_picture_has_the_cheapest_first_and_leaves_out_who_has_no_figure() -> None:
+def test_the_picture_is_cheapest_first_without_missing_figures() -> None:
     results = a_result()
     results.of("kafka", "python client").failures.append("it ended with 1")
     drawn = cpu_picture(results)

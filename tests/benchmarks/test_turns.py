@@ -44,14 +44,14 @@ def test_cases_and_contenders_are_chosen_by_name() -> None:
     assert choose(TWO, [], []) == TWO
 
 
-def test_a_name_that_nothing_has_is_an_error_that_says_what_there_is() -> None:
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(LookupError, match="no case is called 'kafak'; there are: kafka, file"):
         choose(TWO, ["kafak"], [])
     with pytest.raises(LookupError, match="no contender is called 'd'; there are: a, b, c"):
         choose(TWO, [], ["d"])
 
 
-def test_a_run_that_fails_is_kept_as_a_failure_and_its_folder_is_not(tmp_path: Path) -> None:
+def test_a_failed_run_is_kept_as_a_failure_without_its_folder(tmp_path: Path) -> None:
     kept = Measured()
     with brokers(tmp_path, print) as shared:
         attempt(kept, failing, tmp_path, shared)
@@ -68,7 +68,7 @@ def test_names_of_cases_are_unique() -> None:
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (0, 1), (98.5, 99)])
-def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent: float, value: float) -> None:
+def test_a_percentile_is_the_smallest_value_not_exceeded(percent: float, value: float) -> None:
     assert percentile([float(each) for each in reversed(range(1, 101))], percent) == value
 
 
@@ -76,7 +76,7 @@ def test_a_percentile_of_one_value_is_that_value() -> None:
     assert percentile([7.0], 99) == 7.0
 
 
-def test_rounds_are_added_to_those_of_an_earlier_run_of_the_same_scale(tmp_path: Path) -> None:
+def test_rounds_join_those_of_an_earlier_run_of_the_same_scale(tmp_path: Path) -> None:
     earlier = Results({"objects": 10}, {"kafka": "To Kafka"})
     earlier.of("kafka", "a").rounds.append({"cpu_us": 1.0})
     earlier.write(tmp_path / "results.json")

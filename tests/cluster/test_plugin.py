@@ -48,7 +48,7 @@ def put_on_path(project: pytest.Pytester, program: str, script: str) -> None:
     file.chmod(0o755)
 
 
-def test_where_toolchains_are_missing_their_groups_are_left_out_and_said_to_be(bare_machine: pytest.Pytester) -> None:
+def test_missing_toolchains_leave_out_their_groups_and_say_so(bare_machine: pytest.Pytester) -> None:
     result = run(bare_machine)
 
     result.assert_outcomes(passed=1, skipped=4)
@@ -123,7 +123,7 @@ def test_a_go_that_may_not_build_the_recipe_is_as_good_as_none(bare_machine: pyt
     result.stdout.fnmatch_lines(["left out: go (go: go.mod requires go >= 1.26.0 (running go 1.19)): 1 test"])
 
 
-def test_a_build_that_fails_fails_its_tests_with_what_the_compiler_said(bare_machine: pytest.Pytester) -> None:
+def test_a_failed_build_fails_its_tests_with_the_compilers_words(bare_machine: pytest.Pytester) -> None:
     put_on_path(bare_machine, "go", "import sys; sys.exit(sys.argv[1] == 'build' and 'nats.go:1: syntax error')")
 
     result = run(bare_machine, "-k", "stream or neither")

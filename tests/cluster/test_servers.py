@@ -90,7 +90,7 @@ def publish(broker: Kafka, topic: str, value: bytes, key: bytes | None = None) -
 # ── What all servers have in common ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_server_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_is_reported_with_its_log(tmp_path: Path) -> None:
     server = Sleeper(tmp_path, "import sys; sys.exit('no such flag: --colour')")
 
     with pytest.raises(ServerFailed, match=r"(?s)ended with 1 before it was ready.*no such flag: --colour"):
@@ -129,7 +129,7 @@ def test_a_frozen_server_can_be_stopped(tmp_path: Path) -> None:
     assert is_gone(pid)
 
 
-def test_what_does_not_run_can_neither_be_frozen_nor_started_twice(tmp_path: Path) -> None:
+def test_a_stopped_server_cannot_be_frozen_nor_started_twice(tmp_path: Path) -> None:
     with Sleeper(tmp_path) as server, pytest.raises(ServerFailed, match="runs already"):
         server.start()
 
@@ -170,7 +170,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says its range so")
-def test_a_free_port_is_never_one_that_an_outgoing_connection_could_take() -> None:
+def test_a_free_port_is_none_that_outgoing_connections_use() -> None:
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     if first < 32_000:
         pytest.skip(f"this machine's outgoing connections begin at port {first}, which is not Linux' default")
@@ -205,7 +205,7 @@ async def test_the_restricted_user_may_read_nothing(kube: KubeClient, namespace:
     assert (refused.value.code, refused.value.reason) == (403, "Forbidden")
 
 
-async def test_a_namespace_goes_with_all_that_is_in_it_even_what_has_finalizers(kube: KubeClient) -> None:
+async def test_a_namespace_goes_with_all_in_it_even_with_finalizers(kube: KubeClient) -> None:
     held = {"metadata": {"name": "held", "finalizers": ["kubedelta.test/never"]}}
     await kube.create_namespace("doomed")
     await kube.create("/api/v1/namespaces/doomed/configmaps", held)
@@ -298,7 +298,7 @@ async def test_the_cluster_survives_kill_9_of_everything(
         assert await client.get("/api/v1/namespaces/default/configmaps/kept") == made
 
 
-async def test_two_api_servers_on_one_etcd_are_one_cluster_with_the_same_tokens(
+async def test_two_api_servers_on_one_etcd_share_objects_and_tokens(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
 ) -> None:
     etcd = start_etcd()
@@ -351,7 +351,7 @@ async def test_versions_run_backwards_when_etcds_data_is_wiped(
         assert not (await client.get("/api/v1/namespaces/default/configmaps"))["items"]
 
 
-async def test_a_frozen_api_server_holds_its_connections_and_goes_on_afterwards(
+async def test_a_frozen_api_server_keeps_its_connections_and_goes_on(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
 ) -> None:
     api = start_kube_apiserver(start_etcd())

@@ -20,13 +20,13 @@ def test_every_value_knows_its_line() -> None:
     assert document.source(("a", "b", 1, "c")) == "f.yaml:4"
 
 
-def test_what_is_not_there_is_said_to_be_missing_where_it_should_stand() -> None:
+def test_a_missing_value_is_reported_where_it_should_stand() -> None:
     document = parse("a:\n  b: 1\n", "f.yaml")
     assert document.source(("a", "z", "y")) == "f.yaml:1"
     assert document.source(("z",)) == "f.yaml"
 
 
-def test_a_key_given_twice_is_a_problem_at_its_second_line_and_the_rest_is_still_read() -> None:
+def test_a_duplicate_key_is_reported_at_its_second_line() -> None:
     document = parse("a:\n  b: 1\n  b: 2\na: 3\n", "f.yaml")
     assert document.data == {"a": {"b": 1}}
     assert [str(problem) for problem in document.problems] == [
@@ -98,13 +98,13 @@ _MERGED_TEN_EACH = _TEN_EACH.replace("[", "{<<: [").replace("]\n", "]}\n")
         pytest.param("a:\n" + "- x\n" * 250_000, "more than 20000 values", id="values"),
     ],
 )
-def test_a_file_that_would_keep_the_start_waiting_is_refused_before_anything_is_built(text: str, said: str) -> None:
+def test_a_file_that_would_delay_the_start_is_refused_at_once(text: str, said: str) -> None:
     """Without bounds each of these takes minutes, or all memory."""
     [problem] = _refused(text)
     assert said in problem
 
 
-def test_lists_and_mappings_may_be_nested_far_deeper_than_the_options_are() -> None:
+def test_lists_and_mappings_nest_far_deeper_than_any_option() -> None:
     assert parse("a: " + "[" * 60 + "]" * 60, "f.yaml").problems == ()
 
 

@@ -54,12 +54,12 @@ def test_lists_and_mappings_are_written_as_yaml(load_with: Load) -> None:
     assert audit.login.user == "me"
 
 
-def test_a_sink_of_the_file_may_be_spelt_with_underscores_since_shells_allow_no_dash(load_with: Load) -> None:
+def test_a_sinks_name_takes_underscores_in_the_environment(load_with: Load) -> None:
     for name in ("AUDIT_LOG", "AUDIT-LOG"):
         assert load_with({f"KUBEDELTA__SINKS__{name}__WINDOW": "3"}).sinks["audit-log"].window == 3
 
 
-def test_a_whole_sink_may_come_from_the_environment_piece_by_piece(load_with: Load) -> None:
+def test_a_whole_sink_may_come_from_the_environment(load_with: Load) -> None:
     settings = load_with({"KUBEDELTA__SINKS__NEW__PATH": "/x", "KUBEDELTA__SINKS__NEW__TYPE": "copy"})
     assert settings.sinks["new"].options == CopyOptions(path=Path("/x"))
 
@@ -73,7 +73,7 @@ def test_what_is_set_deeper_wins_over_the_mapping_it_stands_in(load_with: Load) 
     assert load_with(environ).sinks["new"].options == CopyOptions(path=Path("/deeper"), rotate=True)
 
 
-def test_variables_that_kubernetes_sets_for_a_service_called_kubedelta_are_left_alone(load_with: Load) -> None:
+def test_service_variables_of_kubernetes_are_ignored(load_with: Load) -> None:
     environ = {"KUBEDELTA_SERVICE_HOST": "10.0.0.1", "KUBEDELTA_PORT_8080_TCP": "tcp://10.0.0.1:8080", "PATH": "/bin"}
     assert load_with(environ) == load_with({})
 

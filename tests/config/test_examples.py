@@ -29,7 +29,7 @@ def test_an_example_loads(example: Path) -> None:
     assert settings.sinks
 
 
-def test_there_is_an_example_for_every_type_of_sink_and_one_with_all_of_them() -> None:
+def test_each_type_of_sink_has_an_example_and_all_share_one() -> None:
     types = set(registry.types())
     assert types <= {path.stem for path in EXAMPLES}
     everything = next(path for path in EXAMPLES if path.stem == "all-sinks")

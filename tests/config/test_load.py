@@ -62,7 +62,7 @@ def test_the_smallest_file_gives_settings_with_every_default(load_text: Load, tm
     assert copy.max_backlog == MaxBacklogSettings(records=None, bytes=Size(4096 * MiB), age=None)
 
 
-def test_each_sinks_options_are_of_the_type_that_was_given_for_it(load_text: Load, tmp_path: Path) -> None:
+def test_each_sinks_options_have_the_type_given_for_it(load_text: Load, tmp_path: Path) -> None:
     text = SMALLEST + "  audit: {type: queue, servers: [a, b], topic: t, acks: leader, window: 5, resync_seconds: 60}\n"
     settings = load_text(text)
     audit = settings.sinks["audit"]
@@ -81,7 +81,7 @@ def test_settings_are_frozen_and_equal_where_they_say_the_same(load_text: Load) 
         settings.telemetry = settings.telemetry
 
 
-def test_relative_paths_begin_at_the_files_folder_and_home_is_home(load_text: Load, tmp_path: Path) -> None:
+def test_relative_paths_start_at_the_files_folder_and_home_works(load_text: Load, tmp_path: Path) -> None:
     text = SMALLEST.replace("name: test", "name: test\n  kubeconfig: ~/.kube/config") + "state: {directory: ../s}\n"
     settings = load_text(text, {"KUBEDELTA__SINKS__COPY__PATH": "sub/d.ndjson"})
     assert settings.cluster.kubeconfig == Path.home() / ".kube/config"
@@ -95,7 +95,7 @@ def test_absolute_paths_and_standard_output_stay_as_they_are(load_text: Load) ->
         assert settings.sinks["copy"].options == CopyOptions(path=Path(path))
 
 
-def test_a_section_with_every_line_commented_out_is_as_if_it_were_not_there(load_text: Load) -> None:
+def test_a_section_of_comments_alone_counts_as_absent(load_text: Load) -> None:
     assert load_text(SMALLEST + "telemetry:\n  # log_level: debug\n") == load_text(SMALLEST)
 
 
@@ -135,7 +135,7 @@ def test_a_size_is_bytes_or_has_a_unit(load_text: Load, written: str, size: int)
     assert load_text(f"{SMALLEST}state: {{min_free_bytes: {written}}}\n").state.min_free_bytes == size
 
 
-def test_every_time_and_every_size_takes_a_unit_whatever_its_name(load_text: Load) -> None:
+def test_every_time_and_size_takes_a_unit_whatever_its_name(load_text: Load) -> None:
     text = (
         f"{SMALLEST.rstrip()[:-1]}, resync_seconds: 10m, max_backlog: {{bytes: 2GiB, age: 90}}}}\n"
         "watch: {silence_seconds: 2m, discovery_seconds: 500ms}\nshutdown_grace_seconds: 15s\n"
@@ -161,7 +161,7 @@ def test_every_time_and_every_size_takes_a_unit_whatever_its_name(load_text: Loa
         ("0", 0, "0s"),
     ],
 )
-def test_a_duration_is_seconds_or_has_a_unit_and_is_shown_with_one(
+def test_a_duration_is_seconds_or_has_a_unit_and_shows_one(
     load_text: Load, written: str, seconds: float, shown: str
 ) -> None:
     age = load_text(f"{SMALLEST}state: {{retain: {{age: {written}}}}}\n").state.retain.age
@@ -169,7 +169,7 @@ def test_a_duration_is_seconds_or_has_a_unit_and_is_shown_with_one(
     assert str(age) == shown
 
 
-def test_a_backlog_has_the_bounds_that_are_named_and_the_defaults_of_those_that_are_not(load_text: Load) -> None:
+def test_unnamed_bounds_of_a_backlog_keep_their_defaults(load_text: Load) -> None:
     def bounds(written: str) -> MaxBacklogSettings:
         return load_text(f"{SMALLEST.rstrip()[:-1]}, max_backlog: {written}}}\n").sinks["copy"].max_backlog
 
@@ -181,7 +181,7 @@ def test_a_backlog_has_the_bounds_that_are_named_and_the_defaults_of_those_that_
 # ── What a wrong file gets ───────────────────────────────────────────────────
 
 
-def test_every_mistake_is_told_at_once_each_with_its_line_and_path(refused: Refused) -> None:
+def test_all_mistakes_are_reported_at_once_with_line_and_path(refused: Refused) -> None:
     text = """\
 cluster: {name: test, contxt: prod}
 resources:
@@ -407,7 +407,7 @@ def test_no_problem_shows_what_may_be_a_secret(refused: Refused, sink: str) -> N
     assert "SECRET" not in problems[0]
 
 
-def test_options_that_clash_with_the_bridges_own_are_a_bug_of_the_sink(tmp_path: Path) -> None:
+def test_options_that_clash_with_the_bridges_are_the_sinks_bug(tmp_path: Path) -> None:
     class Clashing(BaseModel):
         window: int = 1
 

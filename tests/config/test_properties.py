@@ -119,7 +119,7 @@ def test_a_variable_says_the_same_as_the_file_would(file: Path, data: st.DataObj
 
 @settings(deadline=None)
 @given(st.data())
-def test_an_unknown_option_is_told_with_its_path_wherever_it_stands(file: Path, data: st.DataObject) -> None:
+def test_an_unknown_option_is_reported_with_its_path_anywhere(file: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(MAPPINGS))
     written = copy.deepcopy(BASE)
     mapping = _place(written, path)

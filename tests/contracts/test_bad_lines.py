@@ -36,9 +36,7 @@ def heavy(count: int, first: int = 1) -> list[Delta]:
     ]
 
 
-async def test_a_line_that_is_cut_anywhere_loses_nothing_and_keeps_the_order(
-    destination: Destination, line: Line
-) -> None:
+async def test_a_line_cut_anywhere_loses_nothing_and_keeps_the_order(destination: Destination, line: Line) -> None:
     sent: list[Record] = []
     told = Told()
     chance = random.Random(3)
@@ -83,9 +81,7 @@ async def test_acknowledgements_that_get_lost_lose_nothing_else(destination: Des
     assert not destination.stores_once or repeats(found) == 0
 
 
-async def test_deliveries_that_are_cancelled_in_the_middle_are_made_again_by_new_sinks(
-    destination: Destination, line: Line
-) -> None:
+async def test_cancelled_deliveries_are_repeated_by_new_sinks(destination: Destination, line: Line) -> None:
     sent: list[Record] = []
     told = Told()
     chance = random.Random(5)

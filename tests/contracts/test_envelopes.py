@@ -16,7 +16,7 @@ from tests.kit.records import a_delta, a_gap, a_snapshot, changes
 pytestmark = pytest.mark.parametrize("kind", OVER_A_NETWORK, indirect=True)
 
 
-async def test_what_has_no_form_is_rejected_and_its_neighbours_are_stored(destination: Destination) -> None:
+async def test_an_unencodable_record_is_rejected_and_others_are_stored(destination: Destination) -> None:
     sent: list[Delta] = changes(30, keys=3)
     damaged = {0, 13, 14, 29}
     for place in damaged:
@@ -34,7 +34,7 @@ async def test_what_has_no_form_is_rejected_and_its_neighbours_are_stored(destin
     assert {each.id for each in found} == told.stored
 
 
-async def test_an_envelope_has_what_was_before_and_the_attributes_of_the_event(destination: Destination) -> None:
+async def test_an_envelope_has_the_state_before_and_event_attributes(destination: Destination) -> None:
     sent: list[Record] = [
         a_delta(1, op=Op.ADDED, body=b'{"a":1}'),
         a_delta(2, op=Op.UPDATED, body='{"a":"\u2028"}'.encode(), before=b'{"a":1}'),

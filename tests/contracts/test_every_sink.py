@@ -68,7 +68,7 @@ def varied() -> list[Record]:
     return records
 
 
-async def test_everything_that_was_acknowledged_is_there_at_once_and_as_it_was_sent(destination: Destination) -> None:
+async def test_acknowledged_records_are_there_at_once_as_sent(destination: Destination) -> None:
     sent = varied()
     async with destination.opened() as sink:
         told = await deliver_all(sink, sent, destination.max_batch)

@@ -43,7 +43,7 @@ def with_large_ones(count: int, places: set[int], first: int = 1) -> list[Delta]
     return [of_size(each.sequence, 2 * LIMIT, each.key) if n in places else each for n, each in enumerate(sent)]
 
 
-async def test_what_is_too_large_is_rejected_and_its_neighbours_are_stored_in_order(destination: Destination) -> None:
+async def test_too_large_records_are_rejected_others_stored_in_order(destination: Destination) -> None:
     places = {0, 13, 14, 15, 39}
     sent = with_large_ones(40, places)
     told = Told()
@@ -97,7 +97,7 @@ async def test_nothing_but_what_is_too_large_is_rejected_all(destination: Destin
     assert len(await destination.stored()) == 3
 
 
-async def test_between_stored_and_rejected_there_is_one_byte_and_no_third_way(destination: Destination) -> None:
+async def test_one_byte_separates_stored_from_rejected_records(destination: Destination) -> None:
     fits, too_large, sequence = LIMIT - 1000, LIMIT + 100, 0
     async with destination.opened(**destination.uncompressed) as sink:
         while too_large - fits > 1:

@@ -46,9 +46,7 @@ async def test_silence_is_trouble_in_time_and_then_all_goes_on(destination: Dest
     assert not destination.stores_once or repeats(found) == 0
 
 
-async def test_no_call_waits_for_ever_on_a_line_that_is_silent_from_the_beginning(
-    destination: Destination, line: Line
-) -> None:
+async def test_no_call_waits_for_ever_on_a_line_silent_from_the_start(destination: Destination, line: Line) -> None:
     line.block()
     async with the_loop_is_free():
         sink = destination.sink()
@@ -61,7 +59,7 @@ async def test_no_call_waits_for_ever_on_a_line_that_is_silent_from_the_beginnin
 
 
 @pytest.mark.parametrize("during", ["open", "deliver", "check"])
-async def test_what_is_cancelled_on_a_silent_line_ends_and_close_still_works(
+async def test_on_a_silent_line_cancelling_ends_and_close_works(
     destination: Destination, line: Line, during: str
 ) -> None:
     sink = destination.sink()
@@ -81,9 +79,7 @@ async def test_what_is_cancelled_on_a_silent_line_ends_and_close_still_works(
         assert await deliver(sink, changes(5)) == []
 
 
-async def test_what_was_pending_when_a_sink_ended_is_delivered_by_the_next(
-    destination: Destination, line: Line
-) -> None:
+async def test_pending_records_of_an_ended_sink_go_through_the_next(destination: Destination, line: Line) -> None:
     sent = changes(200)
     told = Told()
     async with destination.opened() as sink, the_loop_is_free():

@@ -94,7 +94,7 @@ async def test_a_sink_that_was_checked_can_be_opened(destination: Destination) -
         await sink.close()
 
 
-async def test_a_restart_in_the_middle_of_a_stream_loses_nothing_and_keeps_the_order(destination: Destination) -> None:
+async def test_a_restart_within_a_stream_loses_nothing_in_order(destination: Destination) -> None:
     sent = changes(1800, keys=13)
     told = Told()
     async with destination.opened() as sink, the_loop_is_free():
@@ -115,7 +115,7 @@ async def test_a_restart_in_the_middle_of_a_stream_loses_nothing_and_keeps_the_o
     assert not destination.stores_once or repeats(found) == 0
 
 
-async def test_a_delivery_that_is_cancelled_at_any_moment_can_be_made_again_by_a_new_sink(
+async def test_a_cancelled_delivery_can_be_repeated_by_a_new_sink(
     destination: Destination,
 ) -> None:
     sent = changes(240, keys=9)
@@ -139,7 +139,7 @@ async def test_a_delivery_that_is_cancelled_at_any_moment_can_be_made_again_by_a
     assert not destination.knows_ids or repeats(found) == 0
 
 
-async def test_a_bridge_that_is_killed_loses_nothing_that_was_acknowledged(destination: Destination) -> None:
+async def test_a_killed_bridge_loses_nothing_that_was_acknowledged(destination: Destination) -> None:
     sent = writer.RECORDS
     options = json.dumps(destination.options())
     process = await asyncio.create_subprocess_exec(

@@ -28,7 +28,7 @@ async def endpoint() -> AsyncIterator[AnEndpoint]:
 
 
 @pytest.mark.parametrize("batch", [1, 10])
-async def test_as_the_bridge_drives_it_one_object_that_fails_holds_up_no_other(batch: int) -> None:
+async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> None:
     """Through the lanes that its type asks for."""
     endpoint = AnEndpoint(batch=batch)
     await endpoint.prepare(None)

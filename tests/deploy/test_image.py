@@ -31,7 +31,7 @@ def _arguments(instruction: str) -> list[list[str]]:
 # ── The Dockerfile ───────────────────────────────────────────────────────────
 
 
-def test_everything_that_is_copied_is_there_and_let_through_by_dockerignore() -> None:
+def test_copied_files_exist_and_pass_dockerignore() -> None:
     sources = [source for words in _arguments("COPY") if "--from" not in words[0] for source in words[:-1]]
     assert {"bridge", "sinks", "config"} <= set(sources)
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
@@ -45,20 +45,20 @@ def test_every_package_of_the_wheel_is_copied() -> None:
     assert set(packages["packages"]) <= copied
 
 
-def test_both_stages_have_the_same_python_since_the_environment_links_to_it() -> None:
+def test_both_stages_have_the_same_python_for_the_environment() -> None:
     assert {words[0] for words in _arguments("FROM")} == {"${BASE}"}
     [[base]] = _arguments("ARG")
     assert re.fullmatch(r"BASE=python:3\.\d+-slim-\w+", base)
 
 
-def test_the_image_has_the_newest_python_that_the_room_tests_run_on() -> None:
+def test_the_image_has_the_newest_python_of_the_room_tests() -> None:
     [[base]] = _arguments("ARG")
     assert base.startswith(f"BASE=python:{SUPPORTED[-1]}-")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["requires-python"] == f">={SUPPORTED[0]}"
 
 
-def test_dependencies_are_those_of_the_lock_files_checked_by_their_hashes() -> None:
+def test_dependencies_are_locked_and_checked_by_their_hashes() -> None:
     [run] = [line for line in INSTRUCTIONS if "-r requirements.txt" in line]
     for lock in ("requirements.txt", "requirements-build.txt"):
         [fetch] = [command for command in run.split("&&") if f"-r {lock}" in command]
@@ -79,13 +79,13 @@ def test_no_build_fetches_what_is_not_locked() -> None:
         assert re.search(rf"^{name}==\S+ \\\n +--hash=sha256:", locked, re.MULTILINE)
 
 
-def test_the_last_stage_fetches_and_builds_nothing_and_has_no_pip() -> None:
+def test_the_last_stage_fetches_nothing_and_has_no_pip() -> None:
     runs = [line for line in re.sub(r"\\\n\s*", " ", STAGES[-1]).splitlines() if line.startswith("RUN ")]
     assert all("uninstall" in run for run in runs if "pip" in run)
     assert not re.search(r"apt-get|curl|wget|pip install", STAGES[-1])
 
 
-def test_the_image_runs_as_a_user_that_kubernetes_knows_not_to_be_root_and_writes_nothing() -> None:
+def test_the_image_runs_as_non_root_and_writes_nothing() -> None:
     assert _arguments("USER") == [["65532:65532"]]
     assert "PYTHONDONTWRITEBYTECODE=1" in STAGES[-1]
     assert "compileall" in STAGES[0]
@@ -143,14 +143,14 @@ def _run(python: Path, *arguments: str) -> str:
     return ran.stdout
 
 
-def test_the_command_works_without_anything_that_only_developers_have(clean: Path) -> None:
+def test_the_command_works_without_development_dependencies(clean: Path) -> None:
     assert _run(clean, "-m", "bridge", "--help").startswith("usage: kubedelta")
     assert _run(clean, "-m", "bridge", "--version") == f"kubedelta {VERSION}\n"
     assert "file" in _run(clean, "-m", "bridge", "sinks")
     assert "$schema" in _run(clean, "-m", "bridge", "schema")
 
 
-def test_the_bill_of_materials_has_every_locked_dependency_with_its_hashes(tmp_path: Path) -> None:
+def test_the_bill_of_materials_has_all_locked_dependencies(tmp_path: Path) -> None:
     [command] = re.findall(r"^\t\$\(BIN\)/(cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     name, *arguments = command.replace("dist/", f"{tmp_path}/").split()
     made = [str(Path(sys.executable).with_name(name)), *arguments]
@@ -164,7 +164,7 @@ def test_the_bill_of_materials_has_every_locked_dependency_with_its_hashes(tmp_p
     assert (bill["metadata"]["component"]["name"], bill["metadata"]["component"]["version"]) == ("kubedelta", VERSION)
 
 
-def test_another_package_with_the_name_of_one_of_ours_is_warned_of(clean: Path, tmp_path: Path) -> None:
+def test_a_foreign_package_of_the_same_name_causes_a_warning(clean: Path, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "__init__.py").write_text("")
     command = [str(clean), "-c", "import sys; sys.argv[1:] = ['--help']; from bridge.cli import main; main()"]
@@ -173,7 +173,7 @@ def test_another_package_with_the_name_of_one_of_ours_is_warned_of(clean: Path, 
     assert "called sinks" not in ran.stderr
 
 
-def test_every_module_can_be_imported_without_what_only_developers_have(clean: Path) -> None:
+def test_every_module_imports_without_development_dependencies(clean: Path) -> None:
     walk = """
 import importlib, pkgutil
 for top in ("bridge", "sinks", "config"):

@@ -53,9 +53,7 @@ def container(pod: Manifest) -> Manifest:
 # ── Rights ───────────────────────────────────────────────────────────────────
 
 
-def test_the_rights_are_list_and_watch_on_exactly_what_the_configuration_watches(
-    manifests: list[Manifest], settings: Settings
-) -> None:
+def test_the_rights_are_list_and_watch_on_configured_resources(manifests: list[Manifest], settings: Settings) -> None:
     rules = [rule for rule in _one(manifests, "ClusterRole")["rules"] if "resourceNames" not in rule]
     granted = [
         f"{resource}.{group}" if group else resource
@@ -68,7 +66,7 @@ def test_the_rights_are_list_and_watch_on_exactly_what_the_configuration_watches
     assert not any("*" in name for name in granted)
 
 
-def test_of_single_objects_only_the_one_that_identifies_the_cluster_may_be_read(manifests: list[Manifest]) -> None:
+def test_only_the_object_that_identifies_the_cluster_may_be_read(manifests: list[Manifest]) -> None:
     [rule] = [rule for rule in _one(manifests, "ClusterRole")["rules"] if "resourceNames" in rule]
     assert rule == {
         "apiGroups": [""],
@@ -128,9 +126,7 @@ def test_the_probes_ask_where_the_bridge_listens(container: Manifest, settings: 
     assert {probe["port"] for probe in probes.values()} == {port["name"]}
 
 
-def test_the_service_leads_to_the_metrics_also_while_the_bridge_is_not_ready(
-    manifests: list[Manifest], container: Manifest
-) -> None:
+def test_the_service_leads_to_metrics_while_not_ready_too(manifests: list[Manifest], container: Manifest) -> None:
     service = _one(manifests, "Service")["spec"]
     [port] = service["ports"]
     assert port["targetPort"] == container["ports"][0]["name"]
@@ -139,9 +135,7 @@ def test_the_service_leads_to_the_metrics_also_while_the_bridge_is_not_ready(
     assert service["selector"].items() <= labels.items()
 
 
-def test_only_prometheus_may_connect_to_the_pod_and_only_to_its_one_port(
-    manifests: list[Manifest], container: Manifest
-) -> None:
+def test_only_prometheus_may_connect_and_only_to_one_port(manifests: list[Manifest], container: Manifest) -> None:
     policy = _one(manifests, "NetworkPolicy")["spec"]
     labels = _one(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
@@ -156,7 +150,7 @@ def test_sinks_have_their_grace_before_the_kubelet_ends_the_pod(pod: Manifest, s
     assert pod["terminationGracePeriodSeconds"] >= settings.shutdown_grace_seconds + 5
 
 
-def test_the_state_is_on_a_volume_that_outlives_the_pod_and_that_the_bridge_may_write(
+def test_the_state_is_on_a_writable_volume_that_outlives_the_pod(
     manifests: list[Manifest], pod: Manifest, container: Manifest, settings: Settings
 ) -> None:
     claim = _one(manifests, "PersistentVolumeClaim")
@@ -181,7 +175,7 @@ def test_the_pod_says_what_it_needs(container: Manifest) -> None:
     assert set(container["resources"]["limits"]) == {"memory"}  # a limit on CPU throttles a bridge that catches up
 
 
-def test_the_configuration_is_mounted_where_the_bridge_looks_for_it(pod: Manifest, container: Manifest) -> None:
+def test_the_configuration_is_mounted_where_the_bridge_looks(pod: Manifest, container: Manifest) -> None:
     command, option, file = container["args"]
     assert (command, option) == ("run", "--config")
     [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == "config"]

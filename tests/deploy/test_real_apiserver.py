@@ -55,7 +55,7 @@ async def _may(kube: KubeClient, verb: str, resource: str, *, group: str = "", n
     return bool(answer["status"]["allowed"])
 
 
-async def test_an_api_server_takes_every_manifest_and_the_pod_in_a_restricted_namespace(deployed: KubeClient) -> None:
+async def test_an_api_server_takes_all_manifests_and_a_restricted_pod(deployed: KubeClient) -> None:
     [deployment] = [each for each in _manifests() if each["kind"] == "Deployment"]
     pod = {"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}
     pod["metadata"] = {**pod["metadata"], "name": "kubedelta"}
@@ -66,7 +66,7 @@ async def test_an_api_server_takes_every_manifest_and_the_pod_in_a_restricted_na
         await deployed.create("/api/v1/namespaces/kubedelta/pods", pod, dryRun="All")
 
 
-async def test_the_account_has_the_rights_that_the_configuration_needs_and_no_others(deployed: KubeClient) -> None:
+async def test_the_account_has_exactly_the_rights_it_needs(deployed: KubeClient) -> None:
     for group, resource in (("", "pods"), ("", "services"), ("apps", "deployments"), ("batch", "jobs")):
         for verb, allowed in (("list", True), ("watch", True), ("get", False), ("update", False), ("delete", False)):
             assert await _may(deployed, verb, resource, group=group) is allowed, (verb, resource)

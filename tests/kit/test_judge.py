@@ -64,7 +64,7 @@ def test_no_version_may_be_missing(missing: int) -> None:
         judge([*STREAM[:missing], *STREAM[missing + 1 :]], HAPPENED, "log")
 
 
-def test_a_step_that_nobody_saw_is_excused_by_the_list_that_says_so() -> None:
+def test_an_unseen_step_is_excused_by_the_list_that_says_so() -> None:
     stream = [*STREAM[:2], *found_in_a_list(STREAM[3]), *STREAM[4:]]
 
     verdict = judge(stream, HAPPENED, "log")
@@ -72,13 +72,13 @@ def test_a_step_that_nobody_saw_is_excused_by_the_list_that_says_so() -> None:
     assert (verdict.relisted, verdict.skipped) == (1, 1)
 
 
-def test_a_delete_and_a_new_object_of_the_same_name_may_be_found_in_a_list() -> None:
+def test_a_delete_and_a_recreation_may_be_found_in_a_list() -> None:
     stream = [*STREAM[:3], found_deleted(STREAM[2]), *found_in_a_list(replace(STREAM[5], sequence=9))]
 
     assert judge(stream, HAPPENED, "log").skipped == 1
 
 
-def test_an_object_that_was_changed_before_anybody_looked_is_added_as_it_is() -> None:
+def test_an_object_changed_before_any_look_is_added_as_it_is() -> None:
     first = replace(STREAM[3], op="added", id="u/4/added", evidence="listed")
 
     assert judge([STREAM[1], first, *STREAM[4:]], HAPPENED, "log").skipped == 2

@@ -59,7 +59,7 @@ def test_a_list_is_compared_in_the_form_in_which_objects_leave() -> None:
     }  # fmt: skip
 
 
-def test_states_that_differ_are_told_by_name_and_place_without_their_content() -> None:
+def test_differing_states_are_named_without_their_content() -> None:
     have = {"a": {"data": {"password": "hunter2"}}, "extra": {}}
     want = {"a": {"data": {"password": "hunter3"}}, "missing": {}}
 
@@ -103,7 +103,7 @@ def test_what_is_told_again_counts_where_it_came_first() -> None:
     assert_in_order([*STREAM, *STREAM], "log")
 
 
-def test_the_edges_of_a_snapshot_are_no_objects_and_a_gap_is_not_passed_over() -> None:
+def test_snapshot_notices_are_no_objects_and_gaps_are_kept() -> None:
     edge = ToldEdge("began", "copy", through=4, count=1)
 
     assert tolds([edge, *STREAM]) == STREAM

@@ -110,7 +110,7 @@ def prefix(data: st.DataObject, steps: Sequence[Step], through: int) -> list[Ste
 
 @often
 @given(stories())
-def test_who_is_told_what_is_left_knows_everything_and_is_never_surprised(story: Story) -> None:
+def test_a_sink_of_kept_records_knows_all_and_is_never_surprised(story: Story) -> None:
     kept = compact(story.steps, told_through=0)
     consumer = story.known.copy().hears(story.with_bodies(story.as_steps(kept)))
 
@@ -152,7 +152,7 @@ def test_whatever_part_was_told_before_the_state_is_the_same(data: st.DataObject
 
 @often
 @given(stories(), THROUGH)
-def test_what_may_have_been_told_has_the_same_id_when_it_is_told_again(story: Story, through: int) -> None:
+def test_a_record_delivered_twice_keeps_its_id(story: Story, through: int) -> None:
     ops = {step.sequence: step.op for step in story.steps}
 
     assert all(each.op is ops[each.sequence] for each in compact(story.steps, through) if each.sequence <= through)
@@ -160,9 +160,7 @@ def test_what_may_have_been_told_has_the_same_id_when_it_is_told_again(story: St
 
 @often
 @given(st.data(), stories(), THROUGH)
-def test_what_is_left_can_be_compacted_again_with_what_came_behind_it(
-    data: st.DataObject, story: Story, through: int
-) -> None:
+def test_kept_records_can_be_compacted_with_later_ones(data: st.DataObject, story: Story, through: int) -> None:
     """The first compaction happened in the middle; some of what it left was told until the second."""
     middle = data.draw(st.integers(0, len(story.steps)))
     early, late = story.steps[:middle], story.steps[middle:]
@@ -220,9 +218,7 @@ def test_a_fold_in_pieces_is_a_fold_at_once(story: Story, through: int, size: in
 
 @often
 @given(stories(), THROUGH)
-def test_of_an_object_that_lives_one_record_is_left_and_its_adding_where_that_is_in_doubt(
-    story: Story, through: int
-) -> None:
+def test_a_living_object_keeps_one_record_and_any_doubtful_add(story: Story, through: int) -> None:
     left: dict[tuple[object, str], list[Step]] = defaultdict(list)
     for step in story.as_steps(compact(story.steps, through)):
         left[(step.key, step.uid)].append(step)

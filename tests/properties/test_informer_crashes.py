@@ -332,9 +332,7 @@ async def play(history: History, world: World) -> Lives:
 
 @settings(max_examples=60, deadline=None)
 @given(history=st.lists(st.tuples(unkind_steps, pauses), min_size=10, max_size=50), world=worlds)
-def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_leads_to_what_there_is(
-    history: History, world: World
-) -> None:
+def test_deltas_are_consistent_and_lead_to_the_servers_state(history: History, world: World) -> None:
     lives = run_in_virtual_time(play(history, world))
 
     assert set(map(name_of, lives.cluster.announced)) <= set(lives.in_order) | lives.lost
@@ -342,9 +340,7 @@ def test_whatever_happens_to_the_server_and_to_us_what_is_told_makes_sense_and_l
 
 @settings(max_examples=60, deadline=None)
 @given(history=st.lists(st.tuples(kind_steps, pauses), min_size=10, max_size=50), world=worlds)
-def test_once_a_position_is_saved_every_version_is_told_once_in_its_order_and_nothing_is_listed_again(
-    history: History, world: World
-) -> None:
+def test_after_a_saved_position_each_version_comes_once_unlisted(history: History, world: World) -> None:
     lives = run_in_virtual_time(play(history, world))
     cluster = lives.cluster
     assert lives.saved is not None
@@ -408,7 +404,7 @@ async def restore(
     further=st.integers(0, 6),
     crashes=st.lists(st.sampled_from([0.1, 0.3, 0.9, 1.1, 2.1, 5.3, 90.0]), max_size=6),
 )
-def test_a_restore_of_the_server_is_told_right_however_often_we_die_while_we_find_out(
+def test_a_restore_is_exported_right_however_often_we_crash(
     history: History, world: World, in_doubt: bool, undone: int, further: int, crashes: list[float]
 ) -> None:
     run_in_virtual_time(restore(history, world, in_doubt, undone, further, crashes))

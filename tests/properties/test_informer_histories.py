@@ -229,7 +229,7 @@ async def play(
     chunk=st.sampled_from([1, 1000]),
     slow=st.sampled_from([0.0, 0.5]),
 )
-def test_what_is_told_makes_sense_and_leads_to_what_the_server_has(
+def test_deltas_are_consistent_and_lead_to_the_servers_state(
     history: History,
     watch_list: bool,
     catches_up: bool,

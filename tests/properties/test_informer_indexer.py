@@ -41,7 +41,7 @@ remembered = st.dictionaries(keys, st.builds(Known, uids, versions, sequences))
 
 
 @given(remembered, st.lists(steps, max_size=30))
-def test_an_indexer_whose_bodies_rest_elsewhere_knows_what_a_dict_would(
+def test_an_indexer_with_offloaded_bodies_knows_what_a_dict_does(
     remembered: dict[str, Known], steps: list[Put | Rest | Remove]
 ) -> None:
     """To the order in which the keys came."""
@@ -73,7 +73,7 @@ def test_an_indexer_whose_bodies_rest_elsewhere_knows_what_a_dict_would(
 
 
 @given(st.lists(steps, max_size=30))
-def test_an_indexer_that_keeps_the_bodies_itself_has_the_objects_that_a_dict_would(
+def test_an_indexer_with_its_own_bodies_has_what_a_dict_has(
     steps: list[Put | Rest | Remove],
 ) -> None:
     store = Indexer({"name": by_name})

@@ -177,7 +177,7 @@ async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: boo
     assert_right(world, metrics, state, "while the bridge was down")
 
 
-async def test_it_is_noticed_where_all_that_was_undone_had_come_and_gone(world: World) -> None:
+async def test_a_restore_is_noticed_though_its_changes_came_and_went(world: World) -> None:
     """Nothing that the bridge knows was undone: only the newest delete tells."""
     async with KubeClient(world.api) as kube:
         await live(kube)
@@ -220,7 +220,7 @@ async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:
     assert_right(world, metrics, state, "while the bridge ran")
 
 
-async def test_a_restart_without_a_restore_begins_nothing_and_lists_nothing(world: World) -> None:
+async def test_a_restart_without_a_restore_lists_nothing(world: World) -> None:
     async with a_life_that_is_undone(world) as kube:
         world.line.close()
         await write(kube, "unseen", 20)

@@ -21,7 +21,7 @@ SILENCE = 5
 """Seconds. A second silence in a row is answered with a list: a busy machine must let the server go on before that."""
 
 
-async def test_a_frozen_api_server_is_noticed_and_followed_on_without_a_list(scene: Scene) -> None:
+async def test_a_frozen_api_server_is_noticed_and_followed_unlisted(scene: Scene) -> None:
     api = scene.servers.api
     bridge = scene.bridge(watch={"silence_seconds": SILENCE})
     async with bridge.started():
@@ -47,9 +47,7 @@ async def test_a_frozen_api_server_is_noticed_and_followed_on_without_a_list(sce
     print(f"noticed after {noticed:.1f} s")
 
 
-async def test_sigterm_in_the_middle_of_load_delivers_everything_that_was_read(
-    four_sinks: FourSinks, tmp_path: Path
-) -> None:
+async def test_sigterm_under_load_delivers_everything_that_was_read(four_sinks: FourSinks, tmp_path: Path) -> None:
     async with Playground() as cluster:
         config = {
             "cluster": {"name": "playground", "server": cluster.url},

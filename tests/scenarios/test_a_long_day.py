@@ -26,9 +26,7 @@ MINUTES = float(os.environ.get("KUBEDELTA_SOAK_MINUTES", "30"))
 
 @pytest.mark.soak
 @pytest.mark.timeout(MINUTES * 60 + 300)
-async def test_memory_and_the_file_stay_as_they_are_under_a_steady_load(
-    receiver: WebhookReceiver, tmp_path: Path
-) -> None:
+async def test_memory_and_the_file_stay_constant_under_steady_load(receiver: WebhookReceiver, tmp_path: Path) -> None:
     config = {
         "cluster": {"name": "playground"},
         "resources": ["pods"],

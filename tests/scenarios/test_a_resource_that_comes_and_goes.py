@@ -67,7 +67,7 @@ async def test_a_resource_comes_and_goes_while_another_is_forbidden(
     print(f"{len(uids)} widgets told: {dict(Counter((told.op, told.evidence) for told in stream if told.uid in uids))}")
 
 
-async def test_a_definition_comes_back_with_another_scope_and_deletes_are_told_as_the_objects_were(
+async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
     kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     """While the bridge runs, and once more while it is killed."""

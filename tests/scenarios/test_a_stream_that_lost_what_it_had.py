@@ -48,9 +48,7 @@ async def stored(server: Nats) -> Counter[str]:
     return Counter(f"{each.headers['ce-source']} {each.headers['ce-id']}" for each in found if "ce-op" in each.headers)
 
 
-async def test_a_replay_that_is_killed_in_the_middle_is_stored_once_and_so_is_the_next(
-    start_nats: StartNats, tmp_path: Path
-) -> None:
+async def test_a_killed_replay_is_stored_once_and_so_is_the_next(start_nats: StartNats, tmp_path: Path) -> None:
     server = start_nats()
     async with Playground() as cluster:
         fill(cluster)
@@ -96,9 +94,7 @@ async def test_a_new_state_behind_a_purge_fills_the_stream_again(start_nats: Sta
     assert set(found.values()) == {1}
 
 
-async def test_a_stream_that_is_deleted_under_a_running_bridge_is_made_again_and_the_log_says_so(
-    start_nats: StartNats, tmp_path: Path
-) -> None:
+async def test_a_stream_deleted_under_a_bridge_is_recreated_and_logged(start_nats: StartNats, tmp_path: Path) -> None:
     server = start_nats()
     async with Playground() as cluster:
         fill(cluster, 20)

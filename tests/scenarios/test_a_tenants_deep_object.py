@@ -38,7 +38,7 @@ async def make_as_deep_as_it_goes(kube: KubeClient, widgets: CustomResource, nam
 
 @pytest.mark.go
 @pytest.mark.parametrize("initial", ["listed", "streamed"])
-async def test_all_others_are_told_and_of_the_deep_one_that_it_is_there(
+async def test_the_deep_object_is_exported_minimal_and_others_whole(
     initial: str, start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
 ) -> None:
     gates = f"--feature-gates=WatchList={'false' if initial == 'listed' else 'true'}"

@@ -43,7 +43,7 @@ def test_a_demo_of_three_seconds_ends_with_0_and_totals() -> None:
     print(f"{totals}  ({seconds:.1f} s with its start)")
 
 
-def test_on_a_terminal_the_summary_stays_below_the_lines_until_ctrl_c() -> None:
+def test_on_a_terminal_the_summary_stays_below_until_ctrl_c() -> None:
     with terminal(columns=200, rows=30) as (demo, screen):
         screen.read_until(r"~ updated")
         screen.read_until(r"deltas, .*[1-9]\d* of [1-9]\d* watches live")
@@ -63,7 +63,7 @@ def test_on_a_terminal_the_summary_stays_below_the_lines_until_ctrl_c() -> None:
     assert int(totals[1]) == sum(LINE.match(line.strip()) is not None for line in drawn)
 
 
-def test_in_80_columns_the_summary_tells_rates_and_queues_and_a_new_resource_is_picked_up() -> None:
+def test_in_80_columns_the_summary_has_rates_and_new_resources() -> None:
     with terminal(80, 24, "--rate", "40") as (demo, screen):
         screen.read_until(r"\d+ deltas, [\d.]+/s · queued \d+ · outbox \d+ · behind \d+ · \d+ of \d+ watches live")
         screen.read_until(r"36mcertificates\.")

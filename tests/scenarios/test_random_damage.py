@@ -150,7 +150,7 @@ async def _live(folder: Path, cluster: Playground, state: Path, seed: int) -> St
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-async def test_whatever_the_damage_a_bridge_runs_at_the_second_start_at_the_latest(tmp_path: Path) -> None:
+async def test_whatever_the_damage_a_bridge_runs_at_the_second_start(tmp_path: Path) -> None:
     stories: list[Story] = []
     began = monotonic()
     async with Playground() as cluster:

@@ -77,7 +77,7 @@ async def test_a_cluster_that_dies_and_freezes_loses_no_change(scene: Scene, fro
     await scene.judged()  # A killed API server has forgotten the steps in between; what was skipped must be said.
 
 
-async def test_a_broker_that_is_away_all_along_gets_everything_in_the_end(scene: Scene) -> None:
+async def test_a_broker_away_all_along_gets_everything_in_the_end(scene: Scene) -> None:
     bridge = scene.bridge()
     await asyncio.to_thread(scene.servers.kafka.kill9)
     async with bridge.started():

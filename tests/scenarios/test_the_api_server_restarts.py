@@ -30,7 +30,7 @@ long where the API server needs long to start, and then a pause may take half a 
 
 
 @pytest.mark.timeout(300)
-async def test_it_is_watched_again_in_seconds_and_nobody_is_asked_to_grant_what_is_granted(
+async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
 ) -> None:
     etcd = await asyncio.to_thread(start_etcd)

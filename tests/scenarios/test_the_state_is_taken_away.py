@@ -52,9 +52,7 @@ def _make_anew(state: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_remove_database, _remove_everything, _make_anew])
-async def test_a_bridge_whose_database_is_removed_ends_and_the_next_one_tells_a_gap_first(
-    tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
+async def test_a_removed_database_ends_the_bridge_and_makes_a_gap(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     async with Playground() as cluster:
         bridge = _bridge(tmp_path, cluster.url)
         for number in range(20):

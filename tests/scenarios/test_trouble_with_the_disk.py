@@ -49,9 +49,7 @@ async def test_a_full_disk_stops_the_intake_and_nothing_else(
     assert metrics.value("outbox_full_total") >= 1
 
 
-async def test_a_bridge_that_is_killed_on_a_full_disk_has_what_it_acknowledged(
-    scene: Scene, small_disk: SmallDisk
-) -> None:
+async def test_a_bridge_killed_on_a_full_disk_keeps_acknowledgements(scene: Scene, small_disk: SmallDisk) -> None:
     bridge = scene.bridge(state={"min_free_bytes": 4 * MEBIBYTE})
     bridge.state = small_disk.folder
     scene.sinks.receiver.answer = lambda _: Answer(503)
@@ -75,9 +73,7 @@ async def test_a_bridge_that_is_killed_on_a_full_disk_has_what_it_acknowledged(
 
 
 @pytest.mark.parametrize("part", ["beginning", "middle"])
-async def test_a_damaged_database_is_moved_aside_and_everything_is_told_again_behind_a_gap(
-    scene: Scene, part: str
-) -> None:
+async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(scene: Scene, part: str) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as kube, bridge.started():
         async with churning(scene.servers.api, scene.namespace) as churn:

@@ -40,7 +40,7 @@ State = Mapping[str, Manifest]
 """By subject."""
 
 
-async def test_what_changed_behind_a_dead_api_server_is_told_when_it_is_back(
+async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, four_sinks: FourSinks, tmp_path: Path
 ) -> None:
     etcd = start_etcd()

@@ -57,7 +57,7 @@ async def _change(kube: KubeClient, collection: str, kind: str) -> None:
     await kube.delete(f"{collection}/fleeting")
 
 
-async def test_what_leaves_the_scope_is_told_as_deleted_and_what_comes_in_as_added(scene: Scene) -> None:
+async def test_objects_that_left_the_scope_are_deleted_new_ones_added(scene: Scene) -> None:
     here, left, new = scene.namespace, f"{scene.namespace}-left", f"{scene.namespace}-new"
     before = _watching([here, left], "tier=web")
     after = _watching([here, new], "tier=db")

@@ -80,9 +80,7 @@ def _says(bridge: BridgeProcess, *words: str) -> bool:
 # ── One cluster ──────────────────────────────────────────────────────────────
 
 
-async def test_another_cluster_behind_the_same_state_is_refused_or_begins_an_epoch(
-    scene: Scene, kube: KubeClient
-) -> None:
+async def test_another_clusters_state_is_refused_or_begins_an_epoch(scene: Scene, kube: KubeClient) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as one:
         for name in ("a", "b"):
@@ -129,7 +127,7 @@ async def test_another_cluster_behind_the_same_state_is_refused_or_begins_an_epo
 # ── One past ─────────────────────────────────────────────────────────────────
 
 
-async def test_a_cluster_restored_from_a_backup_goes_back_in_a_new_epoch(scene: Scene, tmp_path: Path) -> None:
+async def test_a_cluster_restored_from_a_backup_begins_an_epoch(scene: Scene, tmp_path: Path) -> None:
     etcd, api = scene.servers.etcd, scene.servers.api
     config_maps = f"{scene.root}/configmaps"
     bridge = scene.bridge(watch={"silence_seconds": 1})  # A server of the past is silent; two silences make a list.

@@ -37,7 +37,7 @@ def test_a_secret_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, conten
         SecretFile(path, "password_file").read()
 
 
-def test_a_secret_that_is_renewed_is_read_again_and_one_that_is_not_is_not(tmp_path: Path) -> None:
+def test_a_secret_is_read_again_only_when_it_was_renewed(tmp_path: Path) -> None:
     """As Kubernetes does it: a link is moved to another file."""
     for name in ("old", "new"):
         (tmp_path / name).write_text(name)

@@ -64,5 +64,5 @@ def test_what_anybody_on_the_way_could_read_is_named(options: SinkOptions, named
         FileOptions.model_validate({"path": "deltas.ndjson"}),
     ],
 )
-def test_nothing_is_named_where_no_credential_leaves_the_machine_unencrypted(options: SinkOptions) -> None:
+def test_encrypted_or_local_credentials_are_not_reported(options: SinkOptions) -> None:
     assert options.clear_text() is None

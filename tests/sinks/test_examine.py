@@ -92,7 +92,7 @@ def test_a_secret_that_is_not_there_or_empty_is_named(
 
 
 @pytest.mark.parametrize("type", TLS)
-def test_a_certificate_that_cannot_be_used_is_named_by_its_own_option(tmp_path: Path, type: str) -> None:
+def test_an_unusable_certificate_is_named_by_its_own_option(tmp_path: Path, type: str) -> None:
     authority = Authority.make(tmp_path)
     mine, other = authority.issue("mine"), authority.issue("other")
     gone, nonsense = tmp_path / "gone", tmp_path / "nonsense"
@@ -150,7 +150,7 @@ def test_two_sinks_on_one_file_meet_however_its_path_is_spelt(tmp_path: Path) ->
     assert not meet("file", {"path": "/dev/null"}, {"path": "/dev/null"})
 
 
-def test_a_sole_writer_of_a_stream_meets_whoever_else_writes_there() -> None:
+def test_a_sole_writer_of_a_stream_meets_other_writers() -> None:
     shared = {"sole_writer": False}
     assert meet("nats", {}, {"subject": "other.{name}"})
     assert meet("nats", {}, shared)

@@ -91,7 +91,7 @@ def test_an_echo_brings_no_secret_back_however_it_is_quoted(quoting: int) -> Non
 
 
 @given(st.text(st.sampled_from("abcXYZ019+/=&<>'\"\\ .-_~%"), min_size=8, max_size=40), st.data())
-def test_no_part_of_a_secret_longer_than_a_scheme_is_kept_wherever_it_stands(secret: str, data: st.DataObject) -> None:
+def test_no_part_of_a_secret_longer_than_a_scheme_is_kept(secret: str, data: st.DataObject) -> None:
     secret = secret.strip()
     if len(secret) < 8:
         return
@@ -120,7 +120,7 @@ def test_an_answer_made_to_be_slow_is_not(letter: str) -> None:
     assert time.process_time() - began < 5
 
 
-def test_an_answer_that_lies_about_its_charset_brings_nothing_back_either() -> None:
+def test_an_answer_with_a_false_charset_brings_nothing_back() -> None:
     kept = excerpt(f"echo: {TOKEN}, so".encode(), Secrets([TOKEN]), charset="utf-16-le")
     assert TOKEN.encode() not in kept.encode("utf-16-le")
     assert b"s3cr3t" not in kept.encode("utf-16-le")

@@ -31,18 +31,18 @@ def test_what_follows_a_record_without_a_form_is_not_encoded() -> None:
     assert encode_each(records("aa"), str) == ({n: str(each) for n, each in enumerate(records("aa"))}, {})
 
 
-def test_what_follows_a_rejected_record_is_told_from_what_stands_before_it() -> None:
+def test_records_behind_a_rejected_one_are_separated_from_before() -> None:
     assert not_following(records("abaab"), [0, 1, 2, 3, 4], {2: ""}) == [0, 1, 2, 4]
     assert not_following(records("ab"), [1], {}) == [1]
 
 
-def test_of_each_object_everything_behind_the_first_that_failed_is_pending() -> None:
+def test_everything_behind_an_objects_first_failure_is_pending() -> None:
     receipt = receipt_of(records("abcabc"), pending=[1], trouble=DOWN, rejected={0: "large", 4: "large"})
 
     assert receipt == Receipt([1, 3, 4], DOWN, {0: "large"})
 
 
-def test_where_only_rejected_records_hold_up_others_there_is_no_trouble() -> None:
+def test_only_rejected_records_in_the_way_are_no_failure() -> None:
     assert receipt_of(records("aab"), trouble=DOWN, rejected={0: "large"}) == Receipt([1], None, {0: "large"})
     assert receipt_of(records("ab"), trouble=None) is ALL_STORED
 

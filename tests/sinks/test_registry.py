@@ -52,7 +52,7 @@ def test_two_packages_may_not_have_the_same_type() -> None:
     assert list(found.unusable.values()) == ["there is a sink type theirs already"]
 
 
-def test_every_built_in_type_says_what_it_is_and_describes_every_option() -> None:
+def test_every_built_in_type_describes_itself_and_its_options() -> None:
     for kind in registry.BUILT_IN:
         assert kind.summary
         assert kind.max_batch > 0

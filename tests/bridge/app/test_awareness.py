@@ -42,7 +42,7 @@ def ends(outbox: Outbox, watched: Watched | None = None) -> tuple[AwareSinks, Si
     return sinks, SinkStream("audit", processor.add("audit", after=cursor.settled), outbox.sinks, sinks.memory)
 
 
-async def test_a_memory_is_that_of_what_was_settled_whenever_the_bridge_is_killed(tmp_path: Path) -> None:
+async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
     """What is given again after a crash was not remembered: so nothing is counted twice, and nothing left out."""
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
@@ -74,7 +74,7 @@ async def test_a_memory_is_that_of_what_was_settled_whenever_the_bridge_is_kille
             assert (before, sink.memory) == (3 + 4 * step, b"10")
 
 
-async def test_a_sink_that_is_made_anew_has_the_memory_of_the_one_before(tmp_path: Path) -> None:
+async def test_a_recreated_sink_gets_the_checkpoint_of_the_former(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         sinks, _ = ends(outbox)
         assert sinks.memory() == b""
@@ -86,7 +86,7 @@ async def test_a_sink_that_is_made_anew_has_the_memory_of_the_one_before(tmp_pat
         assert (again.memory, sinks.memory()) == (b"5", b"5")
 
 
-async def test_what_is_watched_is_not_known_before_discovery_has_answered(tmp_path: Path) -> None:
+async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: Path) -> None:
     watched = Watched()
     async with opened(tmp_path) as outbox:
         sink = ends(outbox, watched)[0].make()
@@ -109,7 +109,7 @@ class WaitsForWhatIsWatched(Counting):
         return await super().deliver(batch)
 
 
-async def test_a_gap_of_a_rebuilt_database_is_told_when_it_is_known_what_is_watched(tmp_path: Path) -> None:
+async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path) -> None:
     """And everything that the first lists find is told behind it. A restart reminds the sink of both."""
     async with opened(tmp_path):
         pass

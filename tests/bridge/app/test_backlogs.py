@@ -49,7 +49,7 @@ async def change(world: World, live: RecordingSink, times: int) -> None:
         (Bounds(age=0.05), "max_backlog.age"),
     ],
 )
-async def test_block_stops_the_intake_for_all_says_why_and_loses_nothing(bounds: Bounds, bound: str) -> None:
+async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Bounds, bound: str) -> None:
     stuck, live = StuckSink(), RecordingSink()
     async with (
         beside_a_stuck_sink(stuck, live, bounds, WhenFull.BLOCK) as world,
@@ -88,7 +88,7 @@ async def test_a_bridge_that_blocks_ends_within_its_grace() -> None:
         await stuck.until(lambda sink: len(sink.records) == 2)
 
 
-async def test_compact_leaves_the_newest_of_an_object_to_the_sink_and_everything_to_the_others() -> None:
+async def test_compact_leaves_one_sink_the_newest_and_others_all() -> None:
     stuck, live = StuckSink(), RecordingSink()
     async with beside_a_stuck_sink(stuck, live, Bounds(records=BOUND), WhenFull.COMPACT) as world:
         await change(world, live, CHANGES)

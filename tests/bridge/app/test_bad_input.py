@@ -29,7 +29,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES.keys())
-async def test_a_line_that_cannot_be_read_is_reported_once_and_loses_nothing_else(line: bytes) -> None:
+async def test_an_unreadable_line_is_reported_once_and_loses_no_other(line: bytes) -> None:
     sink = RecordingSink()
     async with running(sink) as world:
         await world.until_ready()
@@ -60,7 +60,7 @@ async def test_a_line_of_three_megabytes_and_its_neighbours_arrive() -> None:
     assert not world.reported(InputUnreadable)
 
 
-async def test_characters_that_other_languages_take_for_line_ends_pass_through() -> None:
+async def test_line_ends_of_other_languages_pass_through() -> None:
     sink = RecordingSink()
     value = "one\u0085two\u2028three\u2029four\r five"
     async with running(sink) as world:
@@ -97,7 +97,7 @@ BREAKS: dict[str, Callable[[Playground], object]] = {
 
 
 @pytest.mark.parametrize("break_it", BREAKS.values(), ids=BREAKS.keys())
-async def test_a_watch_that_is_broken_goes_on_and_nothing_is_lost_or_told_twice(
+async def test_a_broken_watch_resumes_without_loss_or_repetition(
     break_it: Callable[[Playground], object],
 ) -> None:
     sink = RecordingSink()

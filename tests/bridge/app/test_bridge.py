@@ -118,7 +118,7 @@ async def on_playground(
             await running
 
 
-async def test_what_is_there_and_what_happens_to_it_reaches_every_sink_in_order() -> None:
+async def test_objects_and_their_changes_reach_every_sink_in_order() -> None:
     one, other = RecordingSink(), RecordingSink()
     async with running(one, other) as world:
         world.cluster.create("configmaps", a_config_map("a"))
@@ -137,7 +137,7 @@ async def test_what_is_there_and_what_happens_to_it_reaches_every_sink_in_order(
         assert [delta.sequence for delta in sink.deltas] == sorted(delta.sequence for delta in sink.deltas)
 
 
-async def test_a_stuck_sink_holds_nobody_up_and_its_backlog_stays_within_its_bound() -> None:
+async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
     stuck, live, other = StuckSink(), RecordingSink(), RecordingSink()
     bounded = {"sink-0": {"bounds": Bounds(records=200), "when_full": WhenFull.DROP}}
     async with running(stuck, live, other, options=bounded) as world:
@@ -164,7 +164,7 @@ async def test_a_stuck_sink_holds_nobody_up_and_its_backlog_stays_within_its_bou
     assert {fact.sink for fact in world.reported(BacklogDropped)} == {"sink-0"}
 
 
-async def test_a_custom_resource_that_appears_is_picked_up_and_one_that_goes_is_told_as_deleted() -> None:
+async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None:
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
         await world.until(lambda: world.reported(ResourceUnknown))
@@ -182,7 +182,7 @@ async def test_a_custom_resource_that_appears_is_picked_up_and_one_that_goes_is_
     assert sink.told() == ["added default/w", "deleted default/w"]
 
 
-async def test_a_resource_whose_version_is_no_longer_served_is_followed_on_in_the_next() -> None:
+async def test_a_resource_is_followed_into_its_next_served_version() -> None:
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
         world.cluster.create(DEFINITIONS, a_definition(version="v1beta1"))
@@ -202,7 +202,7 @@ async def test_a_resource_whose_version_is_no_longer_served_is_followed_on_in_th
     assert [delta.resource.version for delta in sink.deltas] == ["v1beta1", "v1beta1", "v1"]
 
 
-async def test_deletes_that_no_watch_told_are_told_when_the_resource_is_let_go() -> None:
+async def test_missed_deletes_are_exported_when_a_resource_is_released() -> None:
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
         world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
@@ -221,7 +221,7 @@ async def test_deletes_that_no_watch_told_are_told_when_the_resource_is_let_go()
     assert b'"spec":{"n":1}' in deleted.body, "with its last known state"
 
 
-async def test_a_refused_resource_is_reported_by_name_and_holds_up_nobody_else() -> None:
+async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("configmaps"), Wanted("secrets"))) as world:
         rule = world.cluster.misbehave.forbid("secrets")
@@ -252,7 +252,7 @@ async def test_synced_is_not_live_and_readiness_asks_for_both() -> None:
         await world.until_ready()
 
 
-async def test_only_what_is_in_scope_is_exported_and_leaving_it_is_a_delete() -> None:
+async def test_only_objects_in_scope_are_exported_and_leaving_deletes() -> None:
     sink = RecordingSink()
     wanted = Wanted("configmaps", (Scope("default", "tier=web"),))
     async with running(sink, wanted=(wanted,)) as world:
@@ -271,7 +271,7 @@ async def resolved(*wanted: Wanted) -> Resolution:
         return resolve_wanted(wanted, await client.discover())
 
 
-async def test_two_names_for_one_resource_are_refused_at_the_start_and_nothing_is_told(tmp_path: Path) -> None:
+async def test_two_names_of_one_resource_are_refused_at_the_start(tmp_path: Path) -> None:
     sink = RecordingSink()
     wanted = (Wanted("configmaps"), Wanted("cm", (Scope("default"),)), Wanted("*", (Scope("default"),)))
     async with Playground() as cluster:
@@ -291,7 +291,7 @@ async def test_of_names_and_wildcards_an_object_belongs_to_the_first() -> None:
     assert ("secrets", default) in found.desired
 
 
-async def test_of_three_names_for_one_resource_the_last_may_not_meet_the_second_either() -> None:
+async def test_the_third_name_of_a_resource_may_not_equal_the_second() -> None:
     public, default = Scope("kube-public"), Scope("default")
     found = await resolved(
         Wanted("configmaps", (public,)), Wanted("cm", (default,)), Wanted("ConfigMap", (Scope("default", "tier=web"),))
@@ -301,7 +301,7 @@ async def test_of_three_names_for_one_resource_the_last_may_not_meet_the_second_
     assert found.twice == ("ConfigMap",)
 
 
-async def test_a_resync_tells_everything_again_to_the_sink_that_asked_and_asks_the_server_nothing(
+async def test_a_resync_reaches_its_sink_without_asking_the_server(
     tmp_path: Path,
 ) -> None:
     due, other = RecordingSink(), RecordingSink()
@@ -345,7 +345,7 @@ async def test_stopping_delivers_what_was_read() -> None:
     assert stuck.told() == ["added default/a", "added default/b"]
 
 
-async def test_a_sink_that_is_stuck_at_the_end_gets_the_grace_and_no_more() -> None:
+async def test_a_sink_stuck_at_the_end_gets_the_grace_and_no_more() -> None:
     stuck = StuckSink()
     async with running(stuck, grace_seconds=0.1) as world:
         world.cluster.create("configmaps", a_config_map("a"))
@@ -355,7 +355,7 @@ async def test_a_sink_that_is_stuck_at_the_end_gets_the_grace_and_no_more() -> N
     assert world.reported(RecordsLeftBehind) == [RecordsLeftBehind("sink-0", 1)]
 
 
-async def test_a_version_that_a_restored_server_gives_a_second_time_is_told_for_what_it_is_now() -> None:
+async def test_a_reused_version_after_a_restore_is_exported_as_it_is() -> None:
     sink = RecordingSink()
     async with running(sink, silence_seconds=0.5) as world:
         world.cluster.create("configmaps", a_config_map("a"))
@@ -377,7 +377,7 @@ async def test_a_version_that_a_restored_server_gives_a_second_time_is_told_for_
     assert [told for told in sink.told() if told.endswith("same")] == ["added default/same"], "unchanged, told once"
 
 
-async def test_a_restored_server_is_noticed_and_what_changes_leaves_under_a_new_epoch() -> None:
+async def test_a_restored_server_is_noticed_and_begins_a_new_epoch() -> None:
     sink = RecordingSink()
     async with running(sink, silence_seconds=0.5) as world:
         world.cluster.create("configmaps", a_config_map("a"))
@@ -394,7 +394,7 @@ async def test_a_restored_server_is_noticed_and_what_changes_leaves_under_a_new_
     assert sink.deltas[-1].evidence is Evidence.RELISTED
 
 
-async def test_a_wildcard_that_covers_nothing_is_ready_and_what_appears_under_it_is_watched() -> None:
+async def test_an_empty_wildcard_is_ready_and_watches_what_appears() -> None:
     async with running(RecordingSink(), wanted=(Wanted("*.nothing.example.com"),)) as world:
         await world.until_ready()
         [status] = world.bridge.snapshot().informers

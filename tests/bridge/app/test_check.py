@@ -122,7 +122,7 @@ async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -
     )
 
 
-async def test_the_bridge_of_this_configuration_is_a_note_and_that_of_another_is_wrong(tmp_path: Path) -> None:
+async def test_the_files_own_running_bridge_is_a_note_another_is_wrong(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = listening.getsockname()
         async with Playground() as cluster, life(tmp_path, cluster, file=FILE, listen=address) as run:
@@ -170,7 +170,7 @@ async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Pat
     )
 
 
-async def test_credentials_in_clear_text_are_noted_and_nothing_is_wrong(tmp_path: Path) -> None:
+async def test_credentials_in_clear_text_are_a_note_and_no_fault(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret-token")
     sink = SinkPlan(name="hook", type="memory", make=RecordingSink, max_batch=1, clear_text="url is http://: read")
@@ -188,7 +188,7 @@ async def test_credentials_in_clear_text_are_noted_and_nothing_is_wrong(tmp_path
 # ── The cluster ──────────────────────────────────────────────────────────────
 
 
-async def test_two_names_of_one_resource_are_wrong_and_a_run_refuses_them(tmp_path: Path) -> None:
+async def test_two_names_of_one_resource_are_wrong_for_check_and_run(tmp_path: Path) -> None:
     async with Playground() as cluster:
         plan = a_plan(tmp_path, cluster.url, Wanted("configmaps"), Wanted("cm"))
         finding = (await found(plan))["resources: cm"]
@@ -216,7 +216,7 @@ async def test_a_namespace_that_does_not_exist_is_wrong(tmp_path: Path) -> None:
     assert findings["resources: namespaces: nowhere"].verdict is Verdict.WRONG
 
 
-async def test_the_state_of_another_cluster_is_wrong_unless_it_is_to_be_compared(tmp_path: Path) -> None:
+async def test_another_clusters_state_is_wrong_unless_it_is_compared(tmp_path: Path) -> None:
     async with Playground() as cluster, life(tmp_path, cluster):
         pass
     async with Playground() as other:
@@ -229,7 +229,7 @@ async def test_the_state_of_another_cluster_is_wrong_unless_it_is_to_be_compared
 # ── What a start would tell ──────────────────────────────────────────────────
 
 
-async def test_what_a_start_would_tell_is_counted_by_sink_and_op_and_nothing_is_written(tmp_path: Path) -> None:
+async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path) -> None:
     """Of a bridge that is stopped, and of one that runs."""
     async with Playground() as cluster:
         for name in ("same", "changed", "gone"):
@@ -268,7 +268,7 @@ async def test_what_a_start_would_tell_is_counted_by_sink_and_op_and_nothing_is_
         (Wanted("configmaps", (Scope(label_selector="tier=web"),)), "4 objects as deleted"),
     ],
 )
-async def test_too_many_deletes_for_the_sake_of_the_configuration_are_wrong(
+async def test_too_many_deletes_by_configuration_are_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted, told: str
 ) -> None:
     monkeypatch.setattr(check, "MOST_DELETES", 3)

@@ -120,7 +120,7 @@ async def test_a_definition_that_comes_back_with_namespaces(
     assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_NONE)])
 
 
-async def test_a_short_name_that_appears_later_takes_its_part_from_the_wildcard_and_gives_it_back(
+async def test_a_late_short_name_takes_its_part_from_the_wildcard(
     tmp_path: Path,
 ) -> None:
     wanted = (Wanted("*.example.test"), Wanted("wd", (Scope("default"),)))
@@ -154,7 +154,7 @@ async def test_a_short_name_that_appears_later_takes_its_part_from_the_wildcard_
     assert [fact.left for fact in run.facts if isinstance(fact, ScopeChanged)] == [1]
 
 
-async def test_a_short_name_that_means_another_resource_from_now_on_leaves_the_one_before(tmp_path: Path) -> None:
+async def test_a_short_name_with_a_new_meaning_releases_the_old_one(tmp_path: Path) -> None:
     gadgets = a_definition("gadgets")
     gadgets["spec"]["names"]["shortNames"] = ["wd"]
     async with Playground(bookmark_interval=0.2) as cluster:
@@ -172,7 +172,7 @@ async def test_a_short_name_that_means_another_resource_from_now_on_leaves_the_o
     assert len(run.sink.deltas) == 3
 
 
-async def test_what_a_short_name_means_is_not_told_as_deleted_because_one_look_at_the_start_does_not_show_it(
+async def test_a_short_name_missing_once_at_the_start_deletes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server that starts serves custom resources a moment later than the others."""
@@ -194,7 +194,7 @@ async def test_what_a_short_name_means_is_not_told_as_deleted_because_one_look_a
     assert run.sink.told() == ["updated default/w"]
 
 
-async def test_a_definition_that_comes_back_with_another_kind_is_told_with_it_and_its_deletes_as_they_were(
+async def test_a_redefined_kind_is_exported_and_old_deletes_keep_it(
     tmp_path: Path,
 ) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
@@ -213,7 +213,7 @@ async def test_a_definition_that_comes_back_with_another_kind_is_told_with_it_an
     assert deleted.resource.kind == "Widget"
 
 
-async def test_what_is_deleted_while_its_version_goes_is_told_in_the_version_it_was_told_in(tmp_path: Path) -> None:
+async def test_deletes_of_a_vanishing_version_keep_that_version(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create(DEFINITIONS, definition(version="v1beta1"))
         cluster.create(WIDGETS, widget("w", "default"))
@@ -230,7 +230,7 @@ async def test_what_is_deleted_while_its_version_goes_is_told_in_the_version_it_
     ]
 
 
-async def test_two_entries_may_watch_one_resource_each_in_its_own_version(tmp_path: Path) -> None:
+async def test_two_entries_may_watch_a_resource_in_two_versions(tmp_path: Path) -> None:
     wanted = (
         Wanted("widgets.v1.example.test", (Scope("default"),)),
         Wanted("widgets.v1beta1.example.test", (Scope("kube-public"),)),

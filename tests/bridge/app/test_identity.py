@@ -51,9 +51,7 @@ async def identified(state: Path, cluster: Playground) -> list[Fact]:
     return facts
 
 
-async def test_a_refusal_of_what_was_read_before_is_doubted_because_the_api_server_may_just_have_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refusal_after_a_successful_read_is_doubted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Playground() as cluster:
         assert await identified(tmp_path, cluster) == []
         cluster.misbehave.forbid("namespaces", times=1)

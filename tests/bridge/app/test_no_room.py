@@ -88,7 +88,7 @@ async def test_a_rejected_record_is_buried_and_asked_for_again(tmp_path: Path, d
             assert await letters.retry(None) == 1
 
 
-async def test_absence_is_counted_so_that_a_removed_sink_is_forgotten_at_last(tmp_path: Path, disk: Disk) -> None:
+async def test_absence_is_counted_until_a_removed_sink_is_forgotten(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, {"one": StartPolicy.NOW, "gone": StartPolicy.NOW}, keeping=RETAINED):
         pass
     async with bench(tmp_path, keeping=RETAINED) as it:
@@ -139,7 +139,7 @@ async def fill(it: Bench, *, megabytes: int) -> None:
         await it.change(*(f"{op} x" for op in ["updated"] * 64), body=lambda: os.urandom(12_000).hex().encode())
 
 
-async def test_a_bridge_that_has_no_room_and_a_stuck_sink_ends_within_its_grace(tmp_path: Path, disk: Disk) -> None:
+async def test_a_full_disk_and_a_stuck_sink_end_within_the_grace(tmp_path: Path, disk: Disk) -> None:
     sink, facts = StuckSink(), list[Fact]()
     async with Playground() as cluster, asyncio.timeout(20):
         cluster.create("configmaps", a_config_map("a"))

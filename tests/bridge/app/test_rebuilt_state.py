@@ -21,7 +21,7 @@ def listed(name: str, evidence: Evidence, position: str | None, epoch: int) -> C
     return ChangeBatch(PODS, SHOP, [Change(Op.ADDED, evidence, thing)], position, epoch)
 
 
-async def test_all_that_is_found_until_the_first_list_has_ended_is_told_as_sync(tmp_path: Path) -> None:
+async def test_all_objects_until_the_end_of_the_first_list_are_sync(tmp_path: Path) -> None:
     async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard):
         pass
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)

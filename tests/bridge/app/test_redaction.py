@@ -30,7 +30,7 @@ def test_two_states_have_two_keys(tmp_path: Path) -> None:
     assert load_key(None, first).id != load_key(None, second).id
 
 
-def test_a_key_that_was_half_written_when_the_bridge_died_is_made_anew(tmp_path: Path) -> None:
+def test_a_half_written_key_is_made_again(tmp_path: Path) -> None:
     (tmp_path / f"{KEY_FILE}.part").write_text("dead")
 
     assert load_key(None, tmp_path).id == load_key(None, tmp_path).id
@@ -55,7 +55,7 @@ def test_the_operators_key_is_used_whatever_state_there_is(tmp_path: Path) -> No
         (b"x" * 5000, "more than 4096"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_named_by_its_option_and_never_shown(
+def test_an_unusable_key_is_named_by_its_option_and_not_shown(
     tmp_path: Path, content: bytes | None, reason: str
 ) -> None:
     given = tmp_path / "given"

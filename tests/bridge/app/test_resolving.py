@@ -12,7 +12,7 @@ from bridge.model.resource import Resource, Scope
 
 
 @pytest.mark.parametrize("plural", ["../../../api/v1/secrets", "..", "Widgets"])
-def test_a_resource_that_is_remembered_under_a_name_that_is_none_is_not_wanted_any_more(plural: str) -> None:
+def test_a_resource_remembered_under_a_bad_name_is_released(plural: str) -> None:
     everything = [Wanted("*")]
 
     assert wanted_scopes(everything, Resource("example.com", "v1", "widgets", "Widget", True)) == (Scope(),)
@@ -43,7 +43,7 @@ def served(*resources: Served) -> Catalogue:
         ("widget", "widgets.acme.io"),
     ],
 )
-def test_what_was_told_goes_by_kubectls_names_also_where_no_cluster_is_asked(name: str, resource: str) -> None:
+def test_exported_resources_have_kubectl_names_without_a_cluster(name: str, resource: str) -> None:
     assert meant(name, [PODS, DEPLOYMENTS, WIDGETS], None) == resource
 
 
@@ -58,7 +58,7 @@ def test_a_name_that_means_none_or_several_stays_what_it_is(name: str) -> None:
     assert meant(name, [PODS, WIDGETS], None) == name
 
 
-def test_a_wildcard_that_covers_nothing_is_not_waited_for_and_a_name_is() -> None:
+def test_an_empty_wildcard_is_not_waited_for_but_a_name_is() -> None:
     found = resolve_wanted([Wanted("*.example.com"), Wanted("widgets.example.com")], served(Served(PODS, "pod")))
     assert found.desired == {}
     assert list(found.empty) == ["*.example.com"]

@@ -104,7 +104,7 @@ def evidence(deltas: Sequence[Delta]) -> list[tuple[str, str, str]]:
     return [(delta.op, delta.key, delta.evidence) for delta in deltas]
 
 
-async def test_a_watch_goes_on_where_it_was_without_a_list_and_nothing_is_told_twice(tmp_path: Path) -> None:
+async def test_a_watch_resumes_without_a_list_or_a_repetition(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create("configmaps", a_config_map("a"))
         cluster.create("configmaps", a_config_map("b"))
@@ -122,7 +122,7 @@ async def test_a_watch_goes_on_where_it_was_without_a_list_and_nothing_is_told_t
     assert second.sink.deltas[0].sequence == first.sink.deltas[-1].sequence + 1
 
 
-async def test_where_the_position_expired_the_difference_is_told_and_nothing_else(tmp_path: Path) -> None:
+async def test_an_expired_position_exports_the_difference_alone(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         for name in ("kept", "changed", "deleted", "recreated"):
             cluster.create("configmaps", a_config_map(name))
@@ -152,7 +152,7 @@ async def test_where_the_position_expired_the_difference_is_told_and_nothing_els
     assert b'"value":"1"' in deleted.body
 
 
-async def test_objects_that_left_the_scope_are_told_deleted_and_those_that_came_in_added(tmp_path: Path) -> None:
+async def test_objects_that_left_the_scope_are_deleted_new_ones_added(tmp_path: Path) -> None:
     both = (Wanted("configmaps", (Scope("default"), Scope("kube-public"))),)
     other = (Wanted("configmaps", (Scope("kube-public"), Scope("kube-system"))),)
     async with Playground(bookmark_interval=0.2) as cluster:
@@ -187,7 +187,7 @@ async def test_a_selector_that_changed_is_compared_with_what_was_told(tmp_path: 
     ]
 
 
-async def test_a_resource_that_is_not_configured_any_more_leaves_with_its_objects(tmp_path: Path) -> None:
+async def test_a_resource_no_longer_configured_leaves_with_its_objects(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create("configmaps", a_config_map("a"))
         async with life(tmp_path, cluster):
@@ -198,7 +198,7 @@ async def test_a_resource_that_is_not_configured_any_more_leaves_with_its_object
     assert [(delta.op, delta.key) for delta in second.sink.deltas] == [("deleted", "default/a")]
 
 
-async def test_a_new_sink_is_told_everything_that_is_known_between_two_notices(tmp_path: Path) -> None:
+async def test_a_new_sink_gets_all_known_objects_between_two_notices(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         for name in ("a", "b"):
             cluster.create("configmaps", a_config_map(name))
@@ -215,7 +215,7 @@ async def test_a_new_sink_is_told_everything_that_is_known_between_two_notices(t
     assert [record.count for record in second.sink.records if isinstance(record, Snapshot)] == [2, 2]
 
 
-async def test_a_new_sink_that_starts_now_is_told_what_happens_from_now_on(tmp_path: Path) -> None:
+async def test_a_new_sink_that_starts_now_gets_only_later_changes(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create("configmaps", a_config_map("a"))
         async with life(tmp_path, cluster):
@@ -240,7 +240,7 @@ async def test_the_state_of_another_cluster_is_refused(tmp_path: Path) -> None:
     assert "state.on_cluster_change" in str(error)
 
 
-async def test_the_state_of_another_cluster_may_be_compared_with_this_one_in_a_new_epoch(tmp_path: Path) -> None:
+async def test_another_clusters_state_is_compared_in_a_new_epoch(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create("configmaps", a_config_map("both"))
         cluster.create("configmaps", a_config_map("there"))
@@ -262,7 +262,7 @@ async def test_the_state_of_another_cluster_may_be_compared_with_this_one_in_a_n
     assert [type(fact) for fact in second.facts if isinstance(fact, ClusterChanged)] == [ClusterChanged]
 
 
-async def test_a_damaged_database_is_moved_aside_and_everything_told_again_behind_a_gap(tmp_path: Path) -> None:
+async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         for name in ("a", "b"):
             cluster.create("configmaps", a_config_map(name))
@@ -286,7 +286,7 @@ async def test_a_damaged_database_is_moved_aside_and_everything_told_again_behin
     assert list(tmp_path.glob("outbox.db.*.aside"))  # noqa: ASYNC240
 
 
-async def test_versions_that_ran_backwards_while_the_bridge_was_down_begin_a_new_epoch(tmp_path: Path) -> None:
+async def test_versions_that_ran_backwards_while_down_begin_an_epoch(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create("configmaps", a_config_map("a"))
         backup = cluster.snapshot()
@@ -311,7 +311,7 @@ def leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-async def test_a_delete_that_is_announced_again_is_told_once_also_by_the_bridge_after_it(
+async def test_a_repeated_delete_is_exported_once_across_a_restart(
     tmp_path: Path,
 ) -> None:
     async with Playground(bookmark_interval=60) as cluster:

@@ -96,9 +96,7 @@ def outcomes(facts: Sequence[Fact]) -> list[str]:
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["with its history", "without its history"])
-async def test_a_restore_is_noticed_though_versions_have_passed_the_position_while_the_bridge_was_down(
-    tmp_path: Path, compacted: bool
-) -> None:
+async def test_a_restore_is_noticed_after_versions_passed_the_position(tmp_path: Path, compacted: bool) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         live_through(cluster)
         backup = cluster.snapshot()
@@ -142,7 +140,7 @@ async def _goes_on(run: Run, cluster: Playground, name: str) -> None:
     await run.sink.until(lambda sink: sink.deltas[-1].key == f"default/{name}")
 
 
-async def test_a_broken_connection_alone_begins_no_epoch_and_lists_nothing(tmp_path: Path) -> None:
+async def test_a_broken_connection_begins_no_epoch_and_lists_nothing(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         live_through(cluster)
         async with life(tmp_path, cluster, BOTH) as run:
@@ -158,7 +156,7 @@ async def test_a_broken_connection_alone_begins_no_epoch_and_lists_nothing(tmp_p
     assert {delta.epoch for delta in run.sink.deltas} == {1}
 
 
-async def test_a_restore_is_noticed_where_all_that_it_undid_came_and_went(tmp_path: Path) -> None:
+async def test_a_restore_is_noticed_where_all_it_undid_came_and_went(tmp_path: Path) -> None:
     """Nothing that is known was undone; and what was made anew has versions that were passed."""
     async with Playground(bookmark_interval=0.2) as cluster:
         live_through(cluster)

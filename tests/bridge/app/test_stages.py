@@ -53,7 +53,7 @@ async def churned(world: World, copy: Path) -> None:
     await world.until(lambda: copy.exists() and copy.read_bytes().count(b"\n") == OBJECTS + UPDATES)
 
 
-async def test_every_stage_of_a_real_run_has_the_records_that_went_through(tmp_path: Path) -> None:
+async def test_every_stage_of_a_run_counts_the_records_that_passed(tmp_path: Path) -> None:
     copy, facts = tmp_path / "copy.ndjson", list[Fact]()
     (tmp_path / "state").mkdir()
     plan: dict[str, Any] = {"timing": QUICK, "state": tmp_path / "state", "grace_seconds": 5.0}
@@ -152,7 +152,7 @@ def test_an_error_leaves_its_stage() -> None:
     assert milliseconds(clocks.profile(), Stage.SPLIT) == about(0)
 
 
-async def test_of_a_coroutine_only_what_it_does_counts_and_not_who_runs_meanwhile() -> None:
+async def test_a_coroutine_is_charged_its_own_time_alone() -> None:
     clocks, waits = Clocks(), asyncio.Event()
 
     async def steps() -> str:
@@ -172,7 +172,7 @@ async def test_of_a_coroutine_only_what_it_does_counts_and_not_who_runs_meanwhil
     assert profile["commit"].calls == 2
 
 
-async def test_a_coroutine_with_a_clock_is_cancelled_and_fails_like_any_other() -> None:
+async def test_a_timed_coroutine_is_cancelled_and_fails_like_any_other() -> None:
     clocks, cleaned = Clocks(), list[str]()
 
     async def waits(what: Awaitable[Any]) -> None:

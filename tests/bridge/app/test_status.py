@@ -40,13 +40,13 @@ class Standing:
         (STUCK_AFTER + 5, False, False),
     ],
 )
-async def test_no_answer_for_longer_than_any_deadline_is_stuck_unless_what_waits_explains_it(
+async def test_no_answer_beyond_deadlines_is_stuck_unless_explained(
     silent_for: float, caught_up: bool, stuck: bool
 ) -> None:
     assert is_stuck(cast(Any, Standing(silent_for, caught_up))) is stuck
 
 
-def test_an_informer_whose_watch_breaks_while_a_full_backlog_holds_up_its_batch_is_not_stuck() -> None:
+def test_a_full_backlog_does_not_make_a_broken_watch_stuck() -> None:
     """Nothing is queued behind that batch, and nothing is asked: a new process would stand there again."""
 
     async def scenario() -> None:
@@ -78,5 +78,5 @@ def test_an_informer_whose_watch_breaks_while_a_full_backlog_holds_up_its_batch_
     run_in_virtual_time(scenario())
 
 
-def test_the_limit_is_longer_than_the_longest_watch_and_every_wait() -> None:
+def test_the_limit_exceeds_the_longest_watch_and_every_wait() -> None:
     assert 600 < STUCK_AFTER <= 3600

@@ -53,7 +53,7 @@ def has_stopped(run: Run, times: int) -> bool:
     return sum(isinstance(fact, InformerStopped) for fact in run.facts) == times
 
 
-async def test_parts_and_resources_that_leave_the_configuration_and_come_back(tmp_path: Path) -> None:
+async def test_parts_and_resources_leave_the_configuration_and_return(tmp_path: Path) -> None:
     consumer = Consumer()
     async with Playground(bookmark_interval=0.2) as cluster:
         for namespace in ("default", "kube-public"):
@@ -75,7 +75,7 @@ async def test_parts_and_resources_that_leave_the_configuration_and_come_back(tm
     assert consumer.dropped == []
 
 
-async def test_a_resource_that_was_away_with_all_its_objects_and_is_back(tmp_path: Path) -> None:
+async def test_a_resource_that_was_away_with_its_objects_is_back(tmp_path: Path) -> None:
     """As an aggregated API whose server was down: nothing happened to what it serves."""
     consumer = Consumer()
     async with Playground(bookmark_interval=0.2) as cluster:

@@ -90,7 +90,7 @@ async def bench(
 RETAINED = Keeping(retain_bytes=1 << 30)
 
 
-async def test_a_new_sink_is_told_what_is_there_and_the_others_notice_nothing(tmp_path: Path) -> None:
+async def test_a_new_sink_gets_a_snapshot_unnoticed_by_the_others(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         await it.change("added a", "added b")
         await it.take_all()
@@ -103,7 +103,7 @@ async def test_a_new_sink_is_told_what_is_there_and_the_others_notice_nothing(tm
         assert told + await it.take_all("late") == ["Snapshot", "added a", "added b", "Snapshot", "updated a"]
 
 
-async def test_a_delete_behind_a_replay_is_told_when_both_are_compacted(tmp_path: Path) -> None:
+async def test_a_delete_behind_a_replay_is_delivered_after_compaction(tmp_path: Path) -> None:
     async with bench(tmp_path, keeping=RETAINED) as it:
         await it.change("added a")
         assert await it.take_all() == ["added a"]
@@ -126,7 +126,7 @@ async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> 
             taking.cancel()
 
 
-async def test_a_backlog_is_compacted_while_an_object_of_the_snapshot_is_stuck(tmp_path: Path) -> None:
+async def test_a_backlog_is_compacted_while_a_snapshot_object_is_stuck(tmp_path: Path) -> None:
     async with bench(tmp_path, {"other": StartPolicy.NOW}) as it:
         await it.change("added a", "added b")
     both = {"one": StartPolicy.SNAPSHOT, "other": StartPolicy.NOW}
@@ -143,7 +143,7 @@ async def test_a_backlog_is_compacted_while_an_object_of_the_snapshot_is_stuck(t
         assert await it.take_all() == ["Snapshot", "added a", "added b", "Snapshot", "updated a", "deleted b"]
 
 
-async def test_nothing_behind_an_errand_is_handed_out_before_it_is_settled(tmp_path: Path) -> None:
+async def test_records_behind_a_backfill_wait_until_it_is_settled(tmp_path: Path) -> None:
     async with bench(tmp_path, keeping=RETAINED) as it:
         await it.change("added a", "updated a")
         await it.take_all()

@@ -102,7 +102,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
     assert [again_1.replay, again_2.replay, once_more.replay] == [1, 1, 2], "and in which replay"
 
 
-async def test_a_running_bridge_that_has_nothing_to_do_delivers_a_dead_letter_at_once(tmp_path: Path) -> None:
+async def test_an_idle_bridge_delivers_a_retried_dead_letter_at_once(tmp_path: Path) -> None:
     sink = PickySink()
     sink.picky = True
     async with a_bridge(tmp_path, sink) as (world, client):
@@ -121,7 +121,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_delivers_a_dead_letter_at
         await world.until(lambda: not world.bridge.snapshot().sinks[0].dead_letters)
 
 
-async def test_what_is_parked_behind_a_dropped_letter_is_delivered_at_once(tmp_path: Path) -> None:
+async def test_records_behind_a_dropped_letter_are_delivered_at_once(tmp_path: Path) -> None:
     sink = PickySink()
     sink.picky = True
     async with a_bridge(tmp_path, sink) as (world, client):
@@ -161,7 +161,7 @@ class ShySink(RecordingSink):
         return await super().deliver(batch)
 
 
-async def test_a_sink_that_asked_for_an_hour_says_so_and_is_tried_when_an_operator_asks(tmp_path: Path) -> None:
+async def test_a_sink_that_asked_for_an_hour_is_tried_on_request(tmp_path: Path) -> None:
     sink = ShySink()
     sink.shy = True
     async with a_bridge(tmp_path, sink) as (world, client):
@@ -180,7 +180,7 @@ async def test_a_sink_that_asked_for_an_hour_says_so_and_is_tried_when_an_operat
         assert world.bridge.snapshot().sinks[0].asked is None
 
 
-async def test_a_pause_survives_a_crash_and_ends_when_somebody_resumes_it(tmp_path: Path) -> None:
+async def test_a_pause_survives_a_crash_until_it_is_resumed(tmp_path: Path) -> None:
     sink = RecordingSink()
     async with a_bridge(tmp_path, sink) as (world, client):
         assert await client.pause_sink(SINK)

@@ -143,7 +143,7 @@ async def test_what_happens_after_the_list_is_no_difference(cluster: Playground,
     assert (await compared(cluster, destination, settle=LONG)).differences == []
 
 
-async def test_an_object_that_never_rests_is_no_difference_when_the_destination_follows(
+async def test_a_restless_object_is_equal_when_the_destination_follows(
     cluster: Playground, destination: Destination
 ) -> None:
     destination.tell(cluster.create("configmaps", config_map("busy")))
@@ -159,7 +159,7 @@ async def test_an_object_that_never_rests_is_no_difference_when_the_destination_
     assert (await compared(cluster, destination, settle=LONG)).differences == []
 
 
-async def test_an_object_that_never_rests_is_stale_when_the_destination_hears_nothing(
+async def test_a_restless_object_is_stale_when_the_destination_stops(
     cluster: Playground, destination: Destination
 ) -> None:
     destination.tell(cluster.create("configmaps", config_map("busy")))

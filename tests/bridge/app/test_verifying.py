@@ -79,7 +79,7 @@ def test_only_configured_resources_and_namespaces_are_compared(key: str, is_cove
 
 
 @pytest.mark.parametrize("configured", ["widgets", "widgets.acme.io", "widgets.v1.acme.io", "*", "*.acme.io"])
-def test_what_is_held_of_a_resource_that_went_from_the_cluster_is_compared(configured: str) -> None:
+def test_stored_objects_of_a_vanished_resource_are_compared(configured: str) -> None:
     holdings = Holdings("prod", covering(configured, listed=[]))
     holdings.take([told(WIDGET, 1)])
 
@@ -100,13 +100,13 @@ def test_a_group_is_not_taken_for_a_version() -> None:
     assert not covering("widgets.io", listed=[]).covers(of_core)
 
 
-def test_a_wildcard_leaves_out_what_the_cluster_serves_and_it_does_not_list() -> None:
+def test_a_wildcard_ignores_resources_the_cluster_does_not_list() -> None:
     name = Name.parsed("prod/apps/deployments/shop/a")
     assert name is not None
     assert not covering("*").covers(name)
 
 
-def test_what_must_be_read_follows_from_what_is_listed_and_from_names_without_a_meaning() -> None:
+def test_what_is_read_follows_from_lists_and_unknown_names() -> None:
     wanted = [Wanted("po", (Scope("shop"),)), Wanted("clusterroles"), Wanted("widgets.acme.io")]
     listed = [(PODS, Scope("shop")), (CLUSTER_ROLES, EVERYTHING)]
 
@@ -147,46 +147,46 @@ def test_a_suspect_clears_when_both_agree() -> None:
     assert suspect(v(5), v(6)).clears(v(6), v(6), {}), "the destination was ahead of the list"
 
 
-def test_a_suspect_that_changes_at_every_look_clears_when_the_destination_follows() -> None:
+def test_a_restless_suspect_clears_when_the_destination_follows() -> None:
     assert suspect(v(5), v(4)).clears(v(9), v(7), {"u1": "7"})
 
 
-def test_a_suspect_that_changes_at_every_look_stays_when_the_destination_does_not_follow() -> None:
+def test_a_restless_suspect_stays_when_the_destination_does_not() -> None:
     late = suspect(v(5), v(1))
     assert not late.clears(v(9), v(1), {})
     assert not late.clears(v(13), v(2), {"u1": "2"}), "it moves, an hour behind"
     assert late.difference == Difference(Verdict.STALE, "k", v(13), v(2))
 
 
-def test_a_destination_with_newer_versions_than_the_cluster_differs_unless_they_came_just_now() -> None:
+def test_versions_newer_than_the_clusters_differ_unless_recent() -> None:
     restored = suspect(v(5), v(900))
     assert not restored.clears(v(6), v(900), {})
 
 
-def test_an_object_that_is_made_again_and_again_clears_when_the_destination_follows() -> None:
+def test_a_recreated_object_clears_when_the_destination_follows() -> None:
     web = suspect(v(5, "u1"), None)
     assert not web.clears(v(9, "u2"), v(4, "u0"), {"u0": "4"})
     assert web.clears(v(13, "u3"), None, {"u0": "4", "u1": "5", "u2": "11"})
 
 
-def test_a_delete_that_was_seen_and_told_clears_though_the_object_is_there_again() -> None:
+def test_a_delivered_delete_clears_though_the_object_is_back() -> None:
     assert suspect(None, v(4)).clears(v(9, "u2"), None, {"u1": "6"})
     assert not suspect(None, v(4)).clears(v(9, "u2"), v(4), {})
     assert not suspect(v(4), None).clears(v(9), None, {"u0": "3"}), "it was live at every look"
 
 
-def test_versions_without_an_order_clear_only_when_they_are_equal() -> None:
+def test_versions_without_an_order_clear_only_when_equal() -> None:
     a, b, c = Version("u1", "a"), Version("u1", "b"), Version("u1", "c")
     assert not suspect(b, a).clears(c, a, {"u1": "a"})
     assert suspect(b, a).clears(c, b, {"u1": "b"})
 
 
-def test_a_destination_that_passed_the_first_look_already_is_no_suspect() -> None:
+def test_a_destination_past_the_first_look_is_no_suspect() -> None:
     [found] = differences({"k": v(5)}, {"k": v(8, "u2")}).values()
     assert Suspect(found).clears(v(5), v(8, "u2"), {"u1": "7", "u2": "8"})
 
 
-def test_what_came_since_the_watch_is_the_newest_of_each_incarnation() -> None:
+def test_the_watch_gives_the_newest_of_each_incarnation() -> None:
     holdings = Holdings("prod", covering())
     holdings.take([told(pod("a"), 1), told(pod("b"), 2)])
     holdings.watch()
@@ -251,7 +251,7 @@ def compare(world: World, *, looks: int, pace: int) -> dict[str, Suspect]:
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32), before=st.integers(0, 60), pace=st.integers(0, 12))
-def test_a_destination_that_hears_everything_never_differs_for_long(seed: int, before: int, pace: int) -> None:
+def test_a_destination_that_follows_never_differs_for_long(seed: int, before: int, pace: int) -> None:
     world = World(seed)
     world.happen(before)
 

@@ -65,7 +65,7 @@ def test_a_rate_that_nobody_can_make_is_a_usage_error(rate: str) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_a_demo_at_a_rate_that_no_machine_makes_shows_what_it_makes() -> None:
+def test_a_demo_with_an_impossible_rate_shows_the_real_rate() -> None:
     words = ["demo", "--rate", "10000", "--for", "6s"]
     ran = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=True)
     assert len(ran.stdout.splitlines()) > 50

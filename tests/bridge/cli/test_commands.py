@@ -74,7 +74,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 # ── check ────────────────────────────────────────────────────────────────────
 
 
-def test_every_mistake_in_a_file_is_printed_and_nothing_is_started(
+def test_every_mistake_in_a_file_is_printed_and_nothing_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = a_config(tmp_path, "http://127.0.0.1:1", resorces=["pods"], watch={"silence_secnds": 3})
@@ -112,7 +112,7 @@ async def run_command(*words: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=30, check=False)
 
 
-async def test_a_check_finds_names_that_mean_nothing_and_rights_that_are_missing(tmp_path: Path) -> None:
+async def test_a_check_finds_unknown_names_and_missing_rights(tmp_path: Path) -> None:
     async with Playground() as cluster:
         cluster.misbehave.forbid("secrets")
         path = a_config(tmp_path, cluster.url, resources=["configmaps", "secrets", "deploymnts.apps"])
@@ -151,7 +151,7 @@ def test_a_port_that_is_taken_is_named_and_exits_78(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_what_cannot_work_in_a_sink_ends_with_78_and_the_path_of_the_option(tmp_path: Path, command: str) -> None:
+def test_a_sink_that_cannot_work_exits_78_with_the_option_path(tmp_path: Path, command: str) -> None:
     copy = {"type": "file", "path": str(tmp_path / "deltas.ndjson")}
     sinks = {
         "audit": {"type": "kafka", "bootstrap_servers": "127.0.0.1:1", "properties": {"linger.mss": 5}},
@@ -171,7 +171,7 @@ def test_what_cannot_work_in_a_sink_ends_with_78_and_the_path_of_the_option(tmp_
     assert "sinks.twin: sinks.copy writes to the same" in said
 
 
-def test_a_token_file_that_is_empty_ends_a_run_with_78_and_its_option(tmp_path: Path) -> None:
+def test_an_empty_token_file_exits_78_with_its_option(tmp_path: Path) -> None:
     (tmp_path / "token").touch()
     cluster = {"name": "test", "server": "https://127.0.0.1:1", "token_file": str(tmp_path / "token")}
     path = a_config(tmp_path, "", cluster=cluster)
@@ -240,7 +240,7 @@ async def test_two_names_of_one_resource_end_a_run_with_78(tmp_path: Path) -> No
     assert "resources: pod: pods means pods as well, and an object belongs to one" in done.stderr
 
 
-async def test_an_object_nested_as_deep_as_kubernetes_takes_it_does_not_hide_its_neighbours(tmp_path: Path) -> None:
+async def test_an_object_nested_too_deep_does_not_hide_its_neighbours(tmp_path: Path) -> None:
     metadata = '{"name":"%s","namespace":"default","uid":"u-%s","resourceVersion":"7"}'
     nested = '{"a":' * 9_900 + "1" + "}" * 9_900
     deep = '{"metadata":' + metadata % ("deep", "deep") + ',"data":' + nested + "}"

@@ -14,7 +14,7 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
 """
 
 
-def test_no_command_leaves_a_core_dump_also_where_a_pipe_takes_them() -> None:
+def test_no_command_leaves_a_core_dump_even_through_a_pipe() -> None:
     """1 byte: with 0, Linux still feeds a core_pattern that is a pipe."""
     told = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True, text=True)
 

@@ -41,7 +41,7 @@ def logged(path: Path) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, [json.loads(line) for line in done.stderr.splitlines()]
 
 
-def test_a_file_that_cannot_be_used_makes_a_line_for_each_mistake(tmp_path: Path) -> None:
+def test_an_unusable_file_gives_a_line_for_each_mistake(tmp_path: Path) -> None:
     path = a_config(tmp_path, resorces=["pods"], watch={"silence_secnds": 3})
     code, lines = logged(path)
     *problems, last = lines
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_used_makes_a_line_for_each_mistake(tmp_path: Path
     assert (last["event"], last["exit_code"]) == ("ended", Exit.CONFIG)
 
 
-def test_a_file_that_is_named_and_not_there_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+def test_a_named_file_that_is_missing_is_a_configuration_mistake(tmp_path: Path) -> None:
     telemetry = {"listen": "127.0.0.1:0", "details_token_file": "missing"}
     code, (problem, last) = logged(a_config(tmp_path, telemetry=telemetry))
     assert (code, last["exit_code"]) == (Exit.CONFIG, Exit.CONFIG)

@@ -98,9 +98,7 @@ async def test_a_second_signal_ends_at_once(
     never.set()
 
 
-async def test_a_sink_whose_next_attempt_comes_after_the_grace_is_not_waited_for(
-    make: Any, receiver: WebhookReceiver
-) -> None:
+async def test_a_sink_whose_next_attempt_is_after_the_grace_is_left(make: Any, receiver: WebhookReceiver) -> None:
     receiver.answer = lambda posted: Answer(503, {"Retry-After": "3600"})
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)

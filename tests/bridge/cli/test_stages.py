@@ -38,7 +38,7 @@ def tables(log: str) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-async def test_a_running_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: Path) -> None:
+async def test_a_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: Path) -> None:
     copy = tmp_path / "copy.ndjson"
     async with Playground(bookmark_interval=0.2) as cluster:
         for number in range(20):
@@ -66,7 +66,7 @@ async def test_a_running_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp
     assert found["The whole run"]["deliver"][-1] == "25"
 
 
-def test_a_line_has_microseconds_for_each_record_and_the_share_of_all_cpu() -> None:
+def test_a_line_has_microseconds_per_record_and_the_cpu_share() -> None:
     rows = (Row("split", 3_000_000, calls=12, records=1_000), Row("rest: event loop", 1_000_000))
     assert rendered("The whole run", Profile(2_000_000_000, 4_000_000, rows)).splitlines() == [
         "The whole run: 0.00 s of CPU in 2.0 s",

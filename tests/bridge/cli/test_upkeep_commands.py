@@ -248,7 +248,7 @@ def _retain(config: Path) -> None:
     config.write_text(yaml.safe_dump(settings))
 
 
-async def test_a_replay_of_nothing_where_records_are_retained_names_no_option(
+async def test_a_replay_without_retained_records_names_no_option(
     running: Command, state: FakeUpkeep, config: Path
 ) -> None:
     _retain(config)
@@ -310,7 +310,7 @@ async def test_a_replay_from_nowhere_is_a_usage_error(running: Command, state: F
     assert state.asked == []
 
 
-async def test_a_time_without_its_offset_is_refused_with_what_is_allowed(running: Command) -> None:
+async def test_a_time_without_an_offset_is_refused_with_the_formats(running: Command) -> None:
     _, _, err = await running("replay hook --from 2026-11-21T08:30:00")
     assert err.splitlines()[-1] == (
         "kubedelta replay: argument --from: '2026-11-21T08:30:00' is no place in the log; allowed: a sequence number "
@@ -319,7 +319,7 @@ async def test_a_time_without_its_offset_is_refused_with_what_is_allowed(running
 
 
 @given(moment=datetimes(timezones=timezones()))
-def test_every_time_with_an_offset_means_the_same_moment_in_the_form_of_a_record(moment: datetime) -> None:
+def test_times_with_any_offset_become_the_form_of_a_record(moment: datetime) -> None:
     if moment.utcoffset() != timedelta(0) and moment.utcoffset().seconds % 60:  # type: ignore[union-attr]
         return  # local mean time has seconds, RFC 3339 has none
     try:
@@ -374,7 +374,7 @@ async def test_the_list_is_one_object_a_line_for_machines(running: Command, stat
     assert (letters[0]["reason"], letters[0]["parked"]) == ("line one\nline two", False)
 
 
-async def test_an_empty_list_says_so_to_people_and_is_empty_for_machines(running: Command) -> None:
+async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: Command) -> None:
     assert await running("dead-letters list") == (Exit.OK, "0 dead letters\n", "")
     assert await running("dead-letters list --json") == (Exit.OK, "", "")
 
@@ -409,9 +409,7 @@ async def test_a_dead_letter_is_shown_whole_with_its_object(running: Command, st
     )
 
 
-async def test_what_the_destination_answered_is_shown_on_one_line_that_no_terminal_obeys(
-    running: Command, state: FakeUpkeep
-) -> None:
+async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: Command, state: FakeUpkeep) -> None:
     state.letters, state.bodies = [a_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
 
     _, out, _ = await running("dead-letters show 7")
@@ -446,9 +444,7 @@ async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: C
 
 
 @pytest.mark.parametrize("option", ["", " --json"])
-async def test_nothing_of_an_object_that_a_terminal_would_obey_is_printed(
-    running: Command, state: FakeUpkeep, option: str
-) -> None:
+async def test_objects_are_printed_without_terminal_escapes(running: Command, state: FakeUpkeep, option: str) -> None:
     hostile = "\x9b31m\u202egnp\u2028\x7f"
     state.letters = [a_letter(7, reason=hostile, resource=hostile)]
     state.bodies = {7: json.dumps({"kind": hostile}, ensure_ascii=False).encode()}
@@ -486,7 +482,7 @@ async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
     assert state.asked == [asked]
 
 
-async def test_a_retry_on_the_files_waits_for_the_next_start_and_a_drop_does_not(stopped: Command) -> None:
+async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: Command) -> None:
     assert await stopped("dead-letters retry hook 7") == (
         Exit.OK,
         lines("1 dead letter of hook will be delivered again, when the bridge starts: it does not run now"),
@@ -604,7 +600,7 @@ async def test_an_unknown_sink_is_exit_1_on_the_files(stopped: Command) -> None:
 
 
 @pytest.mark.parametrize("words", EVERY)
-async def test_a_bridge_that_does_not_answer_is_exit_69_and_its_files_stay_closed(
+async def test_a_silent_bridge_exits_69_and_its_files_stay_closed(
     kubedelta: Command, config: Path, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "_GREETING_SECONDS", 0.05)
@@ -617,7 +613,7 @@ async def test_a_bridge_that_does_not_answer_is_exit_69_and_its_files_stay_close
     assert err.endswith("state/admin.sock: no answer within 0.05 seconds\n")
 
 
-async def test_an_interrupted_command_does_not_look_as_if_all_were_well(config: Path) -> None:
+async def test_an_interrupted_command_does_not_look_successful(config: Path) -> None:
     asked = asyncio.Event()
 
     async def stand_still(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -670,7 +666,7 @@ async def test_files_that_cannot_be_used_are_told_with_the_reason(
     assert await kubedelta("cursors") == (code, "", lines(told))
 
 
-async def test_every_mistake_in_the_configuration_is_told_before_anybody_is_asked(
+async def test_all_configuration_mistakes_come_before_any_request(
     running: Command, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEDELTA__RESORCES", "pods")
@@ -701,9 +697,7 @@ def test_help_names_every_command_and_every_action() -> None:
     "words",
     ["replay", "cursors", "state check", "sinks retry", "sinks pause", *map("dead-letters {}".format, ACTIONS)],
 )
-def test_every_command_takes_a_configuration_and_speaks_to_machines(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_takes_a_configuration_and_prints_json(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*words.split(), "--help"])
     assert ended.value.code == 0

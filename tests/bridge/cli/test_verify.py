@@ -86,9 +86,7 @@ async def write(folder: Path, records: Sequence[Delta | Gap]) -> None:
         await sink.close()
 
 
-async def test_a_sink_that_holds_what_is_live_is_right_and_what_it_lacks_is_told(
-    cluster: Playground, tmp_path: Path
-) -> None:
+async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(cluster: Playground, tmp_path: Path) -> None:
     config = str(a_config(tmp_path, cluster.url))
     first = [config_map(cluster, name) for name in ("kept", "changed", "gone")]
     await write(tmp_path, [a_delta(n, each) for n, each in enumerate(first, 1)])
@@ -171,14 +169,14 @@ async def test_a_webhook_cannot_be_read_back(tmp_path: Path) -> None:
     assert done.stderr == "sinks.hook: what went to a webhook cannot be read back; it can with kafka, nats, file\n"
 
 
-async def test_a_sink_that_is_not_configured_is_named_with_those_that_are(tmp_path: Path) -> None:
+async def test_an_unknown_sink_is_named_with_the_configured_ones(tmp_path: Path) -> None:
     done = await run_verify("copi", "-c", str(a_config(tmp_path, "http://127.0.0.1:1")))
 
     assert done.returncode == Exit.CONFIG
     assert done.stderr == "sinks.copi: there is no such sink; there are copy\n"
 
 
-async def test_a_file_that_is_not_there_and_a_cluster_that_is_away_are_unavailable(tmp_path: Path) -> None:
+async def test_a_missing_file_or_an_absent_cluster_is_unavailable(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     config = str(a_config(tmp_path, f"http://127.0.0.1:{port}"))

@@ -14,7 +14,7 @@ RETRY = Retry(initial=1.0, maximum=8.0, failures=3)
 NEVER = math.inf
 
 
-def test_failures_in_a_row_open_it_and_a_success_in_between_does_not_count() -> None:
+def test_failures_in_a_row_open_it_and_a_success_resets_them() -> None:
     circuit = Circuit(RETRY)
     opened = [circuit.failed(circuit.begin(), now, 0.5).opened for now in (0.0, 1.0)]
     circuit.succeeded(circuit.begin(), 2.0)
@@ -31,7 +31,7 @@ def test_a_destination_that_takes_nothing_opens_it_at_once() -> None:
     assert circuit.ready_at == 10.5
 
 
-def test_when_its_time_is_over_one_attempt_is_made_and_all_else_waits() -> None:
+def test_after_its_pause_one_attempt_is_made_and_the_rest_waits() -> None:
     circuit = Circuit(RETRY)
     circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
 
@@ -41,7 +41,7 @@ def test_when_its_time_is_over_one_attempt_is_made_and_all_else_waits() -> None:
     assert circuit.ready_at == NEVER
 
 
-def test_the_attempt_that_succeeds_closes_it_and_tells_how_long_it_was_not() -> None:
+def test_the_successful_attempt_closes_it_and_reports_the_outage() -> None:
     circuit = Circuit(RETRY)
     circuit.failed(circuit.begin(), 10.0, 0.5, whole=True)
 
@@ -90,7 +90,7 @@ def test_one_thing_that_fails_again_and_again_does_not_open_it() -> None:
     assert circuit.failed(circuit.begin(), 21.0, 0.5, what="c").opened
 
 
-def test_one_thing_that_fails_because_nothing_is_taken_opens_it_all_the_same() -> None:
+def test_one_object_opens_it_when_the_whole_delivery_fails() -> None:
     circuit = Circuit(RETRY)
     circuit.failed(circuit.begin(), 0.0, 0.5, what="a")
 
@@ -111,7 +111,7 @@ def test_what_began_before_it_opened_decides_nothing() -> None:
     assert circuit.succeeded(trial, 0.7) == 0.7
 
 
-def test_what_began_before_it_opened_may_only_make_the_pause_longer() -> None:
+def test_attempts_from_before_it_opened_only_lengthen_the_pause() -> None:
     circuit = Circuit(RETRY)
     first, second, third = (circuit.begin() for _ in range(3))
     circuit.failed(first, 0.0, 0.0, at_least=5.0, whole=True)
@@ -133,7 +133,7 @@ def test_each_state_has_a_name() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 0.999)), max_size=60))
-def test_at_most_one_attempt_is_made_of_an_open_circuit_and_none_too_early(
+def test_an_open_circuit_has_one_attempt_and_none_too_early(
     outcomes: list[tuple[bool, bool, float]],
 ) -> None:
     circuit = Circuit(RETRY)

@@ -55,7 +55,7 @@ def is_of(name: str) -> Callable[[Record], bool]:
 
 
 @virtual
-async def test_objects_are_delivered_side_by_side_and_each_in_its_order() -> None:
+async def test_objects_are_delivered_in_parallel_each_in_its_order() -> None:
     world = World(ScriptedSink(seconds=1.0), pods("abcdefgh" * 4), lanes=ALONE)
     began = now()
     await world.run_until_idle()
@@ -79,7 +79,7 @@ async def test_one_object_is_never_delivered_twice_at_once() -> None:
 
 
 @virtual
-async def test_stretches_are_settled_in_their_order_when_they_are_complete() -> None:
+async def test_fetches_are_settled_in_order_when_complete() -> None:
     slow = asyncio.Event()
     world = World(ScriptedSink(), pods("abcdef"), lanes=ALONE, max_batch=2)
 
@@ -100,7 +100,7 @@ async def test_stretches_are_settled_in_their_order_when_they_are_complete() -> 
 
 
 @virtual
-async def test_what_left_the_outbox_is_told_as_a_gap_by_itself_and_first() -> None:
+async def test_lost_records_are_delivered_as_a_gap_alone_and_first() -> None:
     world = World(ScriptedSink(seconds=1.0), pods("ab", first=14), lanes=ALONE)
     world.pending.missed = Missed(1, 13)
     await world.run_until_idle()
@@ -156,7 +156,7 @@ async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
 
 
 @virtual
-async def test_an_object_that_fails_holds_up_the_sink_only_when_the_bound_is_reached() -> None:
+async def test_a_failing_object_blocks_the_sink_only_at_the_bound() -> None:
     world = World(failing(is_of("a")), pods("a" + "b" * 40), lanes=ALONE, max_batch=4, max_records=10)
     async with world.running():
         await asyncio.sleep(100)
@@ -195,7 +195,7 @@ async def test_memory_does_not_grow_with_the_objects_that_came_by() -> None:
 
 
 @virtual
-async def test_failures_in_a_row_of_many_objects_open_the_circuit_and_one_attempt_decides() -> None:
+async def test_failures_of_many_objects_open_the_circuit_to_one_try() -> None:
     world = World(failing(lambda record: now() < 1020, seconds=0.1), pods("abcdefgh"), lanes=ALONE)
     async with world.running() as worker:
         await world.until(lambda: worker.circuit is CircuitState.OPEN)
@@ -211,7 +211,7 @@ async def test_failures_in_a_row_of_many_objects_open_the_circuit_and_one_attemp
 
 
 @virtual
-async def test_a_destination_that_takes_nothing_is_not_asked_for_each_object() -> None:
+async def test_a_down_destination_is_not_tried_for_each_object() -> None:
     records = [a_pod(n, f"web-{n}") for n in range(1, 101)]
     world = World(failing(lambda record: now() < 1060, AWAY, seconds=0.01), records, lanes=ALONE)
     async with world.running() as worker:
@@ -229,7 +229,7 @@ async def test_a_destination_that_takes_nothing_is_not_asked_for_each_object() -
 
 
 @virtual
-async def test_when_the_destination_is_back_no_object_waits_for_a_pause_of_its_own() -> None:
+async def test_after_an_outage_no_object_waits_for_its_own_pause() -> None:
     for seed in range(10):
         back, chance = now() + 30, Random(seed).random
         sink = failing(lambda record, back=back: now() < back, AWAY)  # type: ignore[misc]
@@ -260,7 +260,7 @@ async def test_a_few_objects_that_fail_do_not_open_the_circuit() -> None:
 
 
 @virtual
-async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink() -> None:
+async def test_an_absent_destination_is_tried_again_by_a_new_sink() -> None:
     world = World(ScriptedSink(opens=[SinkUnavailable("no secret")]), pods("a"), lanes=ALONE)
     async with world.running() as worker:
         await asyncio.sleep(0)
@@ -271,7 +271,7 @@ async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink() ->
 
 
 @virtual
-async def test_a_bug_in_a_sink_ends_the_worker_loudly_and_closes_the_sink() -> None:
+async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink() -> None:
     world = World(ScriptedSink(RuntimeError("a bug")), pods("ab"), lanes=ALONE)
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -286,7 +286,7 @@ async def test_a_bug_in_a_sink_ends_the_worker_loudly_and_closes_the_sink() -> N
 
 
 @virtual
-async def test_what_follows_a_rejected_record_is_parked_and_never_tried() -> None:
+async def test_records_behind_a_rejected_one_are_parked_untried() -> None:
     world = World(rejecting(2), pods("aababa"), lanes=ALONE)
     seen: list[list[str]] = []
     world.pending.on_settle = lambda records: seen.append(world.letters.names)
@@ -352,7 +352,7 @@ async def test_letters_are_delivered_again_in_front_of_what_waits() -> None:
 
 
 @virtual
-async def test_a_letter_that_is_rejected_again_stays_with_those_behind_it() -> None:
+async def test_a_letter_rejected_again_stays_with_those_behind_it() -> None:
     world = World(rejecting(1, 2), pods("abab"), lanes=ALONE)
     await world.run_until_idle()
     world.sink.answer = rejecting(1).answer
@@ -432,7 +432,7 @@ async def test_what_is_pending_in_a_shared_lane_comes_first_again() -> None:
 
 
 @virtual
-async def test_a_single_shared_lane_opens_the_circuit_by_failures_in_a_row() -> None:
+async def test_a_single_shared_lane_opens_the_circuit_by_failures() -> None:
     world = World(failing(lambda record: now() < 1020), pods("abab"), lanes=Lanes(concurrency=1, batch=4))
     await world.run_until_idle()
 
@@ -443,7 +443,7 @@ async def test_a_single_shared_lane_opens_the_circuit_by_failures_in_a_row() -> 
 
 
 @virtual
-async def test_at_the_end_other_objects_are_delivered_and_the_one_that_comes_too_late_is_not_waited_for() -> None:
+async def test_at_the_end_other_objects_go_and_a_late_one_is_left() -> None:
     sink = ScriptedSink(seconds=1.0)
     sink.answer = lambda batch: (
         Receipt((0,), RetryLater("later", after=600.0)) if batch[0].sequence == 1 else ALL_STORED
@@ -458,7 +458,7 @@ async def test_at_the_end_other_objects_are_delivered_and_the_one_that_comes_too
 
 
 @virtual
-async def test_at_the_end_a_circuit_that_stays_open_for_too_long_is_not_waited_for() -> None:
+async def test_at_the_end_a_long_open_circuit_is_not_waited_for() -> None:
     closed = Receipt((0,), RetryLater("later", after=600.0, whole=True))
     world = World(ScriptedSink(*[closed] * 10), pods("abcd"), lanes=Lanes(concurrency=2))
     async with world.running() as worker:

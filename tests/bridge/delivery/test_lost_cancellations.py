@@ -46,7 +46,7 @@ async def test_a_worker_that_is_cancelled_while_its_sink_opens_ends(opens: bool)
 
 
 @virtual
-async def test_a_worker_that_is_cancelled_during_a_delivery_ends_and_settles_nothing() -> None:
+async def test_a_worker_cancelled_in_a_delivery_settles_nothing() -> None:
     world = await _ends(Swallowing())
 
     assert world.pending.settled == 0

@@ -13,7 +13,7 @@ from tests.bridge.delivery.world import World, virtual
 
 @pytest.mark.parametrize("lanes", [None, Lanes(concurrency=4)])
 @virtual
-async def test_what_was_being_parked_while_its_letter_was_dropped_is_delivered(lanes: Lanes | None) -> None:
+async def test_a_record_parked_as_its_letter_is_dropped_is_delivered(lanes: Lanes | None) -> None:
     sink = ScriptedSink()
     world = World(sink, pods("a"), lanes=lanes)
     world.letters.seconds = 2.0

@@ -26,9 +26,7 @@ def states(worker: SinkWorker) -> tuple[SinkState, float | None]:
 @BOTH
 @pytest.mark.parametrize("trouble", [BUSY, SLOW], ids=["whole", "one record"])
 @virtual
-async def test_a_sink_that_waits_for_an_hour_is_tried_at_once_when_somebody_asks(
-    lanes: Lanes | None, trouble: RetryLater
-) -> None:
+async def test_a_sink_in_an_hours_pause_is_tried_at_once_on_request(lanes: Lanes | None, trouble: RetryLater) -> None:
     world = World(ScriptedSink(Receipt((0,), trouble)), pods("a"), lanes=lanes)
     async with world.running() as worker:
         await world.until(lambda: worker.state is SinkState.WAITING)
@@ -71,7 +69,7 @@ async def test_nobody_is_left_alone_for_more_than_an_hour(lanes: Lanes | None, a
 
 @BOTH
 @virtual
-async def test_to_a_paused_sink_nothing_is_delivered_until_it_is_resumed(lanes: Lanes | None) -> None:
+async def test_a_paused_sink_gets_nothing_until_it_is_resumed(lanes: Lanes | None) -> None:
     world = World(ScriptedSink(), pods("ab"), lanes=lanes, max_batch=2)
     async with world.running() as worker:
         await worker.wait_idle()

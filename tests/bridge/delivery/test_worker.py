@@ -69,7 +69,7 @@ async def test_a_sink_gets_no_more_at_once_than_it_takes() -> None:
 
 
 @virtual
-async def test_pending_records_are_delivered_again_before_anything_newer() -> None:
+async def test_pending_records_are_retried_before_anything_newer() -> None:
     world = World(ScriptedSink(Receipt((1, 2), DOWN)), pods("abcd"), max_batch=3)
     await world.run_until_idle()
 
@@ -93,7 +93,7 @@ async def test_nothing_is_settled_while_a_record_is_pending() -> None:
 
 
 @virtual
-async def test_a_stretch_that_is_meant_for_others_is_settled_without_a_delivery() -> None:
+async def test_a_fetch_for_other_sinks_is_settled_without_a_delivery() -> None:
     world = World(ScriptedSink())
     settled: list[Sequence[Record]] = []
     world.pending.on_settle = settled.append
@@ -106,7 +106,7 @@ async def test_a_stretch_that_is_meant_for_others_is_settled_without_a_delivery(
 
 
 @virtual
-async def test_what_left_the_outbox_is_told_as_a_gap_by_itself_and_first() -> None:
+async def test_lost_records_are_delivered_as_a_gap_alone_and_first() -> None:
     world = World(ScriptedSink(), pods("ab", first=14))
     world.pending.missed = Missed(1, 13)
     await world.run_until_idle()
@@ -118,7 +118,7 @@ async def test_what_left_the_outbox_is_told_as_a_gap_by_itself_and_first() -> No
 
 
 @virtual
-async def test_a_bug_in_a_sink_ends_the_worker_loudly_and_closes_the_sink() -> None:
+async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink() -> None:
     world = World(ScriptedSink(RuntimeError("a bug")), pods("a"))
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -133,7 +133,7 @@ async def test_a_bug_in_a_sink_ends_the_worker_loudly_and_closes_the_sink() -> N
 
 
 @virtual
-async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink_and_nothing_is_lost() -> None:
+async def test_an_absent_destination_gets_all_from_a_new_sink() -> None:
     world = World(ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")]), pods("a"))
     async with world.running() as worker:
         await asyncio.sleep(0)
@@ -152,7 +152,7 @@ async def test_a_destination_that_is_not_there_is_asked_again_by_a_new_sink_and_
 
 
 @virtual
-async def test_pauses_grow_while_nothing_goes_through_and_are_short_again_afterwards() -> None:
+async def test_pauses_grow_while_all_fails_and_are_short_afterwards() -> None:
     failing = [Receipt((0,), DOWN)] * 6
     world = World(ScriptedSink(*failing, ALL_STORED, *failing[:2]), pods("ab"), max_batch=1)
     await world.run_until_idle()
@@ -163,7 +163,7 @@ async def test_pauses_grow_while_nothing_goes_through_and_are_short_again_afterw
 
 
 @virtual
-async def test_a_sink_that_stores_a_part_each_time_is_not_taken_for_one_that_is_down() -> None:
+async def test_a_sink_that_stores_a_part_each_time_is_not_down() -> None:
     script = [Receipt(tuple(range(1, left)), DOWN) for left in range(10, 1, -1)]
     world = World(ScriptedSink(*script), pods("abcdefghij"))
     await world.run_until_idle()
@@ -191,7 +191,7 @@ async def test_a_circuit_that_opens_and_closes_is_told_once_each() -> None:
 
 
 @virtual
-async def test_a_destination_that_takes_nothing_opens_the_circuit_at_once() -> None:
+async def test_a_destination_that_takes_nothing_opens_it_at_once() -> None:
     world = World(ScriptedSink(Receipt((0,), AWAY)), pods("a"))
     await world.run_until_idle()
 
@@ -200,7 +200,7 @@ async def test_a_destination_that_takes_nothing_opens_the_circuit_at_once() -> N
 
 
 @virtual
-async def test_a_part_that_goes_through_closes_the_circuit_and_the_rest_is_a_first_failure() -> None:
+async def test_a_stored_part_closes_the_circuit_and_counts_anew() -> None:
     world = World(ScriptedSink(Receipt((0, 1), AWAY), Receipt((1,), DOWN)), pods("ab"))
     await world.run_until_idle()
 
@@ -260,7 +260,7 @@ async def test_a_new_worker_delivers_again_what_was_not_settled() -> None:
 
 
 @virtual
-async def test_a_rejected_record_is_a_dead_letter_before_its_stretch_is_settled() -> None:
+async def test_a_rejected_record_is_a_letter_before_its_fetch_settles() -> None:
     world = World(rejecting(1), pods("ab"))
     seen: list[list[str]] = []
     world.pending.on_settle = lambda records: seen.append(world.letters.names)
@@ -274,7 +274,7 @@ async def test_a_rejected_record_is_a_dead_letter_before_its_stretch_is_settled(
 
 
 @virtual
-async def test_what_follows_a_rejected_record_is_parked_behind_it_and_never_tried() -> None:
+async def test_records_behind_a_rejected_one_are_parked_untried() -> None:
     world = World(rejecting(2), pods("aababa"), max_batch=5)
     await world.run_until_idle()
 
@@ -300,7 +300,7 @@ async def test_with_pass_what_follows_a_rejected_record_is_delivered() -> None:
 
 
 @virtual
-async def test_what_stands_in_front_of_an_object_s_first_letter_is_delivered_again_after_a_crash() -> None:
+async def test_records_before_a_first_letter_return_after_a_crash() -> None:
     """It was delivered before the letter was made. Parked behind it, it would come out of order, as if it were new."""
     world = World(rejecting(2), pods("aaa"))
     async with world.running():
@@ -358,7 +358,7 @@ async def test_a_rejected_notice_is_buried_and_parks_nothing() -> None:
 
 
 @virtual
-async def test_letters_are_delivered_again_in_their_order_when_an_operator_asks() -> None:
+async def test_retried_letters_are_delivered_in_their_order() -> None:
     world = World(rejecting(1, 2), pods("abab"))
     async with world.running() as worker:
         await worker.wait_idle()
@@ -373,7 +373,7 @@ async def test_letters_are_delivered_again_in_their_order_when_an_operator_asks(
 
 
 @virtual
-async def test_more_letters_than_fit_into_a_batch_are_delivered_one_batch_after_another() -> None:
+async def test_more_letters_than_a_batch_holds_go_batch_by_batch() -> None:
     world = World(rejecting(1), pods("aaaaa"), max_batch=2)
     await world.run_until_idle()
     world.sink.answer = lambda batch: ALL_STORED
@@ -385,7 +385,7 @@ async def test_more_letters_than_fit_into_a_batch_are_delivered_one_batch_after_
 
 
 @virtual
-async def test_a_letter_that_is_rejected_again_stays_with_those_behind_it() -> None:
+async def test_a_letter_rejected_again_stays_with_those_behind_it() -> None:
     world = World(rejecting(1, 2), pods("abab"))
     await world.run_until_idle()
     world.sink.answer = rejecting(1).answer
@@ -398,7 +398,7 @@ async def test_a_letter_that_is_rejected_again_stays_with_those_behind_it() -> N
 
 
 @virtual
-async def test_letters_wait_for_a_sink_in_trouble_and_what_is_new_waits_behind_them() -> None:
+async def test_letters_wait_for_a_failing_sink_and_new_records_behind() -> None:
     world = World(rejecting(1), pods("aa"))
     await world.run_until_idle()
     answers = [Receipt((0, 1), DOWN), Receipt((1,), DOWN)]
@@ -441,7 +441,7 @@ async def test_a_worker_is_not_idle_while_it_delivers_a_letter() -> None:
 
 
 @virtual
-async def test_at_the_end_nobody_waits_for_an_attempt_that_comes_too_late() -> None:
+async def test_at_the_end_nobody_waits_for_an_attempt_that_is_too_late() -> None:
     world = World(ScriptedSink(*[Receipt((0, 1), RetryLater("later", after=600.0))] * 10), pods("ab"))
     async with world.running() as worker:
         began = now()
@@ -464,7 +464,7 @@ async def test_at_the_end_an_attempt_within_the_time_is_waited_for() -> None:
 
 
 @virtual
-async def test_at_the_end_a_sink_that_does_not_open_in_time_is_not_waited_for() -> None:
+async def test_at_the_end_a_sink_that_opens_too_late_is_left() -> None:
     world = World(ScriptedSink(opens=[SinkUnavailable("down")] * 100), pods("a"), retry=Retry(initial=60.0))
     async with world.running() as worker:
         began = now()

@@ -55,7 +55,7 @@ async def test_a_key_that_waits_is_there_once() -> None:
 
 
 @virtual
-async def test_a_key_that_is_added_while_a_worker_has_it_comes_once_when_that_is_done() -> None:
+async def test_a_key_added_while_it_is_processed_comes_once_afterwards() -> None:
     queue = a_queue()
     queue.add("a")
     await queue.get()
@@ -122,7 +122,7 @@ async def test_of_several_delays_the_one_that_ends_first_counts() -> None:
 
 
 @virtual
-async def test_a_rate_limited_key_waits_longer_each_time_until_it_is_forgotten() -> None:
+async def test_a_rate_limited_key_waits_longer_until_it_is_forgotten() -> None:
     queue = a_queue()
     delays = [queue.add_rate_limited("a") for _ in range(5)]
     assert queue.num_requeues("a") == 5
@@ -166,7 +166,7 @@ async def test_nothing_is_remembered_of_a_key_that_is_forgotten() -> None:
 
 
 @virtual
-async def test_after_a_shutdown_the_rest_is_handed_out_and_nothing_is_taken() -> None:
+async def test_after_a_shutdown_the_rest_comes_out_and_nothing_goes_in() -> None:
     queue = a_queue()
     queue.add("a")
     queue.add_after("delayed", 1.0)
@@ -197,7 +197,7 @@ async def test_a_shutdown_ends_those_who_wait() -> None:
 
 
 @virtual
-async def test_a_drain_waits_for_what_waits_what_is_worked_on_and_what_comes_again() -> None:
+async def test_a_drain_waits_for_queued_running_and_returning_keys() -> None:
     queue, done = a_queue(), list[str]()
     queue.add("a")
     queue.add("b")

@@ -55,7 +55,7 @@ class World:
         return [(change.op, change.object.uid, change.object.resource_version) for change in changes]
 
 
-async def test_a_batch_is_applied_to_the_store_and_delivered_once_with_its_position() -> None:
+async def test_a_batch_is_stored_and_delivered_once_with_its_position() -> None:
     world = World()
     async with world.running():
         world.fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
@@ -73,7 +73,7 @@ async def test_a_batch_is_applied_to_the_store_and_delivered_once_with_its_posit
     assert world.indexer.get(DB.key) is None
 
 
-async def test_every_step_inside_one_batch_is_told_with_the_version_before_it() -> None:
+async def test_each_step_in_a_batch_has_the_version_before_it() -> None:
     world = World()
     async with world.running():
         world.fifo.happened(
@@ -104,7 +104,7 @@ async def test_a_delete_that_is_announced_again_is_told_once(position: str | Non
     assert [op for op, _, _ in world.told] == ["added", "deleted", "added"]
 
 
-async def test_an_object_that_comes_and_goes_by_its_labels_is_told_every_time() -> None:
+async def test_an_object_flapping_by_its_labels_is_seen_each_time() -> None:
     world = World()
     async with world.running():
         for version in range(1, 7, 2):
@@ -136,7 +136,7 @@ async def test_a_relist_without_any_change_still_saves_its_position() -> None:
     assert world.batches[1] == ([], "7")
 
 
-async def test_what_vanished_between_two_lists_is_deleted_with_its_last_known_state() -> None:
+async def test_objects_missing_from_a_list_are_deleted_with_last_state() -> None:
     world = World()
     async with world.running():
         await world.fifo.replace([WEB.at(1, image="old")], "5")
@@ -148,7 +148,7 @@ async def test_what_vanished_between_two_lists_is_deleted_with_its_last_known_st
     assert (deleted.op, deleted.evidence, deleted.object) == (Op.DELETED, Evidence.RELISTED, WEB.at(6, image="new"))
 
 
-async def test_an_object_that_came_again_under_its_name_between_two_lists_is_deleted_and_added() -> None:
+async def test_an_object_recreated_between_lists_is_deleted_and_added() -> None:
     world = World()
     async with world.running():
         await world.fifo.replace([WEB.at(1)], "5")
@@ -188,7 +188,7 @@ class Marks:
         return ApiObject(thing.key, thing.uid, thing.resource_version, thing.body + b" ")
 
 
-async def test_every_state_is_transformed_once_deletes_and_recreations_included() -> None:
+async def test_each_state_is_transformed_once_deletes_included() -> None:
     marks = Marks()
     world = World(marks)
     async with world.running():
@@ -202,7 +202,7 @@ async def test_every_state_is_transformed_once_deletes_and_recreations_included(
     assert (marks.calls, len(bodies)) == (5, 6)  # The delete of the first web is what the store has of it.
 
 
-async def test_the_store_holds_what_was_transformed_and_a_comparison_is_not_transformed_again() -> None:
+async def test_stored_objects_are_not_transformed_again_on_comparison() -> None:
     marks = Marks()
     world = World(marks)
     async with world.running():
@@ -219,7 +219,7 @@ async def test_the_store_holds_what_was_transformed_and_a_comparison_is_not_tran
     assert marks.calls == 1
 
 
-async def test_after_a_restore_what_was_transformed_is_compared_with_what_was_transformed() -> None:
+async def test_after_a_restore_transformed_states_are_compared() -> None:
     def strip(thing: ApiObject) -> ApiObject:
         return ApiObject(thing.key, thing.uid, thing.resource_version, thing.body.replace(b"secret", b""))
 
@@ -265,7 +265,7 @@ async def test_nothing_newer_is_processed_before_a_batch_is_delivered() -> None:
     assert [position for _, position in world.batches] == ["1", "2"]
 
 
-async def test_a_list_that_ends_while_a_batch_is_being_delivered_sees_the_store_as_it_will_be() -> None:
+async def test_a_list_ending_during_a_delivery_sees_the_store_after_it() -> None:
     """Else an object that is just being added would be missing from the comparison, and its delete with it."""
     world = World()
     world.gate.clear()
@@ -278,7 +278,7 @@ async def test_a_list_that_ends_while_a_batch_is_being_delivered_sees_the_store_
     assert world.told == [("added", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
 
 
-async def test_what_cannot_be_delivered_ends_the_loop_loudly_and_saves_no_position() -> None:
+async def test_a_failed_delivery_ends_the_loop_and_saves_no_position() -> None:
     class Broken(Exception):
         pass
 
@@ -311,7 +311,7 @@ def nothing_is_read(sequence: int) -> bytes:
     raise AssertionError(f"record {sequence} was read")
 
 
-async def test_once_a_batch_is_delivered_its_bodies_rest_where_its_changes_were_numbered() -> None:
+async def test_a_delivered_batch_offloads_bodies_by_record_numbers() -> None:
     world = World(stored=nothing_is_read)
     async with world.running():
         world.fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
@@ -327,7 +327,7 @@ async def test_once_a_batch_is_delivered_its_bodies_rest_where_its_changes_were_
     assert update.before == Known(WEB.uid, "1", 1)
 
 
-async def test_of_several_changes_of_one_object_in_a_batch_the_last_one_has_its_body() -> None:
+async def test_an_objects_last_change_in_a_batch_offloads_its_body() -> None:
     world = World(stored=lambda _: WEB.at(4).body)
     async with world.running():
         world.fifo.happened(

@@ -64,7 +64,7 @@ async def is_waiting(task: asyncio.Task[object]) -> bool:
 # ── Order ────────────────────────────────────────────────────────────────────
 
 
-async def test_a_batch_is_in_the_order_of_arrival_over_all_keys_and_carries_the_newest_position() -> None:
+async def test_a_batch_keeps_arrival_order_and_the_newest_position() -> None:
     fifo = DeltaFIFO(Known())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
     fifo.happened([(EventType.MODIFIED, WEB.at(3)), (EventType.DELETED, DB.at(4))], "4")
@@ -101,7 +101,7 @@ async def test_pop_and_drain_wait_until_there_is_something() -> None:
             fifo.add(WEB.at(1))
 
 
-async def test_a_bookmark_alone_is_a_batch_so_that_its_position_is_saved() -> None:
+async def test_a_bookmark_alone_is_a_batch_that_saves_its_position() -> None:
     fifo = DeltaFIFO(Known())
     fifo.reached("20")
 
@@ -130,7 +130,7 @@ def deleted_twice(fifo: DeltaFIFO) -> None:
 
 @pytest.mark.parametrize("queue_more", [in_doubt, in_a_list, deleted_twice, DeltaFIFO.restored])
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_position_does_not_hold_any_more_where_something_beyond_it_is_queued(
+async def test_a_position_is_void_while_a_newer_change_is_queued(
     queue_more: Callable[[DeltaFIFO], None], at_once: bool
 ) -> None:
     fifo = DeltaFIFO(Known(WEB.key, DB.key))
@@ -155,7 +155,7 @@ async def test_a_position_is_kept_while_nothing_but_resyncs_is_queued() -> None:
     assert (await drained(fifo)).position == "21"
 
 
-async def test_a_list_brings_a_position_when_it_has_ended_and_not_before() -> None:
+async def test_a_list_gives_a_position_only_when_it_has_ended() -> None:
     fifo = DeltaFIFO(Known(WEB.key, DB.key), max_deltas=1)
     fifo.reached("5")
     fifo.begin_replace()
@@ -171,7 +171,7 @@ async def test_a_list_brings_a_position_when_it_has_ended_and_not_before() -> No
     assert positions == [None, "9"]
 
 
-async def test_an_incomplete_list_that_told_nothing_leaves_the_position_as_it_was() -> None:
+async def test_an_incomplete_list_without_changes_keeps_the_position() -> None:
     fifo = DeltaFIFO(Known(WEB.key))
     fifo.reached("5")
     fifo.begin_replace()
@@ -183,7 +183,7 @@ async def test_an_incomplete_list_that_told_nothing_leaves_the_position_as_it_wa
 # ── Deletes ──────────────────────────────────────────────────────────────────
 
 
-async def test_two_deletes_in_a_row_become_one_and_the_one_with_the_last_state_is_kept() -> None:
+async def test_two_deletes_in_a_row_are_one_that_has_the_last_state() -> None:
     fifo = DeltaFIFO(Known(WEB.key))
     await fifo.replace([], "5")
     fifo.delete(WEB.at(6))
@@ -193,7 +193,7 @@ async def test_two_deletes_in_a_row_become_one_and_the_one_with_the_last_state_i
     assert len(fifo) == 0
 
 
-async def test_a_delete_found_by_comparison_does_not_take_the_last_state_away() -> None:
+async def test_an_inferred_delete_does_not_replace_the_last_state() -> None:
     fifo = DeltaFIFO(Known(WEB.key))
     fifo.delete(WEB.at(6))
     await fifo.replace([], "7")
@@ -229,7 +229,7 @@ async def test_nothing_but_deletes_is_compressed() -> None:
 # ── Replace ──────────────────────────────────────────────────────────────────
 
 
-async def test_replace_queues_what_the_list_has_and_the_deletes_of_what_it_has_not() -> None:
+async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
     fifo = DeltaFIFO(Known(WEB.key, DB.key))
     await fifo.replace([WEB.at(5), CACHE.at(6)], "7")
 
@@ -296,7 +296,7 @@ async def test_a_delete_inside_a_list_takes_the_object_off_the_list() -> None:
     assert await fifo.end_replace("7") == 0
 
 
-async def test_an_incomplete_list_infers_no_delete_and_reaches_no_position() -> None:
+async def test_an_incomplete_list_infers_no_delete_and_no_position() -> None:
     fifo = DeltaFIFO(Known(WEB.key))
     fifo.begin_replace()
     await fifo.end_replace("7", complete=False)
@@ -320,7 +320,7 @@ async def test_after_a_restart_the_first_list_is_a_comparison_already() -> None:
     assert (await drained(fifo)).deltas[0].evidence is Evidence.RELISTED
 
 
-async def test_after_a_restart_at_a_position_there_is_no_first_list_to_wait_for() -> None:
+async def test_a_restart_at_a_position_waits_for_no_first_list() -> None:
     fifo = DeltaFIFO(Known(WEB.key), resumed=True, position="7")
     assert fifo.has_synced
     await fifo.resync(None)
@@ -358,7 +358,7 @@ async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
 # ── Resync ───────────────────────────────────────────────────────────────────
 
 
-async def test_resync_tells_what_is_known_and_leaves_alone_what_has_something_pending() -> None:
+async def test_resync_skips_objects_with_pending_deltas() -> None:
     fifo = DeltaFIFO(Known(WEB.key, DB.key))
     fifo.update(WEB.at(9))
     await fifo.resync(("audit",))
@@ -368,7 +368,7 @@ async def test_resync_tells_what_is_known_and_leaves_alone_what_has_something_pe
     assert (sync.type, sync.key, sync.audience) == (DeltaType.SYNC, DB.key, ("audit",))
 
 
-async def test_a_resync_that_is_still_pending_is_told_to_the_next_listener_as_well() -> None:
+async def test_a_pending_resync_also_reaches_the_next_listener() -> None:
     fifo = DeltaFIFO(Known(WEB.key))
     await fifo.resync(("audit",))
     await fifo.resync(("live",))
@@ -401,7 +401,7 @@ async def test_a_batch_that_failed_is_put_back_with_its_position() -> None:
     assert batch.position == "3"
 
 
-async def test_what_failed_never_overtakes_or_is_overtaken_and_a_newer_position_stays() -> None:
+async def test_failed_deltas_keep_their_order_and_newer_positions_stay() -> None:
     fifo = DeltaFIFO(Known())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
 
@@ -418,7 +418,7 @@ async def test_what_failed_never_overtakes_or_is_overtaken_and_a_newer_position_
     assert batch.position == "4"
 
 
-async def test_a_batch_that_failed_comes_back_without_its_position_where_what_came_since_is_in_doubt() -> None:
+async def test_a_failed_batch_drops_its_position_when_in_doubt() -> None:
     fifo = DeltaFIFO(Known())
     fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
 
@@ -443,7 +443,7 @@ async def test_an_empty_batch_that_failed_is_due_again() -> None:
     assert await drained(fifo) == Drained([], "5")
 
 
-async def test_a_key_that_failed_is_put_back_before_anything_newer_of_it() -> None:
+async def test_a_failed_key_returns_before_anything_newer_of_it() -> None:
     fifo = DeltaFIFO(Known())
     fifo.add(WEB.at(1))
     fifo.add(DB.at(2))
@@ -459,7 +459,7 @@ async def test_a_key_that_failed_is_put_back_before_anything_newer_of_it() -> No
     assert told(await popped(fifo)) == [("Added", DB.key, "2")]
 
 
-async def test_a_delete_that_failed_and_the_same_one_found_again_are_one() -> None:
+async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
     fifo = DeltaFIFO(Known(WEB.key))
     fifo.delete(WEB.at(3))
 
@@ -498,7 +498,7 @@ async def test_cancelling_a_take_while_it_waits_loses_nothing() -> None:
 # ── HasSynced ────────────────────────────────────────────────────────────────
 
 
-async def test_has_synced_is_false_until_the_whole_first_list_was_processed() -> None:
+async def test_has_synced_is_false_until_the_first_list_is_processed() -> None:
     fifo = DeltaFIFO(Known())
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
@@ -516,7 +516,7 @@ async def test_has_synced_is_false_until_the_whole_first_list_was_processed() ->
     assert fifo.has_synced
 
 
-async def test_has_synced_waits_for_a_page_that_is_being_processed_when_the_list_ends() -> None:
+async def test_has_synced_waits_for_a_page_in_processing_at_list_end() -> None:
     fifo = DeltaFIFO(Known())
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
@@ -551,7 +551,7 @@ async def test_a_list_that_failed_to_process_has_not_synced() -> None:
     assert not fifo.has_synced
 
 
-async def test_an_empty_first_list_has_synced_and_makes_a_batch_that_says_so() -> None:
+async def test_an_empty_first_list_has_synced_and_makes_a_batch() -> None:
     fifo = DeltaFIFO(Known())
     await fifo.replace([], "7")
 
@@ -624,7 +624,7 @@ async def test_what_a_failure_put_back_counts_again() -> None:
 
 
 @pytest.mark.parametrize("fill", [lambda fifo: fifo.add(WEB.at(1)), lambda fifo: fifo.reached("7")])
-async def test_wait_processed_returns_when_what_was_added_is_processed_not_when_it_is_taken(
+async def test_wait_processed_waits_for_processing_and_not_for_a_take(
     fill: Callable[[DeltaFIFO], None],
 ) -> None:
     fifo = DeltaFIFO(Known())
@@ -644,7 +644,7 @@ async def test_wait_processed_returns_when_what_was_added_is_processed_not_when_
 # ── Closing ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_closed_queue_gives_what_it_has_and_then_ends_its_waiters() -> None:
+async def test_a_closed_queue_drains_and_then_ends_its_waiters() -> None:
     fifo = DeltaFIFO(Known())
     fifo.add(WEB.at(1))
     fifo.close()
@@ -680,7 +680,7 @@ async def _ends_with_fifo_closed(waits: Awaitable[object]) -> None:
 # ── Another history ──────────────────────────────────────────────────────────
 
 
-async def test_where_a_list_contradicts_what_is_known_no_version_is_reached_until_the_epoch_began() -> None:
+async def test_a_contradicting_list_gives_no_version_before_its_epoch() -> None:
     fifo = DeltaFIFO(Known(), position="7", resumed=True)
     fifo.begin_replace()
     fifo.replaced([WEB.at(5)])
@@ -695,7 +695,7 @@ async def test_where_a_list_contradicts_what_is_known_no_version_is_reached_unti
     assert (await drained(fifo)).position == "9"
 
 
-async def test_while_the_history_is_suspected_what_is_listed_carries_the_version_that_was_reached() -> None:
+async def test_a_suspected_history_lists_under_the_version_it_reached() -> None:
     fifo = DeltaFIFO(Known(), position="7", resumed=True)
     fifo.suspected()
     for complete in (False, True, True):

@@ -50,7 +50,7 @@ def clusters() -> Clusters:
 # ── As a library ─────────────────────────────────────────────────────────────
 
 
-async def test_a_library_user_lists_what_is_there_by_index_and_hears_what_happens(clusters: Clusters) -> None:
+async def test_a_library_user_lists_by_index_and_gets_events(clusters: Clusters) -> None:
     heard: list[str] = []
 
     async def hear(changes: Sequence[Change]) -> None:
@@ -80,7 +80,7 @@ async def test_a_factory_starts_with_the_indices_it_was_given(clusters: Clusters
 # ── Sharing ──────────────────────────────────────────────────────────────────
 
 
-async def test_there_is_one_informer_for_a_resource_and_scope_also_across_versions(clusters: Clusters) -> None:
+async def test_a_resource_and_scope_have_one_informer_for_all_versions(clusters: Clusters) -> None:
     deployments = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
     async with SharedInformerFactory(clusters) as factory:
         first = factory.informer(deployments)
@@ -135,7 +135,7 @@ async def test_with_one_outlet_every_informer_delivers_there(clusters: Clusters)
     assert {batch.resource for batch in batches} == {PODS, NODES}
 
 
-async def test_an_informer_goes_on_from_what_is_remembered_and_one_that_runs_knows_better(clusters: Clusters) -> None:
+async def test_only_a_new_informer_starts_from_the_checkpoint(clusters: Clusters) -> None:
     ledger = ModelLedger()
 
     async def deliver(batch: ChangeBatch) -> int | None:
@@ -202,7 +202,7 @@ async def test_waiting_goes_on_for_the_others_when_one_is_retired(clusters: Clus
 # ── The end ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_retired_informer_tells_its_deletes_and_is_made_anew_when_asked_for_again(clusters: Clusters) -> None:
+async def test_a_removed_informer_exports_deletes_and_can_be_recreated(clusters: Clusters) -> None:
     told: list[str] = []
 
     async def deliver(batch: ChangeBatch) -> None:
@@ -248,7 +248,7 @@ async def test_what_was_read_is_delivered_before_the_factory_ends(
     assert [fact for fact in facts if isinstance(fact, InformerStopped)] == [InformerStopped(PODS, Scope())]
 
 
-async def test_an_error_in_a_handler_ends_the_factory_loudly_and_every_informer_with_it(clusters: Clusters) -> None:
+async def test_a_failing_handler_ends_the_factory_and_all_informers(clusters: Clusters) -> None:
     async def broken(_: Sequence[Change]) -> None:
         raise LookupError("a bug in a handler")
 

@@ -42,7 +42,7 @@ def test_whatever_was_not_known_is_added(kind: DeltaType) -> None:
 
 
 @pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
-def test_another_version_of_what_is_known_is_updated_with_the_version_before(kind: DeltaType) -> None:
+def test_another_version_is_an_update_with_the_version_before(kind: DeltaType) -> None:
     assert meant(kind, WEB.at(6), known=WEB.at(5)) == [
         Change(Op.UPDATED, Evidence.WATCHED, WEB.at(6), known_as(WEB.at(5)))
     ]
@@ -59,13 +59,13 @@ def test_a_delete_carries_the_state_it_was_announced_with() -> None:
     ]
 
 
-def test_a_delete_found_by_comparison_carries_the_last_known_state() -> None:
+def test_an_inferred_delete_carries_the_last_known_state() -> None:
     assert meant(DeltaType.DELETED, None, known=WEB.at(5), evidence=Evidence.RELISTED) == [
         Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5)))
     ]
 
 
-def test_a_delete_of_what_was_never_known_is_told_because_nobody_else_will() -> None:
+def test_a_delete_of_an_unknown_object_is_delivered() -> None:
     assert meant(DeltaType.DELETED, WEB.at(6)) == [Change(Op.DELETED, Evidence.WATCHED, WEB.at(6))]
 
 
@@ -89,14 +89,14 @@ def test_evidence_is_passed_on(evidence: Evidence) -> None:
 
 
 @pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.REPLACED])
-def test_a_new_uid_under_an_old_name_is_a_delete_of_the_old_state_and_an_add(kind: DeltaType) -> None:
+def test_a_new_uid_under_a_name_deletes_the_old_and_adds_the_new(kind: DeltaType) -> None:
     assert meant(kind, OTHER.at(9), known=WEB.at(5)) == [
         Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5))),
         Change(Op.ADDED, Evidence.WATCHED, OTHER.at(9)),
     ]
 
 
-def test_a_delete_of_another_object_than_the_known_one_is_two_deletes() -> None:
+def test_a_delete_of_another_uid_than_known_is_two_deletes() -> None:
     assert meant(DeltaType.DELETED, OTHER.at(9), known=WEB.at(5)) == [
         Change(Op.DELETED, Evidence.RELISTED, WEB.at(5), known_as(WEB.at(5))),
         Change(Op.DELETED, Evidence.WATCHED, OTHER.at(9)),
@@ -112,7 +112,7 @@ def test_a_watched_version_older_than_the_known_one_is_no_change(kind: DeltaType
 
 
 @pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])
-def test_an_older_event_of_the_object_that_had_the_name_before_is_no_change(kind: DeltaType) -> None:
+def test_an_older_event_of_the_names_former_object_is_no_change(kind: DeltaType) -> None:
     """A watch that begins before the list was taken tells all of the former object's life again."""
     assert meant(kind, WEB.at(9), known=OTHER.at(10)) == []
 
@@ -123,7 +123,7 @@ def test_an_older_version_in_a_list_after_a_restore_is_a_change() -> None:
     ]
 
 
-def test_versions_that_are_no_numbers_are_changes_in_the_order_in_which_they_come() -> None:
+def test_non_numeric_versions_change_in_order_of_arrival() -> None:
     assert [change.op for change in meant(DeltaType.UPDATED, WEB.at("a"), known=WEB.at("b"))] == [Op.UPDATED]
 
 
@@ -152,7 +152,7 @@ def test_the_last_state_is_unpacked_only_where_it_is_told(
 # ── After a restore ──────────────────────────────────────────────────────────
 
 
-def test_after_a_restore_an_equal_version_with_another_body_is_a_change() -> None:
+def test_after_a_restore_an_equal_version_with_a_new_body_counts() -> None:
     before, now = WEB.at(5, image="lost"), WEB.at(5, image="kept")
 
     assert meant(DeltaType.RESTORED, now, known=before, evidence=Evidence.RELISTED) == [
@@ -162,7 +162,7 @@ def test_after_a_restore_an_equal_version_with_another_body_is_a_change() -> Non
     assert meant(DeltaType.REPLACED, now, known=before) == []
 
 
-def test_after_a_restore_an_older_version_and_another_object_are_changes_as_in_any_list() -> None:
+def test_after_a_restore_older_versions_and_new_uids_are_changes() -> None:
     assert [change.op for change in meant(DeltaType.RESTORED, WEB.at(4), known=WEB.at(10))] == [Op.UPDATED]
     assert [change.op for change in meant(DeltaType.RESTORED, OTHER.at(4), known=WEB.at(10))] == [Op.DELETED, Op.ADDED]
 

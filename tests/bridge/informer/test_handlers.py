@@ -93,7 +93,7 @@ async def test_changes_that_come_together_are_handled_together() -> None:
     assert [len(call) for call in recorder.calls] == [BATCH, 1]
 
 
-async def test_a_late_handler_gets_the_store_first_and_then_what_happens_without_a_gap_or_a_repetition() -> None:
+async def test_a_late_handler_gets_the_store_and_then_events_once_each() -> None:
     world, late = World(), Recorder()
     async with world.running():
         await world.happen("web", "db", "web")
@@ -133,7 +133,7 @@ async def test_a_name_is_given_once_and_is_free_after_it_was_removed() -> None:
 # ── Handlers that come and go ────────────────────────────────────────────────
 
 
-async def test_a_removed_handler_is_not_called_again_and_a_call_under_way_goes_on() -> None:
+async def test_a_removed_handler_finishes_its_call_and_gets_no_other() -> None:
     world, recorder = World(), Recorder()
     registration = world.handlers.add("one", recorder)
     async with world.running():
@@ -148,7 +148,7 @@ async def test_a_removed_handler_is_not_called_again_and_a_call_under_way_goes_o
     assert recorder.told == ["added web 1"]
 
 
-async def test_the_removal_of_an_older_handler_leaves_the_one_that_took_its_name() -> None:
+async def test_removing_an_old_handler_keeps_its_namesake() -> None:
     world, first, second = World(), Recorder(), Recorder()
     registration = world.handlers.add("one", first)
     async with world.running():
@@ -160,7 +160,7 @@ async def test_the_removal_of_an_older_handler_leaves_the_one_that_took_its_name
     assert second.told == ["added web 1"]
 
 
-async def test_a_handler_that_never_returns_holds_up_nobody_and_what_is_kept_for_it_is_bounded() -> None:
+async def test_a_stuck_handler_blocks_nobody_and_its_queue_is_bounded() -> None:
     world, stuck, live = World(log_items=100), Recorder(), Recorder()
     stuck.go.clear()
     world.handlers.add("stuck", stuck)
@@ -177,7 +177,7 @@ async def test_a_handler_that_never_returns_holds_up_nobody_and_what_is_kept_for
     assert stuck.calls == []
 
 
-async def test_a_handler_that_is_overrun_is_reported_with_what_it_missed() -> None:
+async def test_an_overrun_handler_is_reported_with_what_it_missed() -> None:
     world, slow = World(log_items=10), Recorder()
     slow.go.clear()
     world.handlers.add("slow", slow)
@@ -205,7 +205,7 @@ async def test_what_every_handler_has_been_given_is_not_kept() -> None:
             assert world.handlers.kept <= 1
 
 
-async def test_a_handler_that_is_behind_by_less_than_what_is_kept_misses_nothing() -> None:
+async def test_a_handler_behind_by_less_than_the_bound_misses_nothing() -> None:
     world, slow, live = World(), Recorder(), Recorder()
     slow.go.clear()
     world.handlers.add("slow", slow)
@@ -231,7 +231,7 @@ async def test_without_any_handler_nothing_is_kept() -> None:
 # ── HasSynced ────────────────────────────────────────────────────────────────
 
 
-async def test_a_handler_has_synced_when_it_returned_from_everything_of_the_first_list() -> None:
+async def test_a_handler_has_synced_after_the_whole_first_list() -> None:
     world, recorder = World(), Recorder()
     recorder.go.clear()
     registration = world.handlers.add("one", recorder)
@@ -246,7 +246,7 @@ async def test_a_handler_has_synced_when_it_returned_from_everything_of_the_firs
     assert recorder.told == ["added web 1", "added db 2"]
 
 
-async def test_a_handler_that_returned_before_the_list_had_ended_has_synced_with_it() -> None:
+async def test_an_early_handler_has_synced_when_the_list_ends() -> None:
     world, recorder = World(), Recorder()
     registration = world.handlers.add("one", recorder)
     async with world.running():
@@ -258,7 +258,7 @@ async def test_a_handler_that_returned_before_the_list_had_ended_has_synced_with
 
 
 @pytest.mark.parametrize("names", [[], ["web"], [f"web-{number}" for number in range(BATCH)]])
-async def test_a_late_handler_has_synced_when_it_returned_from_what_was_in_the_store(names: list[str]) -> None:
+async def test_a_late_handler_has_synced_after_the_whole_store(names: list[str]) -> None:
     world, recorder = World(), Recorder()
     async with world.running():
         await world.happen(*names)
@@ -271,7 +271,7 @@ async def test_a_late_handler_has_synced_when_it_returned_from_what_was_in_the_s
     assert len(recorder.told) == len(names)
 
 
-async def test_a_late_handler_that_returned_from_a_part_of_the_store_has_not_synced() -> None:
+async def test_a_late_handler_has_not_synced_after_a_part_of_the_store() -> None:
     world, calls, go = World(), list[int](), asyncio.Event()
 
     async def second_call_waits(changes: Sequence[Change]) -> None:
@@ -289,7 +289,7 @@ async def test_a_late_handler_that_returned_from_a_part_of_the_store_has_not_syn
         await registration.wait_synced()
 
 
-async def test_a_handler_that_still_handles_the_store_has_not_synced_when_the_informer_has() -> None:
+async def test_a_busy_late_handler_has_not_synced_with_the_informer() -> None:
     world, recorder = World(), Recorder()
     async with world.running():
         await world.happen("web")
@@ -305,7 +305,7 @@ async def test_a_handler_that_still_handles_the_store_has_not_synced_when_the_in
 # ── The end ──────────────────────────────────────────────────────────────────
 
 
-async def test_stopping_lets_handlers_come_to_the_end_and_takes_no_longer() -> None:
+async def test_stopping_waits_for_handlers_to_return_and_no_longer() -> None:
     world, slow = World(), Recorder()
     world.handlers.add("slow", slow)
     slow.go.clear()

@@ -123,7 +123,7 @@ class World:
         return sorted(fact.resource.name for fact in self.facts if isinstance(fact, VersionsRanBackwards))
 
 
-async def test_watches_that_break_together_make_one_proof_of_the_newest_object_there_is() -> None:
+async def test_watches_that_break_together_share_one_proof() -> None:
     world = World()
     async with world.running() as factory:
         world.break_off()
@@ -141,7 +141,7 @@ async def test_watches_that_break_together_make_one_proof_of_the_newest_object_t
     assert world.relisted() == []
 
 
-async def test_a_watch_that_broke_after_the_proof_was_made_makes_another() -> None:
+async def test_a_watch_that_breaks_after_the_proof_makes_another() -> None:
     world = World()
     async with world.running():
         world.break_off(PODS)
@@ -152,7 +152,7 @@ async def test_a_watch_that_broke_after_the_proof_was_made_makes_another() -> No
     assert world.outcomes == ["same", "same"]
 
 
-async def test_a_proof_does_not_last_for_who_was_held_up_and_comes_a_minute_later() -> None:
+async def test_a_proof_expires_for_a_watch_that_was_held_up_a_minute() -> None:
     """Its batch waited for room in the backlog. The watch would begin where the store may be another one by now."""
     world = World()
     held_up = asyncio.Event()
@@ -176,7 +176,7 @@ async def test_a_proof_does_not_last_for_who_was_held_up_and_comes_a_minute_late
     assert world.outcomes == ["same", "same"]
 
 
-async def test_a_first_list_needs_no_proof_and_a_watch_that_ended_in_its_time_makes_none() -> None:
+async def test_first_lists_and_timed_out_watches_need_no_proof() -> None:
     world = World()
     async with world.running():
         for _ in range(2):
@@ -218,7 +218,7 @@ def restore(cluster: SimulatedCluster, undone: int, then: int) -> None:
 
 
 @pytest.mark.parametrize("then", [0, 4, 40], ids=["older", "as new", "newer"])
-async def test_another_history_of_one_resource_is_one_of_all_and_each_lists_in_a_new_epoch(then: int) -> None:
+async def test_a_new_history_is_one_for_all_and_each_lists_in_an_epoch(then: int) -> None:
     world = World()
     async with world.running() as factory:
         restore(world.clusters["jobs.batch"], 4, then)
@@ -240,7 +240,7 @@ async def test_another_history_of_one_resource_is_one_of_all_and_each_lists_in_a
     }
 
 
-async def test_who_waits_while_another_history_is_found_out_begins_its_epoch_once() -> None:
+async def test_waiters_for_the_proof_of_a_new_history_begin_one_epoch() -> None:
     """Watches break one after the other, and a proof takes a moment: what those who wait know is of the old history
     still, and would prove the new one to be another once more."""
     world = World()
@@ -273,7 +273,7 @@ async def test_the_same_version_with_another_state_is_another_history() -> None:
     assert world.outcomes == ["other"]
 
 
-async def test_where_nothing_is_known_of_what_was_undone_but_deletes_the_newest_of_them_is_looked_at() -> None:
+async def test_with_only_deletes_known_the_newest_of_them_is_examined() -> None:
     world = World()
     cluster = world.clusters["jobs.batch"]
     async with world.running(JOBS) as factory:
@@ -295,7 +295,7 @@ async def test_where_nothing_is_known_of_what_was_undone_but_deletes_the_newest_
     assert world.outcomes == ["same", "other"]
 
 
-async def test_a_deleted_object_that_is_back_as_it_was_is_another_history_though_its_version_is_forgotten() -> None:
+async def test_a_deleted_object_back_as_it_was_is_a_new_history() -> None:
     world = World()
     cluster = world.clusters["pods"]
     async with world.running(PODS):
@@ -311,7 +311,7 @@ async def test_a_deleted_object_that_is_back_as_it_was_is_another_history_though
     assert world.outcomes == ["other"]
 
 
-async def test_a_deleted_object_that_has_the_version_of_its_delete_is_another_history() -> None:
+async def test_an_object_at_the_version_of_its_delete_is_a_new_history() -> None:
     """Servers that announce a delete with the object's own version do not have it afterwards."""
     world = World()
     cluster = world.clusters["pods"]
@@ -328,7 +328,7 @@ async def test_a_deleted_object_that_has_the_version_of_its_delete_is_another_hi
     assert world.outcomes == ["other"]
 
 
-async def test_a_delete_whose_version_is_forgotten_leaves_the_proof_to_what_is_known() -> None:
+async def test_a_delete_of_a_forgotten_version_leaves_proof_to_objects() -> None:
     world = World()
     cluster = world.clusters["jobs.batch"]
     async with world.running(JOBS):
@@ -344,7 +344,7 @@ async def test_a_delete_whose_version_is_forgotten_leaves_the_proof_to_what_is_k
 @pytest.mark.parametrize(
     "trouble", [Refused(403, "forbidden"), Failed("500: conversion webhook failed")], ids=["refused", "failing"]
 )
-async def test_who_cannot_be_asked_now_leaves_the_proof_to_others_who_vouch_for_what_they_know(
+async def test_an_informer_that_cannot_ask_now_leaves_proof_to_others(
     trouble: ListAnswer,
 ) -> None:
     """A backup may be newer than that, and older than what is known to who cannot be asked."""
@@ -367,7 +367,7 @@ async def test_who_cannot_be_asked_now_leaves_the_proof_to_others_who_vouch_for_
 
 
 @pytest.mark.parametrize(("undone", "then", "outcome"), [(0, 0, "same"), (4, 40, "other"), (4, 0, "other")])
-async def test_who_failed_a_moment_ago_and_knows_the_most_is_asked_again(undone: int, then: int, outcome: str) -> None:
+async def test_the_best_informed_is_asked_again_after_its_failure(undone: int, then: int, outcome: str) -> None:
     """Also where the server has not come as far again, and says no more than that."""
     world = World()
     cluster = world.clusters["jobs.batch"]
@@ -381,7 +381,7 @@ async def test_who_failed_a_moment_ago_and_knows_the_most_is_asked_again(undone:
     assert world.outcomes == [outcome]
 
 
-async def test_two_other_histories_before_it_comes_to_the_first_are_two_epochs() -> None:
+async def test_two_new_histories_before_a_list_are_two_epochs() -> None:
     """As many as the outbox counts."""
     world = World()
     async with world.running(PODS) as factory:
@@ -403,9 +403,7 @@ async def test_two_other_histories_before_it_comes_to_the_first_are_two_epochs()
         (Refused(403, "forbidden"), 2),
     ],
 )
-async def test_where_no_proof_can_be_made_no_watch_is_opened_and_the_status_says_why(
-    trouble: ListAnswer, least: int
-) -> None:
+async def test_without_a_proof_no_watch_opens_and_the_status_says_why(trouble: ListAnswer, least: int) -> None:
     world = World()
     async with world.running(PODS) as factory:
         cluster = world.clusters["pods"]
@@ -448,7 +446,7 @@ def newest_name(cluster: SimulatedCluster) -> str:
 
 
 @pytest.mark.parametrize("unseen", ["", "more", "changed"])
-async def test_an_object_that_still_is_as_it_was_or_newer_is_proof_enough(unseen: str) -> None:
+async def test_an_object_unchanged_or_newer_is_proof_enough(unseen: str) -> None:
     world = World()
     async with world.running():
         await compacted(world, unseen=unseen)
@@ -457,7 +455,7 @@ async def test_an_object_that_still_is_as_it_was_or_newer_is_proof_enough(unseen
     assert world.relisted() == []
 
 
-async def test_where_it_is_gone_everything_is_listed_and_no_epoch_begins() -> None:
+async def test_a_missing_object_causes_a_list_and_no_epoch() -> None:
     world = World()
     async with world.running() as factory:
         await compacted(world, unseen="deleted")
@@ -483,7 +481,7 @@ async def test_an_older_one_among_the_next_newest_is_another_history() -> None:
 
 
 @pytest.mark.parametrize("knows_names", [True, False])
-async def test_a_server_that_knows_no_exact_lists_is_compared_as_far_as_it_can_be(knows_names: bool) -> None:
+async def test_a_server_without_exact_lists_is_compared_where_possible(knows_names: bool) -> None:
     world = World()
     async with world.running() as factory:
         cluster = world.clusters["jobs.batch"]
@@ -499,7 +497,7 @@ async def test_a_server_that_knows_no_exact_lists_is_compared_as_far_as_it_can_b
 # ── Lists that show it ───────────────────────────────────────────────────────
 
 
-async def test_a_list_that_has_an_older_object_begins_the_epoch_before_anything_of_it_is_told() -> None:
+async def test_an_older_object_in_a_list_begins_the_epoch_before_it() -> None:
     """The proof was taken in by what is newest, and its version was forgotten."""
     world = World()
     cluster = world.clusters["pods"]
@@ -520,7 +518,7 @@ async def test_a_list_that_has_an_older_object_begins_the_epoch_before_anything_
     assert [each for each in told if each[2] == "b"][-1] == (2, "updated", "b")
 
 
-async def test_where_all_is_suspected_what_was_deleted_and_is_there_again_begins_an_epoch() -> None:
+async def test_a_deleted_object_back_under_suspicion_begins_an_epoch() -> None:
     """Its id was used before."""
     world = World()
     cluster = world.clusters["pods"]
@@ -544,7 +542,7 @@ async def test_where_all_is_suspected_what_was_deleted_and_is_there_again_begins
     assert told == [(1, "added"), (1, "deleted"), (2, "added")]
 
 
-async def test_a_comparison_that_breaks_off_begins_anew_and_no_page_goes_on_in_yet_another_history() -> None:
+async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
     """Nothing that is known can prove anything until it was compared."""
     world = World()
     cluster = world.clusters["pods"]
@@ -575,7 +573,7 @@ async def test_a_comparison_that_breaks_off_begins_anew_and_no_page_goes_on_in_y
 # ── Who comes and goes ───────────────────────────────────────────────────────
 
 
-async def test_who_comes_after_a_restore_with_what_was_known_before_it_begins_an_epoch_too() -> None:
+async def test_a_late_informer_from_before_a_restore_begins_it_too() -> None:
     world = World()
     async with world.running(JOBS) as factory:
         restore(world.clusters["jobs.batch"], 4, 40)

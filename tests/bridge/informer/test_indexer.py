@@ -62,7 +62,7 @@ def test_what_is_removed_is_gone_and_removing_twice_is_no_error() -> None:
 # ── Indices ──────────────────────────────────────────────────────────────────
 
 
-def test_objects_are_found_by_namespace_name_and_label_in_the_order_of_their_keys() -> None:
+def test_objects_are_found_by_each_index_in_the_order_of_keys() -> None:
     store = a_store(WEB, DB, OTHER_WEB, BARE, NODE)
 
     assert [thing.key for thing in store.by_index("namespace", "shop")] == ["shop/bare", "shop/db", "shop/web"]
@@ -75,14 +75,14 @@ def test_cluster_scoped_objects_are_in_no_namespace() -> None:
     assert a_store(NODE, WEB).index_keys("namespace", "") == ["node-1"]
 
 
-def test_a_value_that_nobody_has_finds_nothing_and_leaves_nothing_behind() -> None:
+def test_an_unknown_value_finds_nothing_and_leaves_no_bucket() -> None:
     store = a_store(WEB)
 
     assert store.by_index("tier", "middle") == []
     assert store.index_values("tier") == ["front"]
 
 
-def test_a_changed_value_moves_the_object_and_the_empty_bucket_is_dropped() -> None:
+def test_a_changed_value_moves_the_object_and_drops_the_bucket() -> None:
     """client-go leaked empty index buckets until 1.17."""
     store = a_store(WEB)
     store.put(a_pod("web").labelled(tier="back").at(2))
@@ -150,7 +150,7 @@ def test_an_index_may_be_added_to_a_store_in_use() -> None:
     assert store.index_values("tier") == ["back"]
 
 
-def test_a_second_index_of_one_name_is_an_error_and_none_is_added() -> None:
+def test_a_second_index_of_one_name_is_an_error_and_adds_none() -> None:
     store = a_store(WEB)
 
     with pytest.raises(IndexerConflict, match="tier"):
@@ -174,7 +174,7 @@ def test_the_values_of_an_unknown_index_are_an_error_as_well() -> None:
 # ── Reading while it changes, and memory ─────────────────────────────────────
 
 
-def test_reading_all_objects_is_not_disturbed_by_changes_under_way() -> None:
+def test_reading_all_objects_is_undisturbed_by_changes() -> None:
     store = a_store(*(a_pod(f"web-{number}").at(1) for number in range(10)))
     reading = store.objects()
     first = next(reading)
@@ -211,7 +211,7 @@ class Records(dict[int, bytes]):
         return self[sequence]
 
 
-def test_a_body_is_held_until_it_rests_and_read_from_there_afterwards() -> None:
+def test_a_body_is_held_until_offloaded_and_then_read_from_there() -> None:
     records = Records(b"older", WEB.body)
     store = Indexer(stored=records)
     store.put(WEB)
@@ -235,7 +235,7 @@ def test_what_was_removed_meanwhile_needs_no_rest() -> None:
     assert len(store) == 0
 
 
-def test_a_store_that_keeps_the_bodies_itself_has_no_use_for_a_sequence_number() -> None:
+def test_a_store_that_keeps_bodies_ignores_record_numbers() -> None:
     store = a_store(WEB)
     store.rest(WEB.key, 1)
 
@@ -285,7 +285,7 @@ def test_loading_comes_before_anything_else() -> None:
         store.load(KnownTable())
 
 
-def test_what_is_known_of_an_object_costs_little_beside_its_names() -> None:
+def test_an_object_version_costs_little_beside_its_names() -> None:
     """100,000 objects of a cluster are remembered in memory; their bodies are not."""
     names = [(f"shop/web-{number}", f"uid-{number}", f"{number}") for number in range(10_000)]
     tracemalloc.start()

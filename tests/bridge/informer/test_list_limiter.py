@@ -85,7 +85,7 @@ async def test_who_comes_first_lists_first() -> None:
         assert begun(waiting) == [True, True, False]
 
 
-async def test_a_list_that_is_stuck_holds_up_the_others_for_a_minute_at_most() -> None:
+async def test_a_stuck_list_delays_the_others_by_a_minute_at_most() -> None:
     limiter = ListLimiter(1)
     stuck, other = limiter.turn(), limiter.turn()
     async with beginning(stuck, other) as waiting:
@@ -95,7 +95,7 @@ async def test_a_list_that_is_stuck_holds_up_the_others_for_a_minute_at_most() -
         assert begun(waiting) == [True, True]
 
 
-async def test_a_slow_list_goes_on_beside_the_next_and_gives_back_nothing_twice() -> None:
+async def test_a_slow_list_runs_beside_the_next_and_releases_once() -> None:
     limiter = ListLimiter(1)
     slow, second, third = (limiter.turn() for _ in range(3))
     await slow.begin()
@@ -139,7 +139,7 @@ async def test_thirty_informers_list_ten_at_a_time() -> None:
         await factory.stop()
 
 
-async def test_informers_whose_lists_never_end_do_not_keep_the_others_from_theirs() -> None:
+async def test_endless_lists_do_not_starve_other_informers() -> None:
     resources = [Resource("example.test", "v1", f"things{number}", "Thing", True) for number in range(15)]
     seconds = {resource: FOR_EVER if number < 10 else 1 for number, resource in enumerate(resources)}
     async with SharedInformerFactory(lambda resource, _: SlowSource(seconds[resource]), watch_list=False) as factory:
@@ -197,7 +197,7 @@ async def test_an_informer_that_ends_gives_its_turn_back() -> None:
     assert not limiter.turn().must_wait
 
 
-async def test_an_informer_that_waits_for_its_turn_says_so_and_is_not_stuck() -> None:
+async def test_an_informer_waiting_its_turn_says_so_and_is_not_stuck() -> None:
     limiter = ListLimiter(1, longest=3600)
     first = limiter.turn()
     await first.begin()

@@ -73,7 +73,7 @@ def test_a_selector_that_cannot_be_read_is_an_error(lister: Lister) -> None:
         lister.list(label_selector="tier in front")
 
 
-def test_an_index_is_read_by_value_and_an_unknown_one_is_an_error() -> None:
+def test_an_index_is_read_by_value_and_must_exist() -> None:
     lister = a_lister({"tier": by_label("tier")})
 
     assert [thing.key for thing in lister.by_index("tier", "front")] == ["blog/web", "shop/web"]

@@ -24,7 +24,7 @@ def thing(body: str) -> ApiObject:
 
 
 @pytest.mark.parametrize(("at", "behind"), [(6, True), (7, False), (8, False), ("opaque", False)])
-def test_a_newest_version_older_than_one_that_was_told_is_another_history(at: str | int, behind: bool) -> None:
+def test_a_newest_version_below_a_delivered_one_is_a_new_history(at: str | int, behind: bool) -> None:
     assert isinstance(is_behind(page(at=at), "7"), OtherHistory) is behind
 
 
@@ -92,7 +92,7 @@ def test_two_states_with_one_version(found: str, known: str, other: bool) -> Non
     ],
     ids=["there", "not there", "another", "gone", "gone, and made again", "still there"],
 )
-def test_a_delete_is_proven_by_what_was_there_before_it_and_at_it(
+def test_a_delete_is_proven_by_the_states_before_and_at_it(
     version: str, found: list[ApiObject], proven: bool | None
 ) -> None:
     shown = was_gone(page(*found, at=version), version, Deleted(KNOWN.key, KNOWN.uid, "7"))
@@ -103,5 +103,5 @@ def test_a_delete_is_proven_by_what_was_there_before_it_and_at_it(
 @pytest.mark.parametrize(
     "answer", [Expired("compacted"), page(at=9), page(at=7, unreadable=("no uid",)), page(KNOWN, at=7)]
 )
-def test_where_the_answer_does_not_say_nothing_is_claimed_of_a_delete(answer: object) -> None:
+def test_an_unclear_answer_claims_nothing_of_a_delete(answer: object) -> None:
     assert was_gone(answer, "7", Deleted(KNOWN.key, KNOWN.uid, "7")) is False  # type: ignore[arg-type]

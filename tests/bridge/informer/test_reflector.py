@@ -98,7 +98,7 @@ def after(state: State, *answers: Answer) -> Step:
 # ── Pages that come in parts ─────────────────────────────────────────────────
 
 
-def test_a_page_in_parts_is_heard_part_by_part_and_ends_with_the_page() -> None:
+def test_a_page_in_parts_is_delivered_part_by_part() -> None:
     begun = step(LISTS, part(WEB.at(3), at=7))
     assert begun.heard == (ListBegan(), Listed([WEB.at(3)]))
     more = step(begun.state, part(DB.at(4), at=7))
@@ -106,34 +106,34 @@ def test_a_page_in_parts_is_heard_part_by_part_and_ends_with_the_page() -> None:
     assert step(more.state, page(at=7)) == Step(SYNCED, (ListEnded("7", complete=True),))
 
 
-def test_parts_of_a_later_page_change_nothing_about_what_is_asked_if_it_fails() -> None:
+def test_parts_of_a_failed_later_page_do_not_change_the_retry() -> None:
     state = after(LISTS, page(WEB.at(3), at=7, next_page="token"), part(DB.at(4), at=7)).state
     assert asked(after(state, FAILED).state) == ListRequest(version="", limit=500, next_page="token")
     assert after(state, page(at=7)).heard == (ListEnded("7", complete=True),)
 
 
 @pytest.mark.parametrize("end", [FAILED, EXPIRED, TOO_LARGE, Busy("429", 3), REFUSED, Oversized("too much")])
-def test_a_first_page_that_breaks_off_is_listed_again_not_older_than_it_was(end: Answer) -> None:
+def test_a_first_page_that_breaks_off_is_listed_again_not_older(end: Answer) -> None:
     state = after(LISTS, part(WEB.at(3), at=7), end).state
     assert isinstance(state, NotSynced)
     assert state.seen == "7"
     assert asked(state) in [ListRequest(version="7", limit=500), ListRequest(version="", limit=500)]
 
 
-def test_versions_that_ran_backwards_are_told_before_the_first_part() -> None:
+def test_versions_that_ran_backwards_precede_the_first_part() -> None:
     seen = replace(LISTS, seen="9")
     begun = step(seen, part(WEB.at(3), at=7))
     assert begun.heard == (RanBackwards(was="9", now="7"), ListBegan(), Listed([WEB.at(3)]))
     assert step(begun.state, page(at=7)).heard == (ListEnded("7", complete=True),)
 
 
-def test_an_item_that_could_not_be_read_leaves_its_list_incomplete_also_at_the_end_of_parts() -> None:
+def test_an_unreadable_item_in_a_part_makes_the_list_incomplete() -> None:
     assert after(LISTS, part(WEB.at(3), at=7), page(at=7, unreadable=("no name",))).heard == (
         ListEnded("7", complete=False),
     )
 
 
-def test_a_page_too_large_to_be_held_is_asked_for_where_pages_are_as_large_as_they_are_asked_for() -> None:
+def test_a_page_too_large_to_hold_is_asked_for_in_real_pages() -> None:
     step_taken = step(replace(LISTS, whole=True), Oversized("too much"))
     assert asked(step_taken.state) == ListRequest(version="", limit=500)
     assert step_taken.pace is Pace.BACK_OFF
@@ -144,11 +144,11 @@ def test_a_page_too_large_to_be_held_is_asked_for_where_pages_are_as_large_as_th
 # ── The first list ───────────────────────────────────────────────────────────
 
 
-def test_the_first_list_takes_whatever_the_cache_has_in_pages_of_500() -> None:
+def test_the_first_list_takes_any_cached_state_in_pages_of_500() -> None:
     assert asked(LISTS) == ListRequest(version="0", limit=500)
 
 
-def test_a_list_in_one_page_replaces_the_store_and_a_watch_goes_on_from_its_version() -> None:
+def test_after_a_list_in_one_page_a_watch_starts_at_its_version() -> None:
     done = step(LISTS, page(WEB.at(3), DB.at(5), at=7))
 
     assert done == Step(SYNCED, (ListBegan(), Listed([WEB.at(3), DB.at(5)]), ListEnded("7", complete=True)))
@@ -159,7 +159,7 @@ def test_an_empty_list_is_a_list() -> None:
     assert step(LISTS, page(at=7)) == Step(SYNCED, (ListBegan(), ListEnded("7", complete=True)))
 
 
-def test_a_list_in_pages_is_heard_page_by_page_and_ends_at_the_version_of_its_first_page() -> None:
+def test_a_list_in_pages_ends_at_the_version_of_its_first_page() -> None:
     first = step(LISTS, page(WEB.at(3), at=7, next_page="token"))
     assert first.heard == (ListBegan(), Listed([WEB.at(3)]))
     assert asked(first.state) == ListRequest(version="", limit=500, next_page="token")
@@ -176,7 +176,7 @@ def test_a_relist_is_not_older_than_what_was_seen() -> None:
 
 
 @pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
-def test_a_relist_at_a_version_the_server_cannot_give_becomes_a_consistent_read_at_once(trouble: Answer) -> None:
+def test_a_relist_at_a_future_version_reads_consistently(trouble: Answer) -> None:
     done = step(replace(LISTS, seen="7"), trouble)
 
     assert done.pace is Pace.AT_ONCE
@@ -190,13 +190,13 @@ def test_a_consistent_read_that_fails_is_tried_again_later(trouble: Answer) -> N
     assert step(reading, trouble) == Step(reading, pace=Pace.BACK_OFF)
 
 
-def test_a_consistent_read_that_failed_does_not_turn_watch_lists_off() -> None:
+def test_a_failed_consistent_read_does_not_disable_watch_lists() -> None:
     done = after(NotSynced("7", Freshness.CONSISTENT), FAILED, page(at=9), Opened(), EXPIRED)
 
     assert asked(done.state) == WatchRequest(version="9", timeout=400, initial_events=True)
 
 
-def test_once_listed_consistently_the_next_list_may_come_from_the_cache_again() -> None:
+def test_after_a_consistent_list_the_cache_may_serve_the_next() -> None:
     done = after(replace(LISTS, freshness=Freshness.CONSISTENT), page(at=9), Opened(), EXPIRED)
 
     assert asked(done.state) == ListRequest(version="9", limit=500)
@@ -219,23 +219,21 @@ def test_a_refused_list_waits_for_an_operator() -> None:
 PAGING = Listing(replace(LISTS, seen="4"), version="7", next_page="token", complete=True)
 
 
-def test_an_expired_continue_token_begins_the_list_again_in_one_piece_and_not_older() -> None:
+def test_an_expired_token_relists_in_one_page_and_not_older() -> None:
     done = step(PAGING, EXPIRED)
 
     assert (done.pace, done.heard) == (Pace.AT_ONCE, ())
     assert asked(done.state) == ListRequest(version="7", limit=0)
 
 
-def test_a_server_that_pages_what_was_asked_for_in_one_piece_and_expires_it_is_not_hammered() -> None:
+def test_a_server_that_pages_a_whole_list_is_not_hammered() -> None:
     whole = step(PAGING, EXPIRED).state
 
     assert after(whole, page(at=8, next_page="token"), EXPIRED).pace is Pace.BACK_OFF
 
 
 @pytest.mark.parametrize(("trouble", "seconds"), [(FAILED, None), (Busy("429", after=5.0), 5.0)])
-def test_a_page_that_failed_is_asked_for_again_instead_of_the_whole_list(
-    trouble: Answer, seconds: float | None
-) -> None:
+def test_a_failed_page_is_asked_for_again_alone(trouble: Answer, seconds: float | None) -> None:
     done = step(PAGING, trouble)
 
     assert (done.pace, done.after) == (Pace.BACK_OFF, seconds)
@@ -247,7 +245,7 @@ def test_a_page_that_is_refused_waits_for_an_operator() -> None:
 
 
 @pytest.mark.parametrize("answers", [[FAILED, FAILED], [UNSUPPORTED], [TOO_LARGE]])
-def test_a_page_that_will_never_come_does_not_hold_up_the_list_for_ever(answers: list[Answer]) -> None:
+def test_a_page_that_never_comes_ends_in_a_new_list(answers: list[Answer]) -> None:
     """A continue token of another server version is a 400; one of a restored etcd is "too large", or a 500."""
     done = after(PAGING, *answers)
 
@@ -255,7 +253,7 @@ def test_a_page_that_will_never_come_does_not_hold_up_the_list_for_ever(answers:
     assert asked(done.state) == ListRequest(version="7", limit=500)
 
 
-def test_a_page_that_came_after_all_forgets_the_failure_before_it() -> None:
+def test_a_page_that_came_after_all_resets_its_failures() -> None:
     done = after(PAGING, FAILED, page(at=7, next_page="further"), FAILED)
 
     assert asked(done.state) == ListRequest(version="", limit=500, next_page="further")
@@ -272,7 +270,7 @@ def test_a_second_watch_list_is_not_older_than_what_was_seen() -> None:
     assert asked(replace(STREAMS, seen="7")) == WatchRequest(version="7", timeout=400, initial_events=True)
 
 
-def test_initial_events_are_a_list_that_the_closing_bookmark_ends_and_the_watch_goes_on() -> None:
+def test_initial_events_end_with_their_bookmark_and_watch_on() -> None:
     streaming = step(STREAMS, Opened())
     assert streaming == Step(Streaming(STREAMS), (ListBegan(),))
 
@@ -283,11 +281,11 @@ def test_initial_events_are_a_list_that_the_closing_bookmark_ends_and_the_watch_
     assert done == Step(Watching("7", watch_list=True), (ListEnded("7", complete=True),))
 
 
-def test_a_bookmark_that_does_not_close_the_initial_events_ends_no_list() -> None:
+def test_another_bookmark_does_not_end_the_initial_events() -> None:
     assert step(Streaming(STREAMS), Bookmark("7")) == Step(Streaming(STREAMS))
 
 
-def test_changes_among_the_initial_events_are_heard_in_their_order_and_reach_no_position() -> None:
+def test_changes_within_initial_events_reach_no_position() -> None:
     events = [
         (EventType.ADDED, WEB.at(3)),
         (EventType.DELETED, DB.at(8)),
@@ -302,7 +300,7 @@ def test_changes_among_the_initial_events_are_heard_in_their_order_and_reach_no_
     )
 
 
-def test_a_server_without_watch_lists_is_asked_for_a_list_at_once_and_for_good() -> None:
+def test_a_server_without_watch_lists_is_listed_from_then_on() -> None:
     done = step(STREAMS, UNSUPPORTED)
     assert done.pace is Pace.AT_ONCE
     assert asked(done.state) == ListRequest(version="0", limit=500)
@@ -312,7 +310,7 @@ def test_a_server_without_watch_lists_is_asked_for_a_list_at_once_and_for_good()
 
 
 @pytest.mark.parametrize("end", [HUNG_UP, SILENT, Overdue(), VeryShort(), FAILED, UNSUPPORTED])
-def test_a_watch_list_that_ends_without_its_bookmark_becomes_a_list(end: Answer) -> None:
+def test_a_watch_list_that_ends_without_bookmark_becomes_a_list(end: Answer) -> None:
     done = step(Streaming(replace(STREAMS, seen="7")), end)
 
     assert done.pace is Pace.BACK_OFF
@@ -320,7 +318,7 @@ def test_a_watch_list_that_ends_without_its_bookmark_becomes_a_list(end: Answer)
 
 
 @pytest.mark.parametrize("end", [HUNG_UP, Busy("429"), REFUSED])
-def test_what_comes_after_initial_events_that_broke_off_is_not_older_than_they_were(end: Answer) -> None:
+def test_broken_initial_events_set_the_floor_of_the_next_list(end: Answer) -> None:
     """Else a list from the cache of a server that lags behind would tell older versions of what was told already."""
     done = after(STREAMS, Opened(), added(DB.at(12), WEB.at(3)), added(WEB.at(9)), end)
 
@@ -329,9 +327,7 @@ def test_what_comes_after_initial_events_that_broke_off_is_not_older_than_they_w
 
 @pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
 @pytest.mark.parametrize("state", [replace(STREAMS, seen="7"), Streaming(replace(STREAMS, seen="7"))])
-def test_a_watch_list_at_a_version_the_server_cannot_give_becomes_a_consistent_list(
-    state: State, trouble: Answer, pace: Pace
-) -> None:
+def test_a_watch_list_at_a_future_version_lists_consistently(state: State, trouble: Answer, pace: Pace) -> None:
     done = step(state, trouble)
 
     assert done.pace is (pace if isinstance(state, Streaming) else Pace.AT_ONCE)
@@ -339,7 +335,7 @@ def test_a_watch_list_at_a_version_the_server_cannot_give_becomes_a_consistent_l
 
 
 @pytest.mark.parametrize("state", [STREAMS, Streaming(STREAMS)])
-def test_a_busy_or_refusing_server_is_asked_for_the_same_watch_list_later(state: State) -> None:
+def test_a_busy_or_refusing_server_is_asked_the_same_later(state: State) -> None:
     assert step(state, Busy("429", after=5.0)) == Step(STREAMS, pace=Pace.BACK_OFF, after=5.0)
     assert step(state, REFUSED) == Step(STREAMS, pace=Pace.SLOWLY)
 
@@ -365,7 +361,7 @@ def test_an_accepted_watch_is_a_watch_on_the_version_asked_for() -> None:
     assert step(SYNCED, Opened()) == Step(WATCHING)
 
 
-def test_events_are_heard_as_they_come_with_the_version_of_the_last() -> None:
+def test_events_are_delivered_with_the_version_of_the_last() -> None:
     done = step(WATCHING, Announced([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))]))
 
     happened = Happened([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))], position="9")
@@ -379,7 +375,7 @@ def test_a_bookmark_moves_the_version_without_an_event() -> None:
 
 
 @pytest.mark.parametrize("end", [HUNG_UP, SILENT])
-def test_a_watch_that_ends_cleanly_or_falls_silent_goes_on_from_its_last_version_without_a_list(end: Answer) -> None:
+def test_a_watch_that_ends_or_idles_resumes_without_a_list(end: Answer) -> None:
     done = after(WATCHING, modified(WEB.at(8)), end)
 
     assert (done.heard, done.pace) == ((), Pace.AT_ONCE)
@@ -387,7 +383,7 @@ def test_a_watch_that_ends_cleanly_or_falls_silent_goes_on_from_its_last_version
 
 
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_busy_server_is_asked_for_the_same_watch_later_without_a_list(state: State) -> None:
+def test_a_busy_server_is_asked_for_the_same_watch_unlisted(state: State) -> None:
     done = step(state, Busy("connection refused", after=2.0))
 
     assert (done.pace, done.after, done.heard) == (Pace.BACK_OFF, 2.0, ())
@@ -395,7 +391,7 @@ def test_a_busy_server_is_asked_for_the_same_watch_later_without_a_list(state: S
 
 
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_refused_watch_waits_for_an_operator_and_then_watches_from_the_same_version(state: State) -> None:
+def test_a_refused_watch_resumes_at_its_version_when_granted(state: State) -> None:
     done = step(state, REFUSED)
 
     assert done.pace is Pace.SLOWLY
@@ -403,7 +399,7 @@ def test_a_refused_watch_waits_for_an_operator_and_then_watches_from_the_same_ve
 
 
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_410_in_the_answer_or_in_the_stream_lists_again_not_older_than_the_last_version(state: State) -> None:
+def test_410_in_the_answer_or_stream_relists_not_older(state: State) -> None:
     done = step(state, EXPIRED)
 
     assert done.heard == ()
@@ -412,19 +408,17 @@ def test_410_in_the_answer_or_in_the_stream_lists_again_not_older_than_the_last_
 
 @pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
 @pytest.mark.parametrize("state", [SYNCED, WATCHING, DOUBTING])
-def test_an_expired_version_is_listed_at_once_but_not_again_and_again(
-    state: State, trouble: Answer, pace: Pace
-) -> None:
+def test_an_expired_version_is_listed_at_once_but_not_repeatedly(state: State, trouble: Answer, pace: Pace) -> None:
     """Where listing takes longer than the server keeps history, each list is followed by another 410."""
     assert step(state, trouble).pace is pace
 
 
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_server_that_never_reached_our_version_is_read_consistently(state: State) -> None:
+def test_a_server_behind_our_version_is_read_consistently(state: State) -> None:
     assert asked(step(state, TOO_LARGE).state) == ListRequest(version="", limit=500)
 
 
-def test_a_watch_that_ends_within_a_second_and_without_an_event_lists_again() -> None:
+def test_a_watch_that_ends_empty_within_a_second_lists_again() -> None:
     done = step(WATCHING, VeryShort())
 
     assert done.pace is Pace.BACK_OFF
@@ -433,9 +427,7 @@ def test_a_watch_that_ends_within_a_second_and_without_an_event_lists_again() ->
 
 @pytest.mark.parametrize("failed", [FAILED, UNSUPPORTED])
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_watch_that_failed_goes_on_from_its_version_and_one_that_failed_twice_lists(
-    state: State, failed: Answer
-) -> None:
+def test_a_watch_that_failed_resumes_and_lists_if_it_fails_again(state: State, failed: Answer) -> None:
     once = step(state, failed)
     assert once.pace is Pace.BACK_OFF
     assert asked(once.state) == WatchRequest(version="7", timeout=400)
@@ -454,7 +446,7 @@ def test_a_watch_that_ends_before_it_began_has_failed(end: Answer) -> None:
     assert (twice.pace, asked(twice.state)) == (Pace.BACK_OFF, ListRequest(version="7", limit=500))
 
 
-def test_a_watch_that_is_silent_twice_in_a_row_reads_consistently() -> None:
+def test_a_watch_idle_twice_in_a_row_reads_consistently() -> None:
     """A restored server accepts a watch from a version that it has not reached, and says nothing until it has."""
     once = step(WATCHING, SILENT)
     assert asked(once.state) == WatchRequest(version="7", timeout=400)
@@ -466,7 +458,7 @@ def test_a_watch_that_is_silent_twice_in_a_row_reads_consistently() -> None:
 
 
 @pytest.mark.parametrize("life", [modified(WEB.at(8)), Bookmark("8")])
-def test_a_watch_that_told_something_between_two_failures_has_not_failed_twice(life: Answer) -> None:
+def test_an_event_between_two_failures_resets_the_count(life: Answer) -> None:
     done = after(WATCHING, FAILED, Opened(), life, FAILED)
 
     assert asked(done.state) == WatchRequest(version="8", timeout=400)
@@ -475,7 +467,7 @@ def test_a_watch_that_told_something_between_two_failures_has_not_failed_twice(l
 # ── Something could not be read ──────────────────────────────────────────────
 
 
-def test_after_an_unreadable_line_events_are_heard_but_no_position_is_reached() -> None:
+def test_after_an_unreadable_line_no_position_is_reached() -> None:
     doubting = step(WATCHING, Unreadable("no metadata"))
     assert doubting == Step(DOUBTING)
 
@@ -512,14 +504,14 @@ def test_however_a_watch_in_doubt_ends_a_list_comes_next(end: Answer, pace: Pace
     assert isinstance(asked(done.state), ListRequest)
 
 
-def test_an_item_that_cannot_be_read_makes_the_whole_list_incomplete() -> None:
+def test_an_unreadable_item_makes_the_whole_list_incomplete() -> None:
     first = step(LISTS, page(WEB.at(3), at=7, next_page="token", unreadable=("no uid",)))
     last = step(first.state, page(DB.at(5), at=7))
 
     assert last.heard[-1] == ListEnded("7", complete=False)
 
 
-def test_a_line_among_the_initial_events_that_cannot_be_read_makes_the_list_incomplete() -> None:
+def test_an_unreadable_initial_event_makes_the_list_incomplete() -> None:
     done = after(Streaming(STREAMS), Unreadable("no uid"), added(WEB.at(3)), closing_bookmark(7))
 
     assert done.heard == (ListEnded("7", complete=False),)
@@ -534,13 +526,13 @@ def test_a_line_among_the_initial_events_that_cannot_be_read_makes_the_list_inco
         pytest.param([page(at=7, unreadable=("no uid",)), REFUSED, Opened()], id="list, then a refusal"),
     ],
 )
-def test_after_an_incomplete_list_the_watch_is_in_doubt_because_a_delete_may_be_missing(answers: list[Answer]) -> None:
+def test_after_an_incomplete_list_the_watch_is_in_doubt(answers: list[Answer]) -> None:
     done = after(LISTS, *answers)
 
     assert done.state == DOUBTING
 
 
-def test_after_incomplete_initial_events_the_watch_is_in_doubt_because_a_change_may_be_missing() -> None:
+def test_after_incomplete_initial_events_the_watch_is_in_doubt() -> None:
     done = after(STREAMS, Opened(), Unreadable("no uid"), closing_bookmark(7))
 
     assert done.state == Doubting("7", watch_list=True)
@@ -560,7 +552,7 @@ def test_what_left_a_position_goes_on_from_there_with_a_watch() -> None:
     assert asked(start) == WatchRequest(version="90", timeout=400)
 
 
-def test_what_left_no_position_begins_with_the_newest_state_and_sees_when_that_is_older() -> None:
+def test_without_a_position_the_newest_state_is_compared() -> None:
     """A cache that is behind could show again what the last list found deleted."""
     start = begin(Remembered(KnownTable(), position=None, newest="90"), watch_list=True)
 
@@ -588,7 +580,7 @@ def test_the_pages_of_a_list_that_ran_backwards_begin_one_epoch() -> None:
 
 @pytest.mark.parametrize("state", [WATCHING, DOUBTING])
 @pytest.mark.parametrize("backwards", [modified(WEB.at(6)), Bookmark("6")])
-def test_a_version_older_than_the_last_is_heard_of_from_a_consistent_list_only(state: State, backwards: Answer) -> None:
+def test_an_older_version_is_believed_only_of_a_consistent_list(state: State, backwards: Answer) -> None:
     done = step(state, backwards)
 
     assert (done.heard, done.pace) == ((), Pace.BACK_OFF)
@@ -606,7 +598,7 @@ def test_what_came_before_an_older_version_in_one_batch_is_heard(state: State, p
     assert RanBackwards("8", "7") in step(done.state, page(at=7)).heard
 
 
-def test_a_closing_bookmark_older_than_what_was_seen_ends_no_list() -> None:
+def test_a_bookmark_older_than_seen_versions_ends_no_list() -> None:
     done = step(Streaming(NotSynced("90")), closing_bookmark(50))
 
     assert done.heard == ()
@@ -639,7 +631,7 @@ def test_versions_that_are_no_numbers_have_no_order() -> None:
         (DOUBTING, page(at=7)),
     ],
 )
-def test_an_answer_that_does_not_belong_to_the_request_is_our_bug_and_loud(state: State, answer: Answer) -> None:
+def test_an_answer_to_another_request_raises(state: State, answer: Answer) -> None:
     with pytest.raises(UnexpectedAnswer, match=f"{type(answer).__name__} while {type(state).__name__}"):
         step(state, answer)
 
@@ -657,9 +649,7 @@ SAME, OTHER, UNKNOWN = SameHistory(), OtherHistory("web at 7", "web at 5"), Unkn
 
 @pytest.mark.parametrize("state", [WATCHING, DOUBTING, Streaming(replace(STREAMS, seen="7"))])
 @pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort(), FAILED, Busy("429"), EXPIRED, TOO_LARGE, REFUSED])
-def test_after_a_watch_that_ended_otherwise_than_by_its_own_timeout_the_history_must_be_proven(
-    state: State, end: Answer
-) -> None:
+def test_a_watch_that_ended_early_must_prove_its_history(state: State, end: Answer) -> None:
     unproven = reflector.step(state, end).state
 
     assert isinstance(unproven, Proving)
@@ -673,7 +663,7 @@ def test_so_it_must_after_a_request_that_nobody_answered(state: State, trouble: 
     assert isinstance(reflector.step(state, trouble).state, Proving)
 
 
-def test_after_a_watch_that_ended_when_it_was_asked_to_the_next_one_is_made_at_once() -> None:
+def test_a_watch_that_ended_as_asked_is_reopened_at_once() -> None:
     assert reflector.step(WATCHING, TimedOut()) == Step(SYNCED)
 
 
@@ -697,7 +687,7 @@ def test_who_remembers_nothing_but_an_epoch_has_nothing_to_prove() -> None:
     )
 
 
-def test_where_it_cannot_be_told_the_newest_state_is_listed_and_suspected() -> None:
+def test_an_unclear_history_is_listed_under_suspicion() -> None:
     done = reflector.step(Proving(SYNCED), UNKNOWN)
 
     assert done == Step(NotSynced("7", Freshness.CONSISTENT, watch_list=False), (Suspected(),))
@@ -714,7 +704,7 @@ def test_where_it_cannot_be_told_the_newest_state_is_listed_and_suspected() -> N
     ],
     ids=["told by others", "found out here"],
 )
-def test_in_another_history_everything_is_listed_and_no_version_of_before_means_anything(
+def test_a_new_history_is_listed_whole_and_voids_old_versions(
     state: State, answer: Answer, heard: EpochBegan | RanBackwards
 ) -> None:
     assert reflector.step(state, answer) == Step(NotSynced(None, Freshness.CONSISTENT, watch_list=False), (heard,))
@@ -724,7 +714,5 @@ def test_in_another_history_everything_is_listed_and_no_version_of_before_means_
     ("trouble", "pace", "after"),
     [(FAILED, Pace.BACK_OFF, None), (Busy("429", 3.0), Pace.BACK_OFF, 3.0), (REFUSED, Pace.SLOWLY, None)],
 )
-def test_where_no_proof_can_be_made_nothing_is_trusted_and_it_is_tried_again_later(
-    trouble: Answer, pace: Pace, after: float | None
-) -> None:
+def test_without_a_proof_nothing_is_trusted_and_it_is_retried(trouble: Answer, pace: Pace, after: float | None) -> None:
     assert reflector.step(Proving(SYNCED), trouble) == Step(Proving(SYNCED), pace=pace, after=after)

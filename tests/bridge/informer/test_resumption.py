@@ -119,7 +119,7 @@ def a_ledger(*objects: ApiObject, position: str | None, newest: str, epoch: int 
 # ── From a position ──────────────────────────────────────────────────────────
 
 
-async def test_it_watches_from_its_position_and_tells_what_happened_while_it_was_down_and_nothing_twice() -> None:
+async def test_it_resumes_at_its_position_and_repeats_nothing() -> None:
     world, cluster = await a_life("web", "db")
     cluster.put("web")
     cluster.delete("db")
@@ -136,7 +136,7 @@ async def test_it_watches_from_its_position_and_tells_what_happened_while_it_was
     assert [batch.position for batch in world.batches] == ["5", "6"]
 
 
-async def test_a_delete_that_the_server_announces_once_more_is_not_told_again() -> None:
+async def test_a_delete_announced_again_is_not_exported_again() -> None:
     """On the next watch, which some servers begin with the change that has its version; and so after a restart."""
     world, cluster = await a_life("web", "db")
     cluster.repeats = True
@@ -153,7 +153,7 @@ async def test_a_delete_that_the_server_announces_once_more_is_not_told_again() 
     assert world.told == []
 
 
-async def test_it_has_synced_as_soon_as_it_runs_and_is_live_once_its_watch_is_open() -> None:
+async def test_it_has_synced_at_once_and_is_live_with_an_open_watch() -> None:
     world, cluster = await a_life("web", "db")
     cluster.latency = 5.0
     async with world.running(cluster) as informer:
@@ -166,7 +166,7 @@ async def test_it_has_synced_as_soon_as_it_runs_and_is_live_once_its_watch_is_op
     assert world.batches == []
 
 
-async def test_what_is_told_before_an_update_and_a_delete_is_what_rests_in_the_ledger() -> None:
+async def test_before_states_come_from_the_ledger() -> None:
     world, cluster = await a_life("web", "db")
     resting = dict(world.ledger.objects)
     cluster.put("web")
@@ -189,7 +189,7 @@ async def test_a_resync_tells_what_rests_and_keeps_the_position() -> None:
     assert world.ledger.position == "2"
 
 
-async def test_a_resync_in_doubt_keeps_the_position_until_something_else_is_told() -> None:
+async def test_a_resync_in_doubt_keeps_the_position() -> None:
     """From there, a restart hears again what could not be read."""
     unreadable = opened(Unreadable("no metadata"))
     world = a_ledger(WEB.at(3), position="7", newest="7")
@@ -201,7 +201,7 @@ async def test_a_resync_in_doubt_keeps_the_position_until_something_else_is_told
 
 
 @pytest.mark.parametrize("expired", [Expired("410"), opened(Expired("410"))], ids=["as the answer", "in the stream"])
-async def test_a_position_that_expired_is_mended_by_a_list_that_is_compared_with_the_ledger(expired: Turn) -> None:
+async def test_an_expired_position_is_repaired_from_list_and_ledger(expired: Turn) -> None:
     world = a_ledger(WEB.at(3), DB.at(4, image="last"), CACHE.at(5), position="7", newest="7")
     listed = page(WEB.at(3), CACHE.at(9), a_pod("new").at(8), at=10)
     source = ScriptedSource(expired, listed, opened())
@@ -223,7 +223,7 @@ async def test_a_position_that_expired_is_mended_by_a_list_that_is_compared_with
 # ── Without one ──────────────────────────────────────────────────────────────
 
 
-async def test_without_a_position_it_lists_the_newest_state_and_deletes_only_after_the_last_page() -> None:
+async def test_without_a_position_it_deletes_only_after_the_last_page() -> None:
     world = a_ledger(WEB.at(3, image="last"), DB.at(4), position=None, newest="7")
     first, last = page(CACHE.at(8), at=10, next_page="more"), page(DB.at(4), at=10)
     source = ScriptedSource(first, Failed("500"), last, opened())
@@ -262,7 +262,7 @@ async def test_what_a_resumed_list_cannot_read_is_not_deleted() -> None:
     [[TooLarge("504")], [opened(TooLarge("504"))], [opened(Silent(90)), opened(Silent(90))]],
     ids=["the watch is refused", "the watch is ended", "the watch is silent twice"],
 )
-async def test_a_server_that_is_older_than_the_ledger_begins_a_new_epoch(found_out: list[Turn]) -> None:
+async def test_a_server_older_than_the_ledger_begins_a_new_epoch(found_out: list[Turn]) -> None:
     world = a_ledger(WEB.at(3, image="old"), DB.at(40), position="90", newest="90", epoch=2)
     source = ScriptedSource(*found_out, page(WEB.at(3, image="other"), at=50), opened())
     async with world.running(source):
@@ -275,7 +275,7 @@ async def test_a_server_that_is_older_than_the_ledger_begins_a_new_epoch(found_o
     assert (world.ledger.epoch, world.ledger.position, world.ledger.newest) == (3, "50", "50")
 
 
-async def test_a_list_that_an_epoch_began_with_and_that_was_cut_off_compares_states_to_its_end() -> None:
+async def test_a_cut_off_list_of_a_new_epoch_still_compares_states() -> None:
     """An object may have the same version and another state, and the first part of the list may have been told."""
     world = a_ledger(WEB.at(3, image="old"), DB.at(48), position=None, newest="48", epoch=2)
     source = ScriptedSource(page(WEB.at(3, image="other"), DB.at(48), at=50), opened())
@@ -287,7 +287,7 @@ async def test_a_list_that_an_epoch_began_with_and_that_was_cut_off_compares_sta
     assert {batch.epoch for batch in world.batches} == {2}
 
 
-async def test_in_the_first_epoch_and_at_a_position_no_body_is_read_to_find_out_what_is_new() -> None:
+async def test_in_the_first_epoch_no_body_is_read_for_comparison() -> None:
     for position, epoch in ((None, 1), ("7", 2)):
         world = a_ledger(WEB.at(3), DB.at(4), position=position, newest="7", epoch=epoch)
         world.ledger.bodies.clear()
@@ -298,7 +298,7 @@ async def test_in_the_first_epoch_and_at_a_position_no_body_is_read_to_find_out_
         assert (world.told, world.ledger.position) == ([], "9")
 
 
-async def test_one_that_remembers_nothing_but_its_epoch_begins_like_one_that_remembers_nothing() -> None:
+async def test_a_checkpoint_of_an_epoch_alone_starts_like_an_empty_one() -> None:
     world = World(ModelLedger(epoch=4))
     source = ScriptedSource(page(WEB.at(3), at=5, next_page="more"), page(DB.at(4), at=5), opened())
     async with world.running(source) as informer:
@@ -316,7 +316,7 @@ async def test_one_that_remembers_nothing_but_its_epoch_begins_like_one_that_rem
 # ── The end ──────────────────────────────────────────────────────────────────
 
 
-async def test_retiring_it_tells_the_deletes_of_what_is_remembered_without_asking_the_server() -> None:
+async def test_removing_it_exports_deletes_without_asking_the_server() -> None:
     world = a_ledger(WEB.at(3, image="last"), DB.at(4), position="7", newest="7")
     source = ScriptedSource(opened(Opened()))
     informer = world.an_informer(source)

@@ -118,7 +118,7 @@ class Recorder:
 # ── What it knows and tells ──────────────────────────────────────────────────
 
 
-async def test_it_tells_what_is_there_and_what_happens_and_knows_the_newest_state() -> None:
+async def test_it_delivers_objects_and_changes_and_stores_the_newest() -> None:
     async with running("web", "db") as world:
         await world.informer.wait_synced()
         world.cluster.put("web")
@@ -142,7 +142,7 @@ async def test_batches_name_the_resource_the_scope_and_the_epoch() -> None:
     assert world.outlet.told == ["added db", "added web", "deleted db"]
 
 
-async def test_it_is_moved_to_another_version_of_its_api_without_telling_anything_again() -> None:
+async def test_it_moves_to_another_api_version_without_repeating() -> None:
     newer, version = SimulatedCluster(), Resource("", "v2", "pods", "Pod", namespaced=True)
     async with running("web") as world:
         await world.informer.wait_synced()
@@ -248,7 +248,7 @@ async def test_what_waits_to_be_delivered_is_counted() -> None:
 # ── Resync ───────────────────────────────────────────────────────────────────
 
 
-async def test_each_listener_is_resynced_by_its_own_period_and_the_server_is_not_asked() -> None:
+async def test_listeners_resync_by_their_own_periods_without_requests() -> None:
     async with running("web", "db", resync=Periods(audit=60.0, live=100.0)) as world:
         await world.informer.wait_synced()
         await asyncio.sleep(0.001)
@@ -290,7 +290,7 @@ async def test_periods_may_come_change_and_go_while_it_runs() -> None:
         assert world.outlet.told == ["added web", "sync web"]
 
 
-async def test_a_handler_is_resynced_by_its_period_and_another_is_left_alone() -> None:
+async def test_a_handler_is_resynced_by_its_period_and_others_are_not() -> None:
     recorder, other = Recorder(), Recorder()
     async with running("web", outlet=False) as world:
         await world.informer.wait_synced()
@@ -325,7 +325,7 @@ async def test_handlers_may_come_before_it_runs_and_while_it_runs() -> None:
     assert late.told == ["added web", "deleted web"]
 
 
-async def test_a_handler_has_synced_after_the_informer_and_its_own_first_list() -> None:
+async def test_a_handler_has_synced_after_informer_and_first_list() -> None:
     go = asyncio.Event()
 
     async def slow(_: Sequence[Change]) -> None:
@@ -342,7 +342,7 @@ async def test_a_handler_has_synced_after_the_informer_and_its_own_first_list() 
         await slow_one.wait_synced()
 
 
-async def test_a_handler_that_never_returns_does_not_stop_the_informer_from_knowing() -> None:
+async def test_a_handler_that_never_returns_does_not_stop_the_store() -> None:
     async def stuck(_: Sequence[Change]) -> None:
         await asyncio.Event().wait()
 
@@ -359,7 +359,7 @@ async def test_a_handler_that_never_returns_does_not_stop_the_informer_from_know
         assert [change.object.resource_version for change in live.changes] == [str(each) for each in range(2, 53)]
 
 
-async def test_an_informer_that_delivers_to_one_place_takes_no_handlers() -> None:
+async def test_an_informer_with_one_target_takes_no_handlers() -> None:
     with pytest.raises(RuntimeError, match="the informer of pods delivers to one place"):
         _ = a_world().informer.handlers
 
@@ -428,7 +428,7 @@ async def test_it_may_be_stopped_before_it_ran() -> None:
     assert (world.outlet.told, world.cluster.requests) == ([], [])
 
 
-async def test_retiring_tells_the_delete_of_everything_that_is_still_known_and_ends() -> None:
+async def test_removing_it_exports_a_delete_of_each_object_and_ends() -> None:
     async with running("web", "db") as world:
         await world.informer.wait_synced()
         world.informer.retire()
@@ -440,7 +440,7 @@ async def test_retiring_tells_the_delete_of_everything_that_is_still_known_and_e
     assert len(world.informer.indexer) == 0
 
 
-async def test_retiring_in_the_middle_of_a_list_tells_the_delete_of_what_was_told() -> None:
+async def test_removing_it_amid_a_list_deletes_what_was_exported() -> None:
     outlet = Outlet()
     outlet.open.set()
     informer = an_informer(ScriptedSource(page(a_pod("web").at(3), at=7, next_page="more")), outlet)

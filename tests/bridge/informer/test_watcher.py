@@ -184,7 +184,7 @@ async def test_a_server_that_says_how_long_is_given_that_long_at_least() -> None
     assert world.source.pauses == [45.4, 0]
 
 
-async def test_where_nobody_listens_the_same_watch_is_tried_again_without_a_list() -> None:
+async def test_a_refused_connection_is_tried_again_without_a_list() -> None:
     async with watching(*[Busy("connection refused")] * 3, start=WATCHES) as world:
         await world.played()
         await asyncio.sleep(5)
@@ -193,7 +193,7 @@ async def test_where_nobody_listens_the_same_watch_is_tried_again_without_a_list
     assert world.source.pauses == [0.4, 0.8, 1.6]
 
 
-async def test_a_server_that_expires_every_watch_is_not_listed_without_end() -> None:
+async def test_a_server_that_expires_every_watch_is_listed_rarely() -> None:
     """Where a list takes longer than the server keeps history, watch and list follow one another for ever."""
     script: list[Turn] = [page(at=7), opened(EXPIRED)] * 20
     async with watching(*script, chance=lambda: ALWAYS) as world:
@@ -206,9 +206,7 @@ async def test_a_server_that_expires_every_watch_is_not_listed_without_end() -> 
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (ALWAYS, 599)])
-async def test_a_watch_is_asked_to_end_after_a_random_time_so_that_many_do_not_end_together(
-    chance: float, seconds: int
-) -> None:
+async def test_watch_timeouts_are_random_so_that_they_spread(chance: float, seconds: int) -> None:
     async with watching(opened(Quiet(10)), start=WATCHES, chance=lambda: chance) as world:
         await world.played()
 
@@ -230,7 +228,7 @@ async def test_every_watch_draws_its_own_timeout() -> None:
 
 
 @pytest.mark.parametrize("end", [HUNG_UP, Silent(90)])
-async def test_a_watch_that_ends_or_falls_silent_is_opened_again_at_once_without_a_list(end: HungUp | Silent) -> None:
+async def test_a_watch_that_ends_or_idles_is_reopened_without_a_list(end: HungUp | Silent) -> None:
     async with watching(opened(Quiet(2), modified(WEB.at(8)), end), opened(), start=WATCHES) as world:
         await world.played()
 
@@ -250,9 +248,7 @@ async def test_a_watch_that_ends_or_falls_silent_is_opened_again_at_once_without
     ],
     ids=["very short", "longer than a second", "with an event", "silent", "torn"],
 )
-async def test_only_a_watch_that_ends_in_due_form_within_a_second_and_without_an_event_is_taken_for_an_expired_one(
-    stream: Turn, lists: bool
-) -> None:
+async def test_only_a_clean_empty_end_within_a_second_means_expired(stream: Turn, lists: bool) -> None:
     async with watching(stream, start=WATCHES) as world:
         await world.played()
         await asyncio.sleep(1)
@@ -260,7 +256,7 @@ async def test_only_a_watch_that_ends_in_due_form_within_a_second_and_without_an
     assert isinstance(world.source.requests[1], ListRequest) is lists
 
 
-async def test_a_watch_that_is_torn_in_its_first_second_is_asked_for_again_once_before_a_list() -> None:
+async def test_a_watch_torn_in_its_first_second_is_retried_once() -> None:
     """It failed like any other; only a server that ends it in due form may mean 410."""
     torn = opened(Quiet(0.5), TORN)
     async with watching(torn, torn, start=WATCHES) as world:
@@ -293,7 +289,7 @@ async def test_one_that_expires_within_a_minute_of_the_list_backs_off(quiet: flo
     assert world.source.pauses[2] - quiet == pytest.approx(pause, abs=1e-5)
 
 
-async def test_the_minute_begins_when_the_list_ends_however_long_that_took() -> None:
+async def test_the_minute_begins_when_the_list_ends() -> None:
     """A list that takes longer than the server keeps history is followed by another 410, for ever."""
     slow: list[Turn] = [page(WEB.at(3), at=9, next_page="more"), Busy("429", after=90), page(at=9)]
     async with watching(EXPIRED, *slow, opened(EXPIRED), start=WATCHES, chance=lambda: ALWAYS) as world:
@@ -307,7 +303,7 @@ async def test_the_minute_begins_when_the_list_ends_however_long_that_took() -> 
 # ── Refusals ─────────────────────────────────────────────────────────────────
 
 
-async def test_a_refused_resource_is_asked_for_about_once_a_minute_and_is_reported() -> None:
+async def test_a_refused_resource_is_retried_each_minute_and_reported() -> None:
     refused = Refused(403, "pods is forbidden")
     async with watching(*[refused] * 4, chance=lambda: 0.5) as world:
         await world.played()
@@ -327,7 +323,7 @@ async def test_refused_resources_do_not_ask_all_at_the_same_moment(chance: float
     assert world.source.pauses == [seconds]
 
 
-async def test_a_resource_that_is_not_served_now_is_asked_for_sooner_because_its_definition_may_be_replaced() -> None:
+async def test_an_unserved_resource_is_asked_for_sooner() -> None:
     async with watching(*[Refused(404, "not found")] * 3, chance=lambda: 0.5) as world:
         await world.played()
         await asyncio.sleep(11)
@@ -336,7 +332,7 @@ async def test_a_resource_that_is_not_served_now_is_asked_for_sooner_because_its
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_what_was_granted_a_moment_ago_is_asked_for_again_in_seconds(status: int) -> None:
+async def test_a_resource_just_granted_is_asked_for_again_in_seconds(status: int) -> None:
     """A kube-apiserver that starts refuses everything until it has read its RBAC objects."""
     refused = Refused(status, "forbidden")
     script: list[Turn] = [opened(Quiet(5), HUNG_UP), Busy("connection refused"), *[refused] * 6, opened(Quiet(9))]
@@ -348,7 +344,7 @@ async def test_what_was_granted_a_moment_ago_is_asked_for_again_in_seconds(statu
     assert not world.told(ResourceRefused), "nobody has to grant what is granted"
 
 
-async def test_a_refusal_that_persists_is_an_operators_matter_after_a_minute() -> None:
+async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
     refused = Refused(403, "pods is forbidden")
     script: list[Turn] = [page(at=7), *[refused] * 40]
     async with watching(*script, chance=lambda: 0.5) as world:
@@ -374,7 +370,7 @@ async def test_each_refusal_of_what_works_in_between_is_a_new_one() -> None:
     assert not world.told(ResourceRefused)
 
 
-async def test_a_bridge_that_restarts_with_its_api_server_remembers_what_was_granted() -> None:
+async def test_a_restarted_bridge_remembers_what_was_granted() -> None:
     refused = Refused(403, "forbidden")
     async with watching(*[refused] * 5, opened(Quiet(1)), start=WATCHES, resumed=True) as world:
         await world.played()
@@ -386,7 +382,7 @@ async def test_a_bridge_that_restarts_with_its_api_server_remembers_what_was_gra
 # ── WatchList ────────────────────────────────────────────────────────────────
 
 
-async def test_initial_events_without_their_bookmark_are_waited_for_half_a_minute_and_then_listed() -> None:
+async def test_initial_events_without_bookmark_are_listed_in_30_s() -> None:
     stream = opened(added(WEB.at(3)))
     async with watching(stream, page(WEB.at(3), at=7), start=NotSynced()) as world:
         await world.played()
@@ -409,7 +405,7 @@ async def test_initial_events_may_take_long_as_long_as_they_come() -> None:
         assert len((await drained(world.fifo)).deltas) == 2
 
 
-async def test_a_server_that_takes_its_time_while_the_queue_is_full_is_not_overdue() -> None:
+async def test_a_slow_server_is_not_overdue_while_the_queue_is_full() -> None:
     stream = opened(added(WEB.at(3)), added(DB.at(4)), closing_bookmark(7))
     async with watching(stream, start=NotSynced(), max_deltas=1) as world:
         await asyncio.sleep(3600)
@@ -423,7 +419,7 @@ async def test_a_server_that_takes_its_time_while_the_queue_is_full_is_not_overd
 # ── Doubt ────────────────────────────────────────────────────────────────────
 
 
-async def test_an_unreadable_line_ends_no_stream_and_a_list_repairs_it_within_the_first_pause() -> None:
+async def test_an_unreadable_line_ends_no_stream_and_a_list_repairs_it() -> None:
     stream = opened(Unreadable("no metadata"), added(WEB.at(9)))
     async with watching(stream, page(WEB.at(9), at=10), opened(Quiet(1)), start=WATCHES) as world:
         await settled()
@@ -450,7 +446,7 @@ async def test_a_list_repairs_also_a_stream_that_never_pauses() -> None:
     assert len(world.fifo) == 0
 
 
-async def test_an_object_that_can_never_be_read_is_listed_ever_more_rarely() -> None:
+async def test_a_lasting_unreadable_object_is_listed_ever_more_rarely() -> None:
     bad = page(at=7, unreadable=("an item has no uid",))
     script: list[Turn] = [turn for _ in range(14) for turn in (bad, opened(Quiet(1)))]
     async with watching(*script, chance=lambda: ALWAYS) as world:
@@ -515,7 +511,7 @@ async def test_every_item_that_cannot_be_read_is_reported() -> None:
 # ── A store that was restored ────────────────────────────────────────────────
 
 
-async def test_a_new_epoch_begins_only_when_everything_of_the_old_one_was_processed() -> None:
+async def test_an_epoch_begins_once_the_old_one_is_processed() -> None:
     restored = opened(modified(WEB.at(90)), TooLarge("not there yet"))
     async with watching(restored, page(WEB.at(40), at=50), start=WATCHES) as world:
         await world.source.played.wait()
@@ -534,7 +530,7 @@ async def test_a_new_epoch_begins_only_when_everything_of_the_old_one_was_proces
 # ── How it is ────────────────────────────────────────────────────────────────
 
 
-async def test_live_is_whether_a_watch_is_open_on_top_of_a_complete_list() -> None:
+async def test_live_means_an_open_watch_on_a_complete_list() -> None:
     initial = opened(added(WEB.at(3)), Quiet(5), closing_bookmark(7), Quiet(5), Busy("429"))
     async with watching(initial, opened(Quiet(1)), start=NotSynced(), chance=lambda: ALWAYS) as world:
         await asyncio.sleep(4)
@@ -547,7 +543,7 @@ async def test_live_is_whether_a_watch_is_open_on_top_of_a_complete_list() -> No
         assert world.watcher.live
 
 
-async def test_trouble_is_over_as_soon_as_a_watch_is_open_and_not_only_when_it_ends() -> None:
+async def test_a_failure_is_over_as_soon_as_a_watch_is_open() -> None:
     async with watching(FAILED, Refused(403, "forbidden"), opened(Quiet(60)), start=WATCHES) as world:
         await asyncio.sleep(0.1)
         assert (world.watcher.trouble, world.watcher.refused) == ("500 Internal Server Error", False)
@@ -638,7 +634,7 @@ async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:
     assert source.open == 0
 
 
-async def test_a_page_that_holds_everything_waits_for_room_in_the_queue_like_many_small_ones() -> None:
+async def test_a_page_of_everything_waits_for_room_in_the_queue() -> None:
     objects = [a_pod(f"web-{number}").at(7) for number in range(10)]
     timing = Timing(page_size=2)
     batches: list[int] = []
@@ -657,7 +653,7 @@ async def test_a_page_that_holds_everything_waits_for_room_in_the_queue_like_man
 # ── Pages of any size ────────────────────────────────────────────────────────
 
 
-async def test_a_page_is_taken_in_while_it_comes_and_the_server_waits_for_room() -> None:
+async def test_a_page_is_read_as_it_comes_and_waits_for_room() -> None:
     many = [a_pod(f"p{number}").at(3) for number in range(10)]
     parts = InParts([part(each, at=7) for each in many], page(at=7))
     async with watching(parts, opened(), max_deltas=4) as world:
@@ -670,7 +666,7 @@ async def test_a_page_is_taken_in_while_it_comes_and_the_server_waits_for_room()
         assert [fact.objects for fact in world.told(ListEnded) if isinstance(fact, ListEnded)] == [10]
 
 
-async def test_what_follows_of_a_page_is_not_heard_once_its_history_is_known_to_be_over() -> None:
+async def test_a_page_of_a_past_history_is_cut_short() -> None:
     many = [a_pod(f"p{number}").at(3) for number in range(10)]
     parts = InParts([part(each, at=7) for each in many], page(at=7))
     async with watching(parts, page(WEB.at(3), at=4), opened(), max_deltas=4) as world:
@@ -693,7 +689,7 @@ async def test_no_page_is_asked_for_before_there_is_room_for_it() -> None:
         assert len(world.source.asked) == 3
 
 
-async def test_after_a_large_page_fewer_objects_are_asked_for_and_after_small_ones_more() -> None:
+async def test_page_sizes_shrink_after_large_pages_and_grow_again() -> None:
     sizes = [LARGE + 1, LARGE + 1, LARGE, LARGE // 4 - 1, 0, 0]
     pages = [replace(page(at=7, next_page=f"{number}"), size=size) for number, size in enumerate(sizes)]
     async with watching(*pages, page(at=7), opened()) as world:
@@ -714,7 +710,7 @@ async def test_a_page_that_cannot_be_held_is_asked_for_in_smaller_ones() -> None
 
 
 @given(st.lists(st.integers(0, 3 << 20), max_size=20), st.integers(1, 5))
-def test_objects_are_queued_in_stretches_of_so_many_and_of_some_bytes(sizes: list[int], most: int) -> None:
+def test_objects_are_queued_in_chunks_by_count_and_bytes(sizes: list[int], most: int) -> None:
     objects = [ApiObject(f"o{number}", "u", "1", bytes(size)) for number, size in enumerate(sizes)]
     told = list(stretches(objects, most))
     assert [each for few in told for each in few] == objects

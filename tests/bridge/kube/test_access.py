@@ -140,7 +140,7 @@ def test_a_server_alone_needs_nothing_else(everything: dict[str, str], service_a
     assert (str(found.server), found.auth, found.tls) == ("http://127.0.0.1:8001", None, None)
 
 
-def test_in_a_pod_its_service_account_comes_before_any_kubeconfig(
+def test_in_a_pod_the_service_account_precedes_any_kubeconfig(
     everything: dict[str, str], service_account: Path
 ) -> None:
     found = resolve(ClusterAccess(), environ=everything, service_account=service_account)
@@ -158,16 +158,14 @@ def test_a_pod_without_a_token_looks_further(everything: dict[str, str], tmp_pat
     assert found.server == "http://named"
 
 
-def test_outside_of_a_pod_kubeconfig_comes_before_the_home_folder(
-    everything: dict[str, str], service_account: Path
-) -> None:
+def test_outside_a_pod_kubeconfig_precedes_the_home_folder(everything: dict[str, str], service_account: Path) -> None:
     environ = {name: value for name, value in everything.items() if name not in POD}
     assert resolve(ClusterAccess(), environ=environ, service_account=service_account).server == "http://named"
     environ.pop("KUBECONFIG")
     assert resolve(ClusterAccess(), environ=environ, service_account=service_account).server == "http://home"
 
 
-def test_where_nothing_is_found_the_operator_is_told_what_was_looked_for(tmp_path: Path) -> None:
+def test_without_any_access_the_error_names_the_places_searched(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError) as raised:
         resolve(ClusterAccess(), environ={"HOME": str(tmp_path)}, service_account=tmp_path)
     for place in ("pod", "automountServiceAccountToken", f"{tmp_path}/.kube/config", "cluster.kubeconfig"):
@@ -209,9 +207,7 @@ async def test_a_server_may_have_a_token_file_and_an_authority(
     assert tls_server.requests[0].headers["authorization"] == "Bearer mine"
 
 
-async def test_a_token_over_plain_http_is_sent_where_it_was_asked_for_and_warned_of(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_a_token_over_plain_http_is_sent_with_a_warning(server: ScriptedServer, tmp_path: Path) -> None:
     facts: list[Fact] = []
     server.on("/version", VERSION)
     access = ClusterAccess(server=server.url, token_file=write(tmp_path / "token", "mine"))
@@ -337,7 +333,7 @@ async def test_a_client_certificate_may_be_files_or_inline(
     assert shown_name(tls_server.requests[0]) == "alice"
 
 
-async def test_a_client_certificate_that_was_renewed_is_shown_from_then_on(
+async def test_a_renewed_client_certificate_is_used_from_then_on(
     kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate, bob: Certificate, tmp_path: Path
 ) -> None:
     files = Certificate(tmp_path / "client.crt", tmp_path / "client.key")
@@ -367,7 +363,7 @@ def test_a_key_of_another_certificate_is_refused(kubeconfig: Kubeconfig, alice: 
         resolve(kubeconfig.access())
 
 
-async def test_a_certificate_that_stays_is_worth_a_connection_that_stays(
+async def test_an_unchanged_certificate_keeps_the_connection(
     kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate
 ) -> None:
     kubeconfig.user = {"client-certificate-data": inline(alice.certificate), "client-key-data": inline(alice.key)}
@@ -400,7 +396,7 @@ def test_a_user_with_a_password_is_refused_by_name(kubeconfig: Kubeconfig, user:
     ("content", "told"),
     [(None, "cannot be read: No such file or directory"), (" \n", "is empty, and a token is expected in it")],
 )
-def test_a_token_file_without_a_token_is_named_by_its_option_before_anything_is_asked(
+def test_an_empty_token_file_is_named_before_any_request(
     kubeconfig: Kubeconfig, tmp_path: Path, content: str | None, told: str
 ) -> None:
     token = tmp_path / "token"
@@ -437,7 +433,7 @@ def test_a_client_certificate_that_is_not_there_is_named(kubeconfig: Kubeconfig,
     )
 
 
-async def test_http_to_a_port_of_https_and_https_to_one_of_http_are_recognised() -> None:
+async def test_http_to_https_ports_and_the_reverse_are_recognised() -> None:
     complaint = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
     async def as_go_does(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -466,7 +462,7 @@ async def test_a_users_token_or_token_file_is_sent(
     assert await authorization(kubeconfig, tls_server) is None
 
 
-def test_a_plugin_that_is_not_there_is_told_with_its_hint_before_anything_is_asked(kubeconfig: Kubeconfig) -> None:
+def test_a_missing_plugin_is_named_with_its_hint_before_requests(kubeconfig: Kubeconfig) -> None:
     api_version = "client.authentication.k8s.io/v1"
     kubeconfig.user = {
         "exec": {"command": "no-such-login", "apiVersion": api_version, "installHint": "brew install it\n"}
@@ -515,7 +511,7 @@ async def test_a_plugins_certificate_is_shown_to_the_server(
     assert shown_name(tls_server.requests[0]) == "alice"
 
 
-async def test_a_plugins_refused_certificate_is_replaced_on_a_new_connection(
+async def test_a_refused_plugin_certificate_is_replaced_on_reconnect(
     kubeconfig: Kubeconfig, tls_server: ScriptedServer, alice: Certificate, bob: Certificate, tmp_path: Path
 ) -> None:
     api_version = "client.authentication.k8s.io/v1"
@@ -579,7 +575,7 @@ async def test_a_token_that_no_header_can_carry_is_told_and_not_sent(
     assert tls_server.requests == []
 
 
-def test_what_no_header_can_carry_is_refused_before_the_first_request(kubeconfig: Kubeconfig) -> None:
+def test_a_token_unfit_for_a_header_is_refused_before_requests(kubeconfig: Kubeconfig) -> None:
     kubeconfig.user = {"token": "t", "as-groups": ["a\nb"]}
     with pytest.raises(CredentialsError, match="user u: as must be printable ASCII"):
         resolve(kubeconfig.access())
@@ -669,9 +665,7 @@ async def test_the_proxy_url_of_a_kubeconfig_is_used(
     assert "proxy-authorization" not in tls_server.requests[0].headers
 
 
-async def test_a_proxy_that_refuses_or_is_not_there_is_told_apart_from_the_server(
-    kubeconfig: Kubeconfig, server: ScriptedServer
-) -> None:
+async def test_a_failing_proxy_is_distinguished_from_the_server(kubeconfig: Kubeconfig, server: ScriptedServer) -> None:
     kubeconfig.cluster["proxy-url"] = server.url
     server.on(kubeconfig.cluster["server"].removeprefix("https://"), answering(b"", 407))
     with pytest.raises(ApiError) as raised:
@@ -689,7 +683,7 @@ def test_a_proxy_of_another_kind_is_refused(kubeconfig: Kubeconfig) -> None:
         resolve(kubeconfig.access())
 
 
-def test_the_environments_proxy_counts_for_a_kubeconfig_and_not_in_a_pod(tmp_path: Path, service_account: Path) -> None:
+def test_the_environments_proxy_counts_only_outside_a_pod(tmp_path: Path, service_account: Path) -> None:
     environ = {**POD, "HTTPS_PROXY": "http://proxy.example.test:3128", "HTTP_PROXY": "http://proxy.example.test:3128"}
     explicit = ClusterAccess(kubeconfig=a_kubeconfig(tmp_path / "config", "https://api.example.test"))
     found = resolve(explicit, environ=environ)

@@ -57,7 +57,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
     assert await token.token() == "two"
 
 
-async def test_a_token_file_is_read_again_each_minute_even_if_it_looks_the_same(path: Path) -> None:
+async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path) -> None:
     clock = Clock()
     token = TokenFile(path, clock=clock)
     assert await token.token() == "first"
@@ -118,7 +118,7 @@ async def test_a_token_is_never_printed() -> None:
     assert "hunter2" not in repr(FixedToken("hunter2"))
 
 
-async def test_of_several_credentials_the_first_token_is_sent_and_all_are_renewed(path: Path) -> None:
+async def test_the_first_token_is_sent_and_all_credentials_are_renewed(path: Path) -> None:
     file = TokenFile(path, clock=Clock())
     both = Several([file, FixedToken("fixed")])
     assert await both.token() == "first"

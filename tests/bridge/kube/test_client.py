@@ -52,9 +52,7 @@ async def test_a_right_is_asked_for_as_kubectl_auth_can_i_does(
     }
 
 
-async def test_a_refusal_is_raised_with_what_was_asked_and_what_there_is_to_do(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_refusal_names_the_request_and_the_remedy(server: ScriptedServer, client: KubeClient) -> None:
     server.on("/version", answering({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}, 403))
     with pytest.raises(ApiError) as raised:
         await client.version()
@@ -71,9 +69,7 @@ async def test_an_answer_of_another_shape_is_raised_too(server: ScriptedServer, 
     assert str(raised.value).startswith("GET /version: the answer could not be read: ")
 
 
-async def test_an_idle_connection_that_the_server_closed_is_not_an_error(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_an_idle_connection_closed_by_the_server_is_no_error(server: ScriptedServer, client: KubeClient) -> None:
     async def and_close(exchange: Exchange) -> None:
         await exchange.answer({"gitVersion": "v1"})
         exchange.closes = True

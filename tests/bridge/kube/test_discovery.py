@@ -54,7 +54,7 @@ EVERYTHING = [
 
 
 @pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
-async def test_everything_that_can_be_listed_and_watched_is_found_in_the_servers_order(
+async def test_all_listable_watchable_resources_are_found_in_order(
     server: ScriptedServer, client: KubeClient, serve: Any
 ) -> None:
     serve(server, SMALL)
@@ -66,9 +66,7 @@ async def test_everything_that_can_be_listed_and_watched_is_found_in_the_servers
     assert hpa == ("hpa",)
 
 
-async def test_two_requests_are_enough_and_one_accept_header_asks_for_all_forms(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_two_requests_with_one_accept_header_are_enough(server: ScriptedServer, client: KubeClient) -> None:
     serve_aggregated(server, SMALL)
     await client.discover()
     assert [request.path for request in server.requests] == ["/api", "/apis"]
@@ -108,9 +106,7 @@ async def test_a_definition_that_appears_and_goes_is_told(server: ScriptedServer
     assert (gone.appeared, gone.gone) == ((), (widgets,))
 
 
-async def test_a_definition_that_changes_its_version_goes_and_appears_under_one_name(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_definition_that_changes_versions_keeps_its_name(server: ScriptedServer, client: KubeClient) -> None:
     serve_aggregated(server, WIDGETS)
     before = await client.discover()
     serve_aggregated(server, {("example.com", "v2"): [Described("widgets", "Widget")]}, etag='"2"')
@@ -140,7 +136,7 @@ async def test_what_a_stale_group_served_is_kept_and_reported_once(server: Scrip
     assert len(facts) == 1
 
 
-async def test_a_group_that_is_stale_from_the_beginning_serves_nothing_yet(server: ScriptedServer) -> None:
+async def test_a_group_stale_from_the_beginning_serves_nothing(server: ScriptedServer) -> None:
     facts: list[Fact] = []
     serve_aggregated(server, SMALL | WIDGETS, stale=("example.com",))
     async with connect(ClusterAccess(server=server.url), report=facts.append) as client:
@@ -208,9 +204,7 @@ async def test_a_document_that_cannot_be_read_is_a_failure(
     assert str(raised.value).startswith("GET /api: the discovery document could not be read: ")
 
 
-async def test_a_server_that_does_not_answer_leaves_the_catalogue_to_the_caller(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_silent_server_leaves_the_catalogue_to_the_caller(server: ScriptedServer, client: KubeClient) -> None:
     serve_aggregated(server, SMALL)
     before = await client.discover()
     server.on("/apis", answering(b"", 503, headers={"Retry-After": "3"}))
@@ -243,7 +237,7 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
 @pytest.mark.parametrize("bad", BAD_NAMES, ids=ascii)
-async def test_a_resource_whose_name_is_no_dns_label_is_left_out_and_the_others_are_found(
+async def test_a_resource_with_a_bad_name_is_left_out_alone(
     server: ScriptedServer, client: KubeClient, facts: list[Fact], serve: Any, bad: str
 ) -> None:
     widgets = Described("widgets", "Widget", ("wd",))
@@ -292,7 +286,7 @@ async def test_so_is_a_version(server: ScriptedServer, client: KubeClient, facts
     assert len([fact for fact in facts if isinstance(fact, DiscoveryRejected)]) == 1
 
 
-async def test_a_bad_kind_takes_the_resource_along_and_a_bad_short_name_only_itself(
+async def test_a_bad_kind_drops_the_resource_a_bad_short_name_itself(
     server: ScriptedServer, client: KubeClient, facts: list[Fact]
 ) -> None:
     served = [Described("evils", "E\x1bvil"), Described("widgets", "Widget", ("../x", "wd"))]
@@ -307,7 +301,7 @@ async def test_a_bad_kind_takes_the_resource_along_and_a_bad_short_name_only_its
     ]
 
 
-async def test_what_is_written_wrongly_in_one_group_does_not_hide_the_others(
+async def test_mistakes_in_one_group_do_not_hide_the_others(
     server: ScriptedServer, client: KubeClient, facts: list[Fact]
 ) -> None:
     document = aggregated(SMALL, "/apis")
@@ -343,7 +337,7 @@ async def test_how_much_one_group_may_describe_is_bounded(
     assert len(rejected) == 1 + MOST_REJECTED + 1
 
 
-async def test_a_definition_that_was_rejected_and_is_mended_is_found_and_one_that_comes_back_is_told_again(
+async def test_a_repaired_definition_is_found_and_reported_again(
     server: ScriptedServer, client: KubeClient, facts: list[Fact]
 ) -> None:
     bad, good = ({("example.com", "v1"): [Described(name, "Widget")]} for name in ("Widgets", "widgets"))
@@ -369,7 +363,7 @@ def a_bomb(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_small_answer_that_inflates_to_a_large_one_takes_no_memory(
+async def test_a_small_answer_that_inflates_takes_no_memory(
     server: ScriptedServer, client: KubeClient, status: int
 ) -> None:
     server.on("/api", answering(a_bomb(1 << 30), status, headers={"Content-Encoding": "gzip"}))

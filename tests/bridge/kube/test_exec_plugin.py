@@ -107,7 +107,7 @@ async def test_a_plugin_that_wants_it_is_told_about_the_cluster(plugin: Plugin) 
     }
 
 
-async def test_a_plugin_gets_its_arguments_and_its_environment_over_ours(
+async def test_a_plugin_gets_its_arguments_and_environment_over_ours(
     plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OURS", "ours")
@@ -129,7 +129,7 @@ async def test_a_credential_is_replaced_a_minute_before_it_ends(plugin: Plugin) 
     assert await credential.token() == "second"
 
 
-async def test_a_very_short_lived_credential_is_not_asked_for_at_every_request(plugin: Plugin) -> None:
+async def test_a_short_lived_credential_is_not_renewed_per_request(plugin: Plugin) -> None:
     plugin.prints(token="short", expires_in=30)
     credential = plugin.credential()
     for _ in range(5):
@@ -146,7 +146,7 @@ async def test_a_refused_token_makes_the_plugin_run_again(plugin: Plugin) -> Non
     assert await credential.token() == "second"
 
 
-async def test_many_requests_with_one_refused_token_run_the_plugin_once(plugin: Plugin) -> None:
+async def test_many_requests_with_a_refused_token_run_the_plugin_once(plugin: Plugin) -> None:
     credential = plugin.credential()
     await asyncio.gather(*(credential.token() for _ in range(20)))
     plugin.prints(token="second")
@@ -191,7 +191,7 @@ async def complaint(credential: ExecPlugin) -> str:
     return str(raised.value)
 
 
-async def test_a_plugin_that_is_not_there_is_answered_with_the_install_hint(plugin: Plugin) -> None:
+async def test_a_missing_plugin_is_reported_with_its_install_hint(plugin: Plugin) -> None:
     credential = plugin.credential(command="no-such-login", install_hint="Install it with: brew install login\n")
     assert await complaint(credential) == (
         "/home/me/.kube/config: user alice: the credential plugin no-such-login cannot be run: "
@@ -199,7 +199,7 @@ async def test_a_plugin_that_is_not_there_is_answered_with_the_install_hint(plug
     )
 
 
-async def test_a_plugin_that_fails_is_told_without_a_word_of_what_it_complained_of(plugin: Plugin) -> None:
+async def test_a_failing_plugin_is_reported_without_its_output(plugin: Plugin) -> None:
     plugin.script('echo first >&2; echo "login of me with hunter2 failed" >&2; exit 3')
     assert await complaint(plugin.credential()) == (
         f"/home/me/.kube/config: user alice: the credential plugin {plugin.command} ended with 3; "
@@ -238,16 +238,14 @@ async def test_a_plugin_that_prints_without_end_is_killed(plugin: Plugin) -> Non
         ),
     ],
 )
-async def test_a_plugin_that_prints_something_else_is_told_without_what_it_printed(
-    plugin: Plugin, printed: str, told: str
-) -> None:
+async def test_a_plugin_with_bad_output_is_reported_without_it(plugin: Plugin, printed: str, told: str) -> None:
     (plugin.folder / "credential").write_text(printed)
     words = await complaint(plugin.credential())
     assert told in words
     assert "hunter2" not in words
 
 
-async def test_a_plugin_that_does_not_end_is_killed_with_all_it_started(plugin: Plugin) -> None:
+async def test_a_plugin_that_does_not_end_is_killed_with_its_children(plugin: Plugin) -> None:
     plugin.script('sleep 600 & echo $! > "$(dirname "$0")/child"; wait')
     assert "did not end within 0.5 seconds" in await complaint(plugin.credential(timeout=0.5))
     child = int((plugin.folder / "child").read_text())
@@ -290,9 +288,7 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_behind(plugin: Plug
         ({"interactive_mode": "Always"}, "must talk to a person (interactiveMode: Always)"),
     ],
 )
-def test_a_plugin_that_cannot_work_here_is_refused_before_it_runs(
-    plugin: Plugin, spec: dict[str, Any], told: str
-) -> None:
+def test_an_unusable_plugin_is_refused_before_it_runs(plugin: Plugin, spec: dict[str, Any], told: str) -> None:
     with pytest.raises(CredentialsError) as raised:
         plugin.credential(**spec)
     assert told in str(raised.value)

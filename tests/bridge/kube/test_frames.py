@@ -67,7 +67,7 @@ def events(answers: list[WatchAnswer]) -> list[tuple[EventType, ApiObject]]:
     return [event for answer in answers if isinstance(answer, Announced) for event in answer.events]
 
 
-def test_an_event_is_told_apart_and_its_object_keeps_the_servers_bytes() -> None:
+def test_an_event_is_parsed_and_its_object_keeps_the_bytes() -> None:
     body = compact(pod(spec={"text": "süß – 東京", "numbers": "HERE"}))
     body = body.replace(b'"HERE"', b"[1.0,1.50,1e400,123456789012345678901234567890]")  # No decoder would keep these.
     [(kind, told)] = events(read(b'{"type":"MODIFIED","object":%b}' % body + b"\n"))
@@ -119,7 +119,7 @@ def test_a_line_cut_between_chunks_is_put_together() -> None:
         assert [thing.name for _, thing in events(read(whole[:place], whole[place:]))] == ["a", "b"], place
 
 
-def test_a_line_cut_off_by_the_end_of_the_stream_is_no_event_and_no_error() -> None:
+def test_a_line_cut_off_by_the_streams_end_is_ignored() -> None:
     frames = Frames(PODS)
     answers = read(line("ADDED", pod("a")), line("ADDED", pod("b"))[:-2], frames=frames)
     assert [thing.name for _, thing in events(answers)] == ["a"]
@@ -178,11 +178,11 @@ def test_a_malformed_line_is_reported_and_loses_nothing_else(bad: bytes) -> None
         ({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}, "ADDED: a Table, not an object"),
     ],
 )
-def test_an_object_that_cannot_be_told_apart_is_reported_with_what_it_lacks(thing: Any, reason: str) -> None:
+def test_an_object_without_identity_is_reported_with_its_lack(thing: Any, reason: str) -> None:
     assert read(line("ADDED", thing)) == [Unreadable(reason)]
 
 
-def test_what_is_reported_of_a_bad_line_holds_nothing_of_its_content() -> None:
+def test_the_report_of_a_bad_line_has_none_of_its_content() -> None:
     secret = "hunter2"
     bad = [
         b'{"type":"MODIFIED","object":{"data":"%b"' % secret.encode() + b"\n",
@@ -217,7 +217,7 @@ def test_a_line_longer_than_allowed_is_left_out_by_name(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 600, 10_000])
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
-def test_an_object_too_long_for_a_line_leaves_bare_and_nothing_is_missing(kind: str, size: int) -> None:
+def test_an_object_too_long_for_a_line_is_exported_minimal(kind: str, size: int) -> None:
     stream = line("ADDED", pod("a")) + line(kind, pod("long", "9", spec="x" * 1200)) + line("ADDED", pod("b"))
     frames = Frames(PODS, longest_line=1000)
 
@@ -234,7 +234,7 @@ def test_an_object_too_long_for_a_line_leaves_bare_and_nothing_is_missing(kind: 
     assert frames.left_bare == ["shop/long: it is longer than 1000 bytes"]
 
 
-def test_a_line_that_is_cut_off_too_long_and_never_ends_is_thrown_away() -> None:
+def test_an_endless_line_that_was_cut_off_is_thrown_away() -> None:
     frames = Frames(PODS, longest_line=1000)
     assert read(line("ADDED", pod("long", spec="x" * 1200))[:-5], frames=frames) == []
     assert frames.mid_line
@@ -242,7 +242,7 @@ def test_a_line_that_is_cut_off_too_long_and_never_ends_is_thrown_away() -> None
 
 @pytest.mark.parametrize("depth", [10_000, 100_000])
 @pytest.mark.parametrize("where", ["spec", "metadata"])
-def test_an_object_nested_too_deep_for_the_decoder_leaves_bare_and_nothing_is_missing(depth: int, where: str) -> None:
+def test_an_object_nested_too_deep_is_exported_minimal(depth: int, where: str) -> None:
     """Its managed fields are as deep as it is."""
     deep = (b'{"a":[' * depth)[: depth * 6] + b"1" + b"]}" * depth
     thing = pod("deep", "9")
@@ -267,7 +267,7 @@ def test_an_object_nested_too_deep_for_the_decoder_leaves_bare_and_nothing_is_mi
     assert reason.startswith("shop/deep: it is nested ")
 
 
-def test_putting_a_long_line_together_takes_time_proportional_to_its_length() -> None:
+def test_joining_a_long_line_takes_time_linear_in_its_length() -> None:
     """Counted in bytes that exist at once, not in seconds: joining at every chunk would copy the line 4,000 times."""
     chunk = b"x" * 4096
     frames = Frames(PODS)
@@ -371,7 +371,7 @@ def test_a_line_written_otherwise_gives_the_same_event(written: bytes) -> None:
     assert events(read(written % body)) == [(EventType.MODIFIED, ApiObject("shop/web-1", "uid-web-1", "7", body))]
 
 
-def test_an_object_that_does_not_say_its_kind_gets_it_from_the_resource() -> None:
+def test_an_object_without_a_kind_gets_that_of_the_resource() -> None:
     thing = {"metadata": pod()["metadata"]}
     [(_, told)] = events(read(line("ADDED", thing)))
     assert told.body.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":')

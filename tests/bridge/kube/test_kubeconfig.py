@@ -69,9 +69,7 @@ def test_paths_are_relative_to_the_file_that_names_them(config: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "located"), [("aws", "aws"), ("./bin/login", "bin/login"), ("/bin/x", "/bin/x")])
-def test_a_plugin_with_a_folder_is_relative_to_the_file_and_a_bare_one_is_not(
-    tmp_path: Path, command: str, located: str
-) -> None:
+def test_a_plugin_path_with_a_folder_is_relative_to_the_file(tmp_path: Path, command: str, located: str) -> None:
     path = write(tmp_path / "config", f"users: [{{name: u, user: {{exec: {{command: {command}}}}}}}]")
     plugin = load([path]).users["u"].exec
     assert plugin == Exec(located if command == "aws" else str(tmp_path / located))
@@ -81,7 +79,7 @@ def test_a_token_that_looks_like_a_number_stays_as_it_is_written(config: Path) -
     assert choose(config, context="test").user.token == "1e5"
 
 
-def test_names_that_yaml_would_take_for_something_else_stay_names(tmp_path: Path) -> None:
+def test_names_that_yaml_reads_as_other_types_stay_names(tmp_path: Path) -> None:
     path = write(
         tmp_path / "config",
         "current-context: 0755\n"
@@ -153,7 +151,7 @@ def test_kubeconfig_names_several_files_and_each_once() -> None:
         ("strange", "context strange: there is no user 'gone'; there is alice, bob"),
     ],
 )
-def test_a_name_that_is_not_there_is_answered_with_those_that_are(config: Path, context: str, complaint: str) -> None:
+def test_an_unknown_name_is_answered_with_the_existing_ones(config: Path, context: str, complaint: str) -> None:
     with pytest.raises(CredentialsError) as raised:
         choose(config, context=context)
     assert str(raised.value) == f"{config}: {complaint}"
@@ -184,9 +182,7 @@ def test_without_a_current_context_the_choice_is_the_operators(tmp_path: Path) -
         ("users: [{name: a}, {name: b}, {name: a}]", "users has more than one a"),
     ],
 )
-def test_a_broken_file_is_named_with_the_place_and_without_its_content(
-    tmp_path: Path, content: str, complaint: str
-) -> None:
+def test_a_broken_file_is_named_with_the_line_without_content(tmp_path: Path, content: str, complaint: str) -> None:
     path = write(tmp_path / "config", content)
     with pytest.raises(CredentialsError) as raised:
         load([path])

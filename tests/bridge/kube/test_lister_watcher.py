@@ -131,9 +131,7 @@ async def test_a_watch_asks_for_bookmarks_and_its_timeout(
     assert server.requests[0].query == {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "300", **more}
 
 
-async def test_selectors_reach_the_server_as_they_were_written_on_every_page(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_selectors_reach_the_server_verbatim_on_every_page(server: ScriptedServer, client: KubeClient) -> None:
     scope = Scope(
         "shop",
         label_selector="tier=web,env in (a, b),!old,x!=1+1",
@@ -149,9 +147,7 @@ async def test_selectors_reach_the_server_as_they_were_written_on_every_page(
         assert request.query["fieldSelector"] == scope.field_selector
 
 
-async def test_a_cluster_scoped_resource_is_asked_for_without_the_scopes_namespace(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_cluster_scoped_resource_is_asked_without_namespace(server: ScriptedServer, client: KubeClient) -> None:
     server.on("/api/v1/nodes", answering(pods()))
     assert isinstance(await client.lister_watcher(NODES, Scope("shop")).list(FIRST), Page)
 
@@ -205,9 +201,7 @@ async def test_parts_of_a_page_are_told_while_it_comes(server: ScriptedServer, c
     assert answer.size == len(whole)
 
 
-async def test_where_a_list_says_its_version_at_its_end_no_more_is_held_than_memory_allows(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_list_with_its_version_last_is_held_within_a_bound(server: ScriptedServer, client: KubeClient) -> None:
     def written(items: int) -> bytes:
         things = [pod(f"p{number}", spec="x" * (1 << 20)) for number in range(items)]
         return json.dumps({"items": things, "kind": "PodList", "metadata": {"resourceVersion": "41"}}).encode()
@@ -250,7 +244,7 @@ async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: Scripte
 
 
 @pytest.mark.parametrize("cut", [0, 10, 300, -1, -9])
-async def test_a_compressed_list_that_is_cut_off_or_damaged_is_a_failure(
+async def test_a_damaged_or_cut_off_compressed_list_is_a_failure(
     server: ScriptedServer, client: KubeClient, cut: int
 ) -> None:
     body = gzip.compress(json.dumps(pods(*(pod(f"p{number}") for number in range(100)))).encode())
@@ -443,9 +437,7 @@ async def test_a_watch_that_never_begins_is_given_up(server: ScriptedServer) -> 
 # ── Watches ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_watch_is_opened_then_tells_what_comes_and_says_how_it_ended(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_watch_opens_delivers_events_and_says_how_it_ended(server: ScriptedServer, client: KubeClient) -> None:
     chunk = event("ADDED", pod("a")) + event("MODIFIED", pod("a", "9"))
     server.on(PATH, streaming(chunk, bookmark("12")))
     answers = await watch_whole(client)
@@ -509,7 +501,7 @@ async def test_silence_ends_a_watch(server: ScriptedServer) -> None:
         assert await watch_whole(client) == [Opened(), Bookmark("12"), Silent(0.2)]
 
 
-async def test_a_watch_on_which_something_comes_now_and_then_is_not_silent(server: ScriptedServer) -> None:
+async def test_a_watch_with_rare_events_is_not_idle(server: ScriptedServer) -> None:
     async def trickle(exchange: Exchange) -> None:
         await exchange.begin()
         for number in range(8):
@@ -568,9 +560,7 @@ async def test_leaving_the_watch_closes_the_connection_at_once(server: ScriptedS
         await closed.wait()
 
 
-async def test_a_cancelled_watch_passes_the_cancellation_on_and_closes_the_connection(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_a_cancelled_watch_closes_its_connection(server: ScriptedServer, client: KubeClient) -> None:
     opened, closed = asyncio.Event(), asyncio.Event()
 
     async def until_hung_up(exchange: Exchange) -> None:
@@ -706,9 +696,7 @@ async def test_a_status_in_the_middle_of_a_watch_ends_it(server: ScriptedServer,
     assert [type(answer) for answer in answers] == [Opened, Announced, Expired]
 
 
-async def test_line_ends_of_other_worlds_inside_strings_arrive_unharmed(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_foreign_line_ends_inside_strings_arrive_unharmed(server: ScriptedServer, client: KubeClient) -> None:
     server.on(PATH, streaming(event("ADDED", pod(data="a\x85b\u2028c"))), answering(pods(pod(data="a\x85b\u2028c"))))
     [_, announced, _] = await watch_whole(client)
     assert isinstance(announced, Announced)
@@ -724,7 +712,7 @@ OUTLANDISH = ["a/b", "../../../../api/v1/secrets", "%2e%2e%2f%2e%2e", "a?watch=t
 
 
 @pytest.mark.parametrize("name", OUTLANDISH, ids=ascii)
-async def test_whatever_a_resource_or_a_namespace_is_called_it_stays_one_segment_of_the_path(
+async def test_any_resource_or_namespace_name_is_one_path_segment(
     server: ScriptedServer, client: KubeClient, name: str
 ) -> None:
     resource = Resource("example.com", "v1", name, "Widget", namespaced=True)
@@ -789,9 +777,7 @@ async def test_a_server_that_cannot_list_one_object_says_so(
     assert isinstance(await list_once(client, request), Unsupported)
 
 
-async def test_an_object_whose_name_no_url_can_hold_cannot_be_asked_for(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_an_object_whose_name_fits_no_url_cannot_be_requested(server: ScriptedServer, client: KubeClient) -> None:
     """Names of RBAC's objects have any length: a tenant's Role may be the newest object that is known."""
     request = ListRequest(version="", limit=0, only=f"shop/{'n' * 70_000}")
     answer = await list_once(client, request)

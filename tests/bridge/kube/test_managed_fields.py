@@ -134,7 +134,7 @@ def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, da
         assert json.loads(transform_for(WIDGETS, RedactionKey(b"k" * 32))(unmarked).body) == json.loads(told.body)
 
 
-def test_an_object_as_kube_apiserver_writes_it_is_called_stripped_unless_it_was_applied() -> None:
+def test_a_server_written_object_is_stripped_unless_applied() -> None:
     assert told_of(widget(managedFields=MANAGED, annotations={"a": "b"})).stripped
     assert told_of(widget()).stripped
     assert not told_of(widget(managedFields=MANAGED, annotations={LAST_APPLIED: "{}"})).stripped

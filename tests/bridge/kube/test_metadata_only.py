@@ -42,7 +42,7 @@ async def test_the_objects_are_the_same_and_their_content_is_left_out(
     assert max(len(each.body) for each in slim.objects) < 5_000 < max(len(each.body) for each in whole.objects)
 
 
-async def test_a_server_that_sends_whole_objects_all_the_same_is_understood() -> None:
+async def test_a_server_that_sends_whole_objects_is_understood() -> None:
     async with Playground() as server:
         server.create("configmaps", {"metadata": {"name": "one", "namespace": "shop"}, "data": {"a": "b"}})
         access = ClusterAccess(server=server.url)

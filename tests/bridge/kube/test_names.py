@@ -69,7 +69,7 @@ def test_a_plural_comes_before_the_short_name_of_another() -> None:
 
 @pytest.mark.parametrize("name", ["pods", "pod", "Pod", "po", "secrets", "Secret", "nodes", "no", "ev", "ep"])
 @pytest.mark.parametrize("claimed_as", ["plural", "singular and kind", "short name"])
-def test_names_of_the_core_group_mean_what_they_always_did_whoever_claims_them(name: str, claimed_as: str) -> None:
+def test_core_names_keep_their_meaning_whoever_claims_them(name: str, claimed_as: str) -> None:
     lower = name.lower()
     claim = {
         "plural": Described(lower, "Thing"),
@@ -101,7 +101,7 @@ def test_everything_in_a_group_is_meant_by_a_star_before_it() -> None:
     ]
 
 
-def test_what_a_star_alone_leaves_out_is_there_for_whoever_names_the_group() -> None:
+def test_groups_that_a_star_leaves_out_can_be_named() -> None:
     assert meant("*.events.k8s.io") == ["events.events.k8s.io@v1"]
     assert meant("*.coordination.k8s.io") == ["leases.coordination.k8s.io@v1"]
     assert meant("*.extensions") == ["deployments.extensions@v1beta1", "relics.extensions@v1beta1"]
@@ -151,7 +151,7 @@ def test_a_twin_stands_in_where_the_other_is_not_served() -> None:
         ),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_reason_and_the_nearest_known(
+def test_an_unknown_name_gets_the_reason_and_the_nearest_known(
     name: str, reason: str, nearest: tuple[str, ...]
 ) -> None:
     with pytest.raises(UnknownResource) as raised:

@@ -59,9 +59,7 @@ def test_the_last_page_leads_nowhere(body: bytes) -> None:
     ("resource", "kind", "api_version"),
     [(PODS, "Pod", "v1"), (ENDPOINTS, "Endpoints", "v1"), (WIDGETS, "Widget", "example.com/v1beta1")],
 )
-def test_items_of_a_list_get_the_kind_and_api_version_that_they_lack(
-    resource: Resource, kind: str, api_version: str
-) -> None:
+def test_list_items_get_their_missing_kind_and_api_version(resource: Resource, kind: str, api_version: str) -> None:
     [thing] = read(page(item(spec={"a": 1}), kind=f"{kind}List"), resource).objects
     assert thing.manifest() == {"kind": kind, "apiVersion": api_version, **item(spec={"a": 1})}
     assert thing.body.startswith(f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":'.encode())
@@ -84,7 +82,7 @@ def test_an_indented_list_is_read_too() -> None:
     assert [thing.manifest()["kind"] for thing in read(body).objects] == ["Pod", "Pod"]
 
 
-def test_items_that_cannot_be_told_apart_are_named_and_lose_nothing_else() -> None:
+def test_items_without_identity_are_named_and_lose_no_others() -> None:
     nameless = {"metadata": {"uid": "u"}}
     without_uid = {"metadata": {"name": "x", "resourceVersion": "1"}}
     answer = read(page(item("a"), nameless, 7, {}, without_uid, item("b")))
@@ -159,7 +157,7 @@ JSON = st.recursive(
     beginning=st.sampled_from([{}, {"kind": "Pod"}, {"apiVersion": "v1", "kind": "Pod"}, {"spec": 1}]),
     indent=st.sampled_from([None, 1]),
 )
-def test_how_a_page_is_cut_and_in_which_order_it_is_written_makes_no_difference(
+def test_chunks_and_member_order_of_a_page_make_no_difference(
     specs: list[Any], cuts: list[int], first: str, beginning: dict[str, Any], indent: int | None
 ) -> None:
     items = [{**beginning, **item(f"n{number}", spec=spec)} for number, spec in enumerate(specs)]
@@ -182,14 +180,14 @@ def test_how_a_page_is_cut_and_in_which_order_it_is_written_makes_no_difference(
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 10_000])
-def test_what_looks_like_the_end_of_an_item_and_is_none_is_passed_over(size: int) -> None:
+def test_a_false_end_of_an_item_is_passed_over(size: int) -> None:
     answer = in_pieces(page(*FALSE_ENDS), size).end()
     assert isinstance(answer, Page)
     assert [thing.manifest()["spec"] for thing in answer.objects[:3]] == [each["spec"] for each in FALSE_ENDS[:3]]
     assert len(answer.objects) == len(FALSE_ENDS)
 
 
-def test_objects_are_there_before_the_page_is_over_and_are_not_kept() -> None:
+def test_objects_come_before_the_page_ends_and_are_not_kept() -> None:
     reader = PageReader(PODS, least=1)
     body = page(*(item(f"n{number}") for number in range(100)))
     reader.feed(body[: len(body) // 2])
@@ -201,7 +199,7 @@ def test_objects_are_there_before_the_page_is_over_and_are_not_kept() -> None:
 
 @pytest.mark.parametrize("depth", [10_000, 100_000])
 @pytest.mark.parametrize("size", [777, 1 << 20])
-def test_an_item_nested_too_deep_leaves_bare_by_name_and_the_page_is_complete(depth: int, size: int) -> None:
+def test_an_item_nested_too_deep_is_minimal_in_a_complete_page(depth: int, size: int) -> None:
     deep = b'{"a":[' * depth + b"1" + b"]}" * depth
     body = page(item("a"), item("deep", spec="deep"), item("b")).replace(b'"spec":"deep"', b'"spec":' + deep)
     reader = in_pieces(body, size)
@@ -218,16 +216,14 @@ def test_an_item_nested_too_deep_leaves_bare_by_name_and_the_page_is_complete(de
 @pytest.mark.parametrize(
     ("levels", "resource", "bare"), [(500, WIDGETS, False), (501, WIDGETS, True), (501, PODS, False)]
 )
-def test_what_has_free_form_members_is_as_deep_as_every_reader_reads_whatever_python_it_is(
-    levels: int, resource: Resource, bare: bool
-) -> None:
+def test_free_form_members_have_the_same_depth_limit_everywhere(levels: int, resource: Resource, bare: bool) -> None:
     """What a pod has is bounded by its definition: it is not looked at."""
     body = page(item("a", spec="deep")).replace(b'"deep"', b"[" * (levels - 1) + b"]" * (levels - 1))
     [thing] = read(body, resource).objects
     assert (b"spec" not in thing.body) == bare
 
 
-def test_an_item_nested_too_deep_that_cannot_be_told_apart_is_unreadable() -> None:
+def test_a_deep_item_without_identity_is_unreadable() -> None:
     deep = b'{"a":' * 10**5 + b"1" + b"}" * 10**5
     answer = read(b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[%b]}' % deep)
     assert answer.unreadable == (
@@ -286,7 +282,7 @@ def test_items_that_are_no_list_are_a_failure(broken: bytes) -> None:
     assert isinstance(read_page(body, PODS), Failed)
 
 
-def test_one_item_that_is_no_json_is_named_and_loses_nothing_else() -> None:
+def test_one_item_that_is_no_json_is_named_and_loses_no_other() -> None:
     answer = read(page(item("a"), item("b", spec="HERE"), item("c")).replace(b'"HERE"', b"nonsense"))
     assert [thing.name for thing in answer.objects] == ["a", "c"]
     assert answer.unreadable[0].startswith("JSON is malformed")

@@ -139,7 +139,7 @@ async def test_selectors_choose_on_the_servers_side(client: KubeClient, kube: Cl
         assert [thing.name for thing in page.objects] == ["a"]
 
 
-async def test_a_watch_list_tells_what_is_there_and_says_when_that_was_all(
+async def test_a_watch_list_delivers_objects_and_marks_their_end(
     client: KubeClient, kube: Cluster, namespace: str
 ) -> None:
     await make(kube, namespace, "a", "b")
@@ -170,7 +170,7 @@ async def test_a_continue_token_that_is_none_is_a_failure(client: KubeClient, na
     assert answer.reason.startswith("400 BadRequest: ")
 
 
-async def test_what_may_not_be_listed_is_refused_with_the_servers_words(
+async def test_a_forbidden_list_is_refused_with_the_servers_words(
     kube_apiserver: KubeApiServer, client: KubeClient, tmp_path: Path
 ) -> None:
     kubeconfig = kube_apiserver.kubeconfig(tmp_path / "restricted", user="restricted")

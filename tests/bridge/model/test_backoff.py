@@ -47,7 +47,7 @@ def test_the_other_side_being_well_again_resets_it() -> None:
 
 
 @given(st.lists(st.tuples(chances, st.none() | st.floats(0, 1000), st.floats(0, 300)), max_size=50))
-def test_a_wait_has_full_jitter_keeps_what_was_asked_for_and_never_exceeds_the_maximum_by_itself(
+def test_a_wait_is_jittered_at_least_as_asked_and_bounded(
     failures: list[tuple[float, float | None, float]],
 ) -> None:
     backoff, now, ceiling = Backoff(), 0.0, 0.0

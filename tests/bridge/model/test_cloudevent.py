@@ -38,7 +38,7 @@ def read_binary(record: Record, events: CloudEvents = EVENTS) -> tuple[dict[str,
     return event.get_attributes(), event.get_data()
 
 
-def test_both_forms_have_the_attributes_of_the_change_and_the_object_as_data() -> None:
+def test_both_forms_have_the_changes_attributes_and_the_object() -> None:
     delta = a_delta(12, resource=DEPLOYMENTS, key="shop/web", op=Op.ADDED, evidence=Evidence.LISTED, uid="u-1")
     expected = {
         "specversion": "1.0",
@@ -73,7 +73,7 @@ def test_both_forms_have_the_attributes_of_the_change_and_the_object_as_data() -
         ),
     ],
 )
-def test_the_core_group_and_a_missing_namespace_are_empty_segments_of_the_partition_key(
+def test_missing_parts_of_the_partition_key_are_empty_segments(
     resource: Resource, key: str, subject: str, partition_key: str
 ) -> None:
     attributes, _ = read_structured(a_delta(resource=resource, key=key))
@@ -114,7 +114,7 @@ def test_a_gap_of_which_nobody_knows_how_many_it_holds_says_so() -> None:
 
 
 @pytest.mark.parametrize("edge", SnapshotEdge)
-def test_a_snapshots_edges_say_how_many_objects_stand_between_them(edge: SnapshotEdge) -> None:
+def test_a_snapshots_notices_count_the_objects_between_them(edge: SnapshotEdge) -> None:
     expected = {
         "specversion": "1.0",
         "id": f"snapshot/audit/9/{edge}",
@@ -133,7 +133,7 @@ def test_a_snapshots_edges_say_how_many_objects_stand_between_them(edge: Snapsho
     assert EVENTS.partition_key(a_snapshot(edge)) == "prod-eu1"
 
 
-def test_a_record_of_a_snapshot_names_it_in_every_form_and_no_other_does() -> None:
+def test_only_a_snapshots_record_names_it_in_every_form() -> None:
     told = a_delta(snapshot="snapshot/audit/9")
 
     assert read_structured(told)[0]["snapshot"] == read_binary(told)[0]["snapshot"] == "snapshot/audit/9"
@@ -144,7 +144,7 @@ def test_a_record_of_a_snapshot_names_it_in_every_form_and_no_other_does() -> No
         assert "ce-snapshot" not in EVENTS.encoded_headers(other, HTTP)
 
 
-def test_an_id_that_comes_again_in_a_later_epoch_comes_from_another_source() -> None:
+def test_an_id_reused_in_a_later_epoch_has_another_source() -> None:
     events = CloudEvents("prod-eu1")
     told = [read_structured(a_delta(epoch=epoch), events)[0] for epoch in (1, 2, 17, 2)]
 
@@ -177,7 +177,7 @@ ANY_TEXT = st.text(min_size=1)
     ],
 )
 @pytest.mark.parametrize("namespaced", [False, True])
-def test_an_object_is_called_as_its_key_says_whatever_scope_its_definition_has_now(
+def test_a_subject_follows_the_key_whatever_the_scope_is_now(
     namespaced: bool, key: str, subject: str, partition: str
 ) -> None:
     delta = a_delta(key=key, resource=Resource("kubedelta.test", "v1", "widgets", "Widget", namespaced))

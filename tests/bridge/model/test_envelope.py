@@ -25,7 +25,7 @@ def read(delta: Delta, *, before: bool = False, patch: bool = False) -> dict[str
     return decoded
 
 
-def test_an_update_has_the_object_after_it_and_where_it_came_from() -> None:
+def test_an_update_has_the_object_after_it_and_its_source() -> None:
     delta = a_delta(12, resource=DEPLOYMENTS, key="shop/web", uid="u-1", body=AFTER, before=BEFORE)
 
     assert read(delta) == {
@@ -61,13 +61,13 @@ def test_before_and_patch_are_there_when_asked_for() -> None:
     assert read(delta, patch=True)["patch"] == {"spec": {"replicas": 2, "paused": None}}
 
 
-def test_where_no_earlier_state_is_known_before_and_patch_are_null() -> None:
+def test_without_an_earlier_state_before_and_patch_are_null() -> None:
     envelope = read(a_delta(body=AFTER), before=True, patch=True)
 
     assert (envelope["before"], envelope["patch"]) == (None, None)
 
 
-def test_a_delete_has_its_last_known_state_before_and_nothing_after() -> None:
+def test_a_delete_has_its_last_state_before_and_null_after() -> None:
     envelope = read(a_delta(op=Op.DELETED, body=AFTER), patch=True)
 
     assert envelope["op"] == "d"
@@ -90,14 +90,14 @@ def test_operations_have_the_letters_of_debezium(op: Op, evidence: Evidence, let
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_a_record_of_a_snapshot_is_read_and_says_whether_it_is_the_last(last: bool) -> None:
+def test_a_snapshots_record_is_a_read_and_marks_the_last(last: bool) -> None:
     envelope = read(a_delta(op=Op.ADDED, snapshot="snapshot/audit/9", last_of_snapshot=last))
 
     assert (envelope["op"], envelope["source"]["snapshot"]) == ("r", "last" if last else "true")
 
 
 @pytest.mark.parametrize("notice", [a_gap(), *(a_snapshot(edge) for edge in SnapshotEdge)])
-def test_a_notice_is_no_envelope_with_an_operation_that_nobody_knows(notice: Gap | Snapshot) -> None:
+def test_a_notice_is_no_envelope_of_an_unknown_operation(notice: Gap | Snapshot) -> None:
     enveloped, plain = CloudEvents("prod", Envelopes("prod")), CloudEvents("prod")
 
     assert enveloped.data(notice) == plain.data(notice)
@@ -105,7 +105,7 @@ def test_a_notice_is_no_envelope_with_an_operation_that_nobody_knows(notice: Gap
     assert "op" not in json.loads(plain.data(notice))
 
 
-def test_every_envelope_behind_a_gap_names_it_in_its_source_and_in_the_headers() -> None:
+def test_envelopes_behind_a_gap_name_it_in_source_and_headers() -> None:
     events = CloudEvents("prod", Envelopes("prod"))
     before = json.loads(events.data(a_delta()))["source"], events.headers(a_delta(), HEADERS)
     events.note_gap("gap/5/9")
@@ -117,7 +117,7 @@ def test_every_envelope_behind_a_gap_names_it_in_its_source_and_in_the_headers()
 
 
 @pytest.mark.parametrize("damage", [b"{", b'{"a":"\xff"}', b"[" * 100_000])
-def test_an_earlier_state_of_which_no_patch_can_be_made_is_a_value_error(damage: bytes) -> None:
+def test_an_earlier_state_that_allows_no_patch_is_a_value_error(damage: bytes) -> None:
     with pytest.raises(ValueError, match="no patch can be made of this"):
         read(a_delta(body=AFTER, before=damage), patch=True)
 

@@ -66,7 +66,7 @@ def test_what_is_not_known_is_missing_and_cannot_rest() -> None:
 
 
 @pytest.mark.parametrize("left", [Known(UID, "1", b"{}"), Known(UID, "1", 1), Known("u" * 300, "v" * 300, 1)])
-def test_an_object_that_takes_the_place_of_another_has_nothing_of_it(left: Known) -> None:
+def test_an_object_in_the_row_of_another_inherits_nothing(left: Known) -> None:
     table = KnownTable({"shop/web": left, "shop/db": Known("db", "2", 2)})
     del table["shop/web"]
     table["blog/web"] = Known("web", "3", 3)
@@ -89,7 +89,7 @@ def test_objects_that_come_and_go_leave_nothing_in_memory() -> None:
     assert size < 10_000
 
 
-def test_a_change_of_what_is_known_leaves_nothing_new_in_the_heap() -> None:
+def test_an_update_leaves_no_new_allocation_in_the_heap() -> None:
     """Not even in place of something: what is made in a hole among many is slow to reach, and so are its neighbours."""
     numbers = range(10_000)
     table = KnownTable({f"shop/web-{number}": Known(f"{number:036}", f"{number}", number) for number in numbers})

@@ -29,7 +29,7 @@ def test_labels_and_the_manifest_are_read_from_the_body() -> None:
     assert a_node("node-1").at(3).labels() == {}
 
 
-def test_a_manifest_is_decoded_anew_so_that_nobody_changes_that_of_another() -> None:
+def test_each_decoding_of_a_manifest_is_a_new_value() -> None:
     pod = a_pod("web").at(7, image="a")
     pod.manifest()["spec"]["image"] = "b"
 
@@ -48,7 +48,7 @@ def test_a_manifest_is_decoded_anew_so_that_nobody_changes_that_of_another() -> 
         b"{}",
     ],
 )
-def test_an_object_whose_labels_are_missing_or_no_labels_has_none(body: bytes) -> None:
+def test_missing_or_malformed_labels_are_no_labels(body: bytes) -> None:
     """An aggregated API may serve anything; an index over labels must not end the informer of it."""
     assert ApiObject("shop/web", "u", "7", body).labels() == {}
 

@@ -22,7 +22,7 @@ def test_many_threads_may_pack_and_unpack_at_once() -> None:
         assert list(threads.map(lambda body: unpack(pack(body)), bodies)) == bodies
 
 
-def test_a_body_that_claims_to_be_larger_than_the_limit_is_not_unpacked() -> None:
+def test_a_body_that_claims_more_than_the_limit_stays_packed() -> None:
     bomb = zstandard.ZstdCompressor(write_content_size=True).compress(bytes(MAX_BODY + 1))
 
     with pytest.raises(ValueError, match=f"the limit is {MAX_BODY}"):
@@ -37,7 +37,7 @@ def test_a_frame_that_does_not_tell_its_size_is_not_unpacked() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda packed: packed[:-3], lambda packed: b"not zstandard", lambda packed: b""])
-def test_what_is_damaged_is_an_error_and_spoils_nothing_for_the_next(damage) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_data_is_an_error_and_does_not_spoil_the_next(damage) -> None:  # type: ignore[no-untyped-def]
     packed = pack(b'{"kind":"Pod"}' * 10)
 
     with pytest.raises(ValueError, match="packed body"):

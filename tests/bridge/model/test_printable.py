@@ -28,7 +28,7 @@ EVERYTHING = text(characters())
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_a_terminal_would_obey_or_nobody_would_see_is_written_out(written: str, shown: str) -> None:
+def test_terminal_controls_and_invisible_characters_are_escaped(written: str, shown: str) -> None:
     assert escaped(written) == shown
 
 

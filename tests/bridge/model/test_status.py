@@ -20,7 +20,7 @@ def _informer(*, synced: bool, live: bool) -> InformerStatus:
         ([_informer(synced=True, live=True), _informer(synced=False, live=False)], False),
     ],
 )
-def test_ready_is_every_resource_synced_and_live_and_at_least_one(informers: list[InformerStatus], ready: bool) -> None:
+def test_ready_means_each_resource_synced_and_live_and_any_there(informers: list[InformerStatus], ready: bool) -> None:
     stuck = SinkStatus(name="audit", type="kafka", state=SinkState.WAITING, lag=10**6, last_error="no broker")
     assert StatusSnapshot(informers=tuple(informers), sinks=(stuck,)).ready is ready
 
@@ -47,5 +47,5 @@ def test_a_sink_is_well_while_it_takes_what_there_is(state: SinkState) -> None:
     ],
     ids=str,
 )
-def test_a_sink_is_not_well_while_something_fails_or_waits_for_an_operator(trouble: dict[str, Any]) -> None:
+def test_a_sink_is_unwell_while_it_fails_or_awaits_an_operator(trouble: dict[str, Any]) -> None:
     assert not SinkStatus(name="audit", type="kafka", state=SinkState.DELIVERING, **trouble).well

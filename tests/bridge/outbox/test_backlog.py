@@ -59,7 +59,7 @@ def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, throu
     assert why_full(bounds, left) == ""
 
 
-def test_nothing_is_dropped_where_there_is_room_and_nothing_that_is_not_there() -> None:
+def test_nothing_is_dropped_while_there_is_room_or_twice() -> None:
     assert drop_through(Bounds(1000, 10**6, 60.0), ten_commits(), settled=30, last=100, now=10.0) == 30
     assert drop_through(Bounds(50, 5000, 5.0), ten_commits(), settled=99, last=100, now=10.0) == 99
     assert drop_through(Bounds(age=1.0), ten_commits(), settled=30, last=100, now=1000.0) == 100
@@ -79,7 +79,7 @@ def test_nothing_is_dropped_where_there_is_room_and_nothing_that_is_not_there() 
         ([10**6], 0.0, 0, 100),
     ],
 )
-def test_a_record_leaves_when_it_is_settled_and_the_first_bound_of_retention_is_met(
+def test_a_settled_record_leaves_at_the_first_retention_bound(
     cursors: list[int], age: float, size: int, through: int
 ) -> None:
     assert trim_through(iter(cursors), age, size, ten_commits(), now=10.0, last=100) == through
@@ -96,7 +96,7 @@ def test_before_the_first_record_there_is_nothing_to_know() -> None:
     assert milestones.sequence_within_age(0.0, now=5.0) == milestones.sequence_within_bytes(0) == 0
 
 
-def test_records_from_before_the_start_have_the_age_that_they_were_given() -> None:
+def test_records_from_before_the_start_keep_their_age() -> None:
     milestones = Milestones()
     milestones.reached(500, 10_000, -3600.0)
     milestones.reached(600, 12_000, -60.0)
@@ -115,7 +115,7 @@ def test_a_clock_that_goes_back_stands_still() -> None:
     assert milestones.age_of(0, now=3.0) == 0.0
 
 
-def test_a_sequence_is_found_by_the_age_and_by_the_bytes_of_what_stands_behind_it() -> None:
+def test_a_record_is_found_by_the_age_and_bytes_behind_it() -> None:
     milestones = ten_commits()
 
     assert [milestones.sequence_of_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
@@ -162,7 +162,7 @@ def test_what_was_trimmed_is_not_counted_and_what_is_left_is() -> None:
 
 
 @pytest.mark.parametrize("shape", ["steady", "pauses", "large", "empty"])
-def test_many_commits_take_little_memory_and_answers_stay_within_a_hundredth(shape: str) -> None:
+def test_many_commits_take_little_memory_within_one_percent(shape: str) -> None:
     """While the log is trimmed. ``pauses``: at times commits are rare and small. ``large``: at times they are large."""
     chance = random.Random(shape)
     milestones = Milestones(most=2400)

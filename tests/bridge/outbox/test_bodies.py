@@ -35,7 +35,7 @@ def learned(bodies: Bodies, kind: int = KIND, samples: Sequence[bytes] = tuple(B
     return dictionary
 
 
-def test_enough_of_one_kind_are_kept_to_make_a_dictionary_of_and_are_given_once() -> None:
+def test_enough_samples_of_a_kind_are_kept_and_given_once() -> None:
     bodies = Bodies()
     for body in BODIES[:20]:
         bodies.pack(KIND, body)
@@ -56,7 +56,7 @@ def test_enough_of_one_kind_are_kept_to_make_a_dictionary_of_and_are_given_once(
     assert bodies.take_samples() is None
 
 
-def test_with_a_dictionary_bodies_take_less_and_come_back_as_they_were() -> None:
+def test_a_dictionary_makes_bodies_smaller_and_lossless() -> None:
     bodies = Bodies()
     plain = [bodies.pack(KIND, body) for body in BODIES]
     learned(bodies)
@@ -107,7 +107,7 @@ def test_nothing_in_common_makes_no_dictionary() -> None:
     assert make_dictionary([b""] * 100, FIRST_NUMBER) is None
 
 
-async def test_an_outbox_makes_a_dictionary_by_itself_and_reads_with_it_after_a_restart(tmp_path: Path) -> None:
+async def test_an_outbox_trains_a_dictionary_and_keeps_it_on_restart(tmp_path: Path) -> None:
     changes = [
         Change(Op.ADDED, Evidence.LISTED, ApiObject(f"shop/web-{number}", f"u-{number}", str(number + 1), body))
         for number, body in enumerate(BODIES)

@@ -69,7 +69,7 @@ async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path:
         assert (await outbox.check()).problems == []
 
 
-async def test_an_object_that_changes_again_and_again_in_one_batch_leaves_one_record(tmp_path: Path) -> None:
+async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(
@@ -132,7 +132,7 @@ async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
 # ── Errands ──────────────────────────────────────────────────────────────────
 
 
-async def test_what_a_sink_is_still_to_be_told_out_of_turn_goes_after_that(tmp_path: Path) -> None:
+async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
         await outbox.tidy()
@@ -166,9 +166,7 @@ async def all_told(outbox: Outbox, sink: str) -> list[str]:
 
 
 @pytest.mark.parametrize("slow", [StartPolicy.SNAPSHOT, StartPolicy.NOW])
-async def test_a_state_that_a_compaction_kept_is_not_the_last_one_when_what_replaced_it_is_gone(
-    tmp_path: Path, slow: StartPolicy
-) -> None:
+async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path: Path, slow: StartPolicy) -> None:
     """A sink may have been told before the restart that ``b`` was added; so compaction tells it again."""
     live = {"live": StartPolicy.NOW}
     sinks = live | {"slow": slow}
@@ -245,7 +243,7 @@ def test_a_step_that_is_rolled_back_has_not_happened(uncleared: Path) -> None:
     database.close()
 
 
-def test_where_there_is_no_room_for_so_many_half_as_many_are_taken_away(uncleared: Path) -> None:
+def test_without_room_for_a_cleaning_half_as_much_is_cleaned(uncleared: Path) -> None:
     database = open_writer(uncleared / FILE)
     clearing.prepare(database)
     clear, left = Clear(Rhythm(removed=4)), []
@@ -273,7 +271,7 @@ def _count(database: apsw.Connection) -> int:
 # ── Who needs the ledger ─────────────────────────────────────────────────────
 
 
-async def test_a_snapshot_that_is_planned_while_much_is_not_cleared_away_has_every_object_once(tmp_path: Path) -> None:
+async def test_a_snapshot_planned_before_cleaning_has_each_object_once(tmp_path: Path) -> None:
     async with opened(tmp_path, rhythm=NEVER) as outbox:
         await a_day(outbox)
         left = crashed(tmp_path, tmp_path / "left")

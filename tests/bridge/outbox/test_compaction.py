@@ -42,7 +42,7 @@ def told(kept: list[Kept]) -> str:
         ("+1 -2 +3b -4b", ""),
     ],
 )
-def test_the_newest_of_an_object_is_told_as_what_it_is_to_one_who_missed_the_rest(backlog: str, left: str) -> None:
+def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, left: str) -> None:
     assert told(compact(steps(backlog), told_through=0)) == left
 
 
@@ -74,9 +74,7 @@ def test_a_sync_is_told_only_where_nothing_changed(backlog: str, left: str) -> N
         ("~1 -2", 9, "-2"),
     ],
 )
-def test_a_delete_is_told_where_the_sink_may_have_heard_of_the_object(
-    backlog: str, told_through: int, left: str
-) -> None:
+def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, told_through: int, left: str) -> None:
     assert told(compact(steps(backlog), told_through)) == left
 
 
@@ -101,7 +99,7 @@ def test_what_may_have_been_told_is_told_again_as_it_was(backlog: str, left: str
         ("+1 =2b -3b", "+1 -3"),
     ],
 )
-def test_where_a_name_changed_hands_without_a_delete_nothing_is_taken_for_granted(backlog: str, left: str) -> None:
+def test_a_name_that_changed_hands_without_a_delete_is_unsure(backlog: str, left: str) -> None:
     assert told(compact(steps(backlog), told_through=0)) == left
 
 
@@ -116,7 +114,7 @@ def test_where_a_name_changed_hands_without_a_delete_nothing_is_taken_for_grante
         ("~1 -2 +3b ~4b", 0, {2: 2, 4: 3}),
     ],
 )
-def test_what_was_before_is_what_was_before_the_first_of_the_records_that_one_stands_for(
+def test_before_is_the_state_before_the_first_folded_record(
     backlog: str, told_through: int, left: dict[int, int]
 ) -> None:
     assert {each.sequence: each.before for each in compact(steps(backlog), told_through)} == left
@@ -130,14 +128,14 @@ def test_what_was_before_is_what_was_before_the_first_of_the_records_that_one_st
         ("=1 =2 ~3 ~4", [Kept(9, Op.UPDATED, 3)]),
     ],
 )
-def test_what_was_before_is_still_known_when_it_is_compacted_again(backlog: str, left: list[Kept]) -> None:
+def test_before_survives_a_second_compaction(backlog: str, left: list[Kept]) -> None:
     first = compact(steps(backlog), told_through=1)
     again = [Step(each.sequence, "web", "a", each.op, each.before) for each in first]
 
     assert compact([*again, *steps("~9")], told_through=1) == left
 
 
-def test_objects_do_not_disturb_each_other_and_the_order_is_that_of_the_records_told() -> None:
+def test_objects_are_independent_in_the_order_of_kept_records() -> None:
     backlog = sorted(
         [*steps("+1 ~8", "a"), *steps("~2 -7", "b"), *steps("+3 -4", "c"), *steps("~5", "d")],
         key=lambda step: step.sequence,
@@ -146,7 +144,7 @@ def test_objects_do_not_disturb_each_other_and_the_order_is_that_of_the_records_
     assert told(compact(backlog, told_through=0)) == "~5 -7 +8"
 
 
-def test_a_backlog_can_be_folded_piece_by_piece_and_asked_at_any_time() -> None:
+def test_a_backlog_is_folded_in_pieces_and_readable_at_any_time() -> None:
     compaction = Compaction(told_through=0)
     left = []
     for step in steps("~1 ~2 -3 +4b"):

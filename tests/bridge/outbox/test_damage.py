@@ -85,7 +85,7 @@ async def test_it_begins_anew_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [*range(12), 20, 40, 60])
-async def test_a_page_of_rubbish_anywhere_ends_in_a_database_that_works(tmp_path: Path, page: int) -> None:
+async def test_a_page_of_rubbish_anywhere_ends_in_a_working_database(tmp_path: Path, page: int) -> None:
     """Noticed when it is opened, or at the first look at that page; then the next start begins anew."""
     await filled(tmp_path)
     overwrite(tmp_path / FILE, page * PAGE_BYTES, PAGE_BYTES)
@@ -161,7 +161,7 @@ async def test_a_record_with_a_last_state_that_is_missing_is_damage(tmp_path: Pa
     await rebuilt(tmp_path)
 
 
-async def test_damage_that_a_transaction_meets_ends_the_outbox_and_not_the_next(tmp_path: Path) -> None:
+async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path) -> None:
     await filled(tmp_path)
     with pytest.raises(Damaged):  # noqa: PT012  # it is raised again at the end
         async with opened(tmp_path, TWO) as outbox:
@@ -188,7 +188,7 @@ async def test_damage_that_a_transaction_meets_ends_the_outbox_and_not_the_next(
         "UPDATE meta SET last = 9223372036854775807",
     ],
 )
-async def test_contents_that_make_no_sense_are_damage_and_no_crash_loop(tmp_path: Path, harm: str) -> None:
+async def test_contents_without_meaning_are_damage_and_no_crash_loop(tmp_path: Path, harm: str) -> None:
     await filled(tmp_path)
     tell(tmp_path, harm)
 
@@ -259,7 +259,7 @@ async def test_numbers_grow_even_where_the_damaged_file_tells_nothing(tmp_path: 
             last = outbox.last
 
 
-async def test_every_sink_hears_the_gap_and_then_all_that_first_lists_find_as_sync(tmp_path: Path) -> None:
+async def test_every_sink_gets_the_gap_and_first_lists_as_sync(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
 
     async with opened(tmp_path, TWO) as outbox:
@@ -281,7 +281,7 @@ async def listed(outbox: Outbox) -> Informed:
     return await Informed(evidence=Evidence.LISTED).begin(outbox)
 
 
-async def test_sinks_that_settle_the_gap_before_anything_is_listed_still_hear_sync(tmp_path: Path) -> None:
+async def test_a_gap_settled_before_any_list_is_still_followed_by_sync(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
 
     async with opened(tmp_path, TWO) as outbox:
@@ -294,7 +294,7 @@ async def test_sinks_that_settle_the_gap_before_anything_is_listed_still_hear_sy
         assert story(await everything(outbox)) == ["sync shop/a"]
 
 
-async def test_the_gap_stays_what_it_is_in_a_backlog_that_is_shortened_and_in_a_replay(tmp_path: Path) -> None:
+async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
 
     async with opened(tmp_path, TWO, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
@@ -391,7 +391,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
 
 
 @pytest.mark.parametrize("after", ["move_aside", "open_writer", "_begin_anew"])
-async def test_a_crash_while_a_damaged_database_is_replaced_does_not_hide_that_it_was(
+async def test_a_crash_while_damage_is_replaced_does_not_hide_it(
     tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(tmp_path, objects=50)

@@ -78,7 +78,7 @@ async def filled(outbox: Outbox) -> Informed:
 
 
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS.keys())
-async def test_files_that_go_end_the_outbox_and_the_next_begins_with_a_gap_behind_them(
+async def test_files_that_vanish_end_the_outbox_and_the_next_has_a_gap(
     state: Path, harm: Callable[[Path], object]
 ) -> None:
     with pytest.raises(Damaged, match="the next start begins behind record 3, and tells every sink a Gap first"):
@@ -121,7 +121,7 @@ async def test_nothing_is_taken_for_gone_while_all_goes_on(state: Path) -> None:
         assert outbox._store.holder.gone() == ""
 
 
-async def test_what_ends_politely_without_its_files_leaves_the_mark_as_well(state: Path) -> None:
+async def test_an_orderly_end_without_its_files_leaves_the_mark_too(state: Path) -> None:
     outbox = await Outbox.open(state, AUDIT, report=lambda _: None)
     await filled(outbox)
     remove_everything(state)
@@ -133,7 +133,7 @@ async def test_what_ends_politely_without_its_files_leaves_the_mark_as_well(stat
         assert story(await everything(outbox)) == ["gap"]
 
 
-async def test_a_directory_that_is_gone_as_a_whole_is_said_with_all_that_the_next_start_cannot_know(
+async def test_a_vanished_directory_is_reported_with_what_it_costs(
     state: Path,
 ) -> None:
     with pytest.raises(Damaged, match=r"Nothing can be left there.*The last record was 3, in epoch 4 at most"):
@@ -144,7 +144,7 @@ async def test_a_directory_that_is_gone_as_a_whole_is_said_with_all_that_the_nex
     assert not state.exists()
 
 
-async def test_a_directory_that_was_moved_keeps_what_it_has_and_goes_on_from_there(state: Path, tmp_path: Path) -> None:
+async def test_a_moved_directory_keeps_its_files_and_goes_on(state: Path, tmp_path: Path) -> None:
     with pytest.raises(Damaged, match="move it back"):
         async with opened(state) as outbox:
             informer = await filled(outbox)
@@ -173,7 +173,7 @@ async def test_another_bridges_state_in_its_place_is_let_alone(state: Path, tmp_
         state.rename(other)
 
 
-async def test_the_check_of_a_state_that_is_gone_does_not_say_that_all_is_well(state: Path) -> None:
+async def test_a_check_of_a_vanished_state_does_not_pass(state: Path) -> None:
     with pytest.raises(Damaged):
         async with opened(state) as outbox:
             await filled(outbox)
@@ -195,7 +195,7 @@ async def test_a_database_whose_log_alone_is_left_is_damage(state: Path, tmp_pat
         assert story(await everything(outbox)) == ["gap"]
 
 
-async def test_who_only_looks_is_told_of_the_mark_where_nothing_else_is_left(state: Path) -> None:
+async def test_a_reader_sees_the_mark_where_nothing_else_is_left(state: Path) -> None:
     with pytest.raises(Damaged):
         async with opened(state) as outbox:
             await filled(outbox)
@@ -219,7 +219,7 @@ async def test_a_removed_lock_lets_nobody_in(state: Path) -> None:
             Holder(state)
 
 
-async def test_a_process_that_reads_keeps_nobody_from_starting_writing_and_ending(state: Path) -> None:
+async def test_a_reading_process_blocks_no_start_write_or_end(state: Path) -> None:
     async with opened(state) as outbox:
         await filled(outbox)
     reader = subprocess.Popen(

@@ -61,7 +61,7 @@ def cancel(task: asyncio.Task[Any]) -> None:
 # ── Parts that leave and come back ───────────────────────────────────────────
 
 
-async def test_what_is_taken_out_and_given_back_comes_in_a_later_epoch_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_a_removed_and_returned_part_begins_an_epoch_alone(tmp_path: Path) -> None:
     server = a_server("shop/web", "prod/web")
     lives = ((SHOP, PROD), (SHOP,), (SHOP, PROD), (SHOP,), (SHOP, PROD))
 
@@ -85,7 +85,7 @@ async def test_a_whole_resource_that_is_taken_out_and_given_back(tmp_path: Path)
     ]
 
 
-async def test_what_a_selector_leaves_out_and_another_one_lets_in_again(tmp_path: Path) -> None:
+async def test_objects_excluded_and_included_again_by_selectors(tmp_path: Path) -> None:
     assert await in_lives(tmp_path, a_server("shop/web", "shop/api"), (SHOP,), (WEB,), (SHOP,), (WEB,)) == [
         "1 added shop/web",
         "1 added shop/api",
@@ -126,7 +126,7 @@ async def test_an_epoch_is_not_forgotten_with_the_part_that_was_in_it(tmp_path: 
     ]
 
 
-async def test_parts_that_split_and_join_are_in_an_epoch_that_none_of_their_objects_was_in(tmp_path: Path) -> None:
+async def test_split_and_joined_parts_begin_a_fresh_epoch(tmp_path: Path) -> None:
     server = a_server("shop/web", "prod/web")
     earlier = server.backup()
     server.put("shop/web")
@@ -194,7 +194,7 @@ async def test_a_resource_that_was_away_comes_back_in_a_later_epoch(tmp_path: Pa
 
 
 @pytest.mark.parametrize("most", [1, 2])
-async def test_so_it_does_where_the_bridge_is_killed_while_it_tells_the_deletes(tmp_path: Path, most: int) -> None:
+async def test_a_returned_part_begins_an_epoch_despite_a_kill(tmp_path: Path, most: int) -> None:
     server = a_server("shop/web", "shop/api")
     async with opened(tmp_path, NOW) as outbox:
         part = (await look(outbox, server, ALL))[ALL]
@@ -207,7 +207,7 @@ async def test_so_it_does_where_the_bridge_is_killed_while_it_tells_the_deletes(
     assert found[2:] == [*(f"1 deleted {key}" for key in gone), *(f"2 added {key}" for key in gone)]
 
 
-async def test_so_it_does_where_the_server_said_the_deletes_and_was_restored_meanwhile(tmp_path: Path) -> None:
+async def test_a_returned_part_begins_an_epoch_despite_a_restore(tmp_path: Path) -> None:
     server = a_server("shop/web")
     there = server.backup()
     async with opened(tmp_path, NOW) as outbox:
@@ -242,7 +242,7 @@ async def test_deletes_that_the_server_said_advance_nothing(tmp_path: Path) -> N
 # ── A database that was rebuilt ──────────────────────────────────────────────
 
 
-async def test_a_rebuilt_database_goes_on_behind_every_epoch_that_the_damaged_one_tells(tmp_path: Path) -> None:
+async def test_a_rebuilt_database_goes_beyond_every_known_epoch(tmp_path: Path) -> None:
     server = a_server("shop/web")
     await in_lives(tmp_path, server, (ALL,), (), (ALL,))
     for number in (3, 4):
@@ -254,7 +254,7 @@ async def test_a_rebuilt_database_goes_on_behind_every_epoch_that_the_damaged_on
     assert (found.epoch, found.is_blank) == (4, True), "what it was told before is not known of any resource"
 
 
-async def test_where_the_damaged_one_does_not_tell_all_of_them_the_time_does(
+async def test_unreadable_epochs_of_a_damaged_file_use_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = a_server("shop/web")

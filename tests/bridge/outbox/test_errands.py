@@ -67,7 +67,7 @@ async def settled(outbox: Outbox) -> None:
 # ── Snapshots ────────────────────────────────────────────────────────────────
 
 
-async def test_a_new_sink_is_told_every_object_between_two_notices_and_then_what_happens(tmp_path: Path) -> None:
+async def test_a_new_sink_gets_a_snapshot_and_then_the_changes(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a", "added shop/c", "deleted shop/c")
@@ -91,7 +91,7 @@ async def test_a_new_sink_is_told_every_object_between_two_notices_and_then_what
     assert SnapshotEnded("late", 2) in facts
 
 
-async def test_every_record_of_a_snapshot_names_it_and_the_last_one_says_that_it_is(tmp_path: Path) -> None:
+async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
     async with opened(tmp_path, WITH_LATE) as outbox:
@@ -115,7 +115,7 @@ async def test_every_record_of_a_snapshot_names_it_and_the_last_one_says_that_it
     ]
 
 
-async def test_what_happens_in_a_snapshot_that_is_compacted_is_no_part_of_it(tmp_path: Path) -> None:
+async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: Path) -> None:
     """Its end counts the objects that are told in it."""
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
@@ -170,7 +170,7 @@ async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Pat
         assert outbox.sinks.lag("late") == 0
 
 
-async def test_states_of_a_snapshot_stay_until_it_was_told_whatever_becomes_of_the_objects(tmp_path: Path) -> None:
+async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
         await settled(outbox)
@@ -201,7 +201,7 @@ async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
         assert await Taker(outbox, "earliest").told() == ["added shop/a", "updated shop/a"]
 
 
-async def test_a_sink_that_is_forgotten_in_a_snapshot_keeps_nothing_for_itself(tmp_path: Path) -> None:
+async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
         await settled(outbox)
@@ -216,7 +216,7 @@ async def test_a_sink_that_is_forgotten_in_a_snapshot_keeps_nothing_for_itself(t
         assert (report.records, report.objects, report.sinks, report.problems) == (0, 1, 1, [])
 
 
-async def test_absence_is_counted_while_the_bridge_runs_and_ends_when_the_sink_is_back(tmp_path: Path) -> None:
+async def test_absence_counts_while_the_bridge_runs_until_the_return(tmp_path: Path) -> None:
     async with opened(tmp_path, WITH_LATE):
         pass
     for _ in range(3):
@@ -235,7 +235,7 @@ async def test_absence_is_counted_while_the_bridge_runs_and_ends_when_the_sink_i
 # ── Compaction ───────────────────────────────────────────────────────────────
 
 
-async def test_what_is_told_as_updated_has_the_state_before_the_first_that_it_stands_for(tmp_path: Path) -> None:
+async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) -> None:
     async with opened(tmp_path, keeping=Keeping(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -266,7 +266,7 @@ async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
-async def test_a_backlog_is_shortened_as_one_however_many_parts_it_is_read_in(
+async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
     tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errands, "_PART", part)
@@ -295,7 +295,7 @@ SHORTENED = {"compact": ["updated shop/a"], "drop": ["gap"]}
 
 @pytest.mark.parametrize("policy", ["compact", "drop"])
 @pytest.mark.parametrize("settled", [0, 1, 3])
-async def test_behind_what_is_in_flight_a_shortened_backlog_leaves_the_log_and_a_crash_loses_nothing(
+async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
     tmp_path: Path, policy: str, settled: int
 ) -> None:
     """A sink that is dead has always something in flight."""
@@ -330,7 +330,7 @@ async def test_behind_what_is_in_flight_a_shortened_backlog_leaves_the_log_and_a
         assert (await outbox.check()).problems == []
 
 
-async def test_what_was_in_flight_when_a_replay_began_comes_again_as_what_it_was(tmp_path: Path) -> None:
+async def test_records_in_flight_at_a_replay_return_as_they_were(tmp_path: Path) -> None:
     async with opened(tmp_path, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -344,7 +344,7 @@ async def test_what_was_in_flight_when_a_replay_began_comes_again_as_what_it_was
     assert [getattr(record, "replay", None) for record in found] == [0, 0, 1, 1]
 
 
-async def test_how_long_the_oldest_has_waited_counts_from_what_is_in_flight(tmp_path: Path) -> None:
+async def test_the_oldest_age_counts_from_the_records_in_flight(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -376,7 +376,7 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         assert story(expected) == ["updated shop/a", "deleted shop/b"]
 
 
-async def test_what_was_compacted_is_not_told_from_the_log_after_a_crash(tmp_path: Path) -> None:
+async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -390,7 +390,7 @@ async def test_what_was_compacted_is_not_told_from_the_log_after_a_crash(tmp_pat
         assert outbox.sinks.lag("audit") == 0
 
 
-async def test_after_a_crash_a_compaction_that_left_nothing_comes_behind_what_is_told_again(tmp_path: Path) -> None:
+async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -407,7 +407,7 @@ async def test_after_a_crash_a_compaction_that_left_nothing_comes_behind_what_is
         assert await taker.told() == ["added shop/c"]
 
 
-async def test_an_errand_of_nothing_ends_when_what_was_handed_out_before_it_is_settled(tmp_path: Path) -> None:
+async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -441,7 +441,7 @@ async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
         assert story([c]) == ["added shop/c"]
 
 
-async def test_a_gap_says_what_the_missing_records_are_about_also_after_a_crash(tmp_path: Path) -> None:
+async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         pods = await Informed().begin(outbox)
@@ -493,7 +493,7 @@ async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
         assert story([last]) == ["added shop/p5"]
 
 
-async def test_a_gap_stays_behind_what_is_older_when_the_backlog_is_compacted(tmp_path: Path) -> None:
+async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -570,7 +570,7 @@ async def test_what_is_told_once_more(
         assert outbox.sinks.lag("audit") == 0
 
 
-async def test_a_replay_comes_before_what_happens_meanwhile_and_survives_a_crash(tmp_path: Path) -> None:
+async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path) -> None:
     keeping = Keeping(retain_bytes=1 << 30)
     async with opened(tmp_path, keeping=keeping) as outbox:
         taker = await replayable(outbox)
@@ -590,7 +590,7 @@ def delivery_ids(records: Sequence[Record]) -> list[str]:
     return [record.delivery_id for record in records]
 
 
-async def test_a_replay_that_goes_on_after_a_crash_repeats_its_delivery_ids_and_the_next_one_has_others(
+async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
     tmp_path: Path,
 ) -> None:
     keeping = Keeping(retain_bytes=1 << 30)
@@ -623,7 +623,7 @@ async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: 
     assert {record.delivery_id.rpartition("/replay/")[2] for record in replayed} == {"1"}
 
 
-async def test_a_replay_out_of_a_rebuilt_database_has_a_number_that_no_replay_had(tmp_path: Path) -> None:
+async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path) -> None:
     keeping = Keeping(retain_bytes=1 << 30)
     async with opened(tmp_path, keeping=keeping) as outbox:
         taker = await replayable(outbox)
@@ -701,7 +701,7 @@ async def large(outbox: Outbox) -> None:
     await informer.tells(outbox, *(f"added shop/p{number}" for number in range(25)))
 
 
-async def test_reading_the_log_is_bounded_by_what_bodies_take_in_memory(tmp_path: Path) -> None:
+async def test_reading_the_log_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await large(outbox)
         found = await outbox.read(0, 1000)

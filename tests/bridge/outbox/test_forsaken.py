@@ -63,7 +63,7 @@ async def test_where_it_is_not_known_only_the_position_goes(tmp_path: Path) -> N
         assert await remembered(outbox) == [(None, "7", 1), ("7", "7", 1)]
 
 
-async def test_what_was_queued_before_comes_in_its_own_epoch_and_reaches_nothing(tmp_path: Path) -> None:
+async def test_queued_records_keep_their_epoch_and_reach_no_position(tmp_path: Path) -> None:
     async with opened(tmp_path, NOW) as outbox:
         await adopted(outbox)
         async with asyncio.TaskGroup() as tasks:

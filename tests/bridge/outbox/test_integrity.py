@@ -85,7 +85,7 @@ HARMS: dict[str, tuple[str, str, Callable[[Outbox], Any]]] = {
 
 
 @pytest.mark.parametrize(("table", "statement", "use"), HARMS.values(), ids=HARMS.keys())
-async def test_what_was_never_written_is_moved_aside_wherever_it_is_met(
+async def test_impossible_contents_are_moved_aside_wherever_met(
     tmp_path: Path, table: str, statement: str, use: Callable[[Outbox], Any]
 ) -> None:
     await filled(tmp_path)
@@ -106,7 +106,7 @@ async def test_what_was_never_written_is_moved_aside_wherever_it_is_met(
 @pytest.mark.parametrize(
     "column", ["cursors.absent_seconds", "cursors.settled", "informers.rebuilding", "meta.rebuilt"]
 )
-async def test_a_wrong_type_that_is_no_error_by_itself_is_noticed_at_the_start(tmp_path: Path, column: str) -> None:
+async def test_a_silent_wrong_type_is_noticed_at_the_start(tmp_path: Path, column: str) -> None:
     await filled(tmp_path)
     table, _, name = column.partition(".")
     loosely(tmp_path, table, f"UPDATE {table} SET {name} = {'NULL' if name == 'absent_seconds' else 2.5}")
@@ -150,7 +150,7 @@ async def test_damage_among_other_errors_is_damage(tmp_path: Path) -> None:
         assert is_anew(facts)
 
 
-async def test_damage_that_a_transaction_met_though_nobody_waited_for_it_is_raised_at_the_end(tmp_path: Path) -> None:
+async def test_damage_that_nobody_waited_for_is_raised_at_the_end(tmp_path: Path) -> None:
     def meet_damage(_: object) -> None:
         raise Damaged("page 7")
 
@@ -163,7 +163,7 @@ async def test_damage_that_a_transaction_met_though_nobody_waited_for_it_is_rais
     assert (tmp_path / MARK).exists()
 
 
-async def test_what_an_operators_question_meets_ends_the_outbox_though_the_asker_had_the_error(tmp_path: Path) -> None:
+async def test_damage_met_by_an_admin_command_also_ends_the_outbox(tmp_path: Path) -> None:
     await filled(tmp_path)
     loosely(tmp_path, "letters", f"UPDATE letters SET reason = {UTF_8}")
 
@@ -234,7 +234,7 @@ async def test_a_database_without_them_goes_on_as_it_was(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("statement", [f"PRAGMA user_version = {FORMAT ^ 16}", "PRAGMA application_id = 1"])
-async def test_a_header_that_belies_its_tables_is_damage_and_no_other_format(tmp_path: Path, statement: str) -> None:
+async def test_a_header_that_belies_its_tables_is_damage(tmp_path: Path, statement: str) -> None:
     await filled(tmp_path)
     tell(tmp_path, statement)
 
@@ -243,7 +243,7 @@ async def test_a_header_that_belies_its_tables_is_damage_and_no_other_format(tmp
         assert is_anew(facts)
 
 
-async def test_a_newer_format_that_this_sqlite_cannot_read_is_refused_and_not_moved_aside(tmp_path: Path) -> None:
+async def test_a_newer_format_is_refused_and_not_moved_aside(tmp_path: Path) -> None:
     await filled(tmp_path)
     loosely(tmp_path, "awaited", "SELECT 1")
     tell(

@@ -56,7 +56,7 @@ async def test_another_cluster_is_refused_with_both_names(tmp_path: Path) -> Non
         assert await outbox.ledger.identify("uid-1", restart=False) is None
 
 
-async def test_with_restart_another_cluster_begins_an_epoch_without_positions(tmp_path: Path) -> None:
+async def test_with_restart_another_cluster_begins_an_epoch_afresh(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await outbox.ledger.identify("uid-1", restart=True)
         await (await Informed().begin(outbox)).tells(outbox, "added shop/web", position="100")
@@ -93,7 +93,7 @@ async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
             assert (found.position, known.resource_version) == (position, version)
 
 
-async def test_changes_without_a_position_clear_it_and_nothing_without_one_does_not(tmp_path: Path) -> None:
+async def test_only_changes_without_a_position_clear_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/web", position="100")
@@ -108,7 +108,7 @@ async def test_changes_without_a_position_clear_it_and_nothing_without_one_does_
         assert found.position is None
 
 
-async def test_what_was_reached_without_a_change_is_saved_a_little_later(tmp_path: Path) -> None:
+async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/web", position="100")
@@ -142,7 +142,7 @@ async def test_the_newest_does_not_grow_by_deletes_and_resyncs(tmp_path: Path) -
         assert (found.newest, found.epoch) == (None, 2)
 
 
-async def test_versions_that_run_backwards_begin_an_epoch_whose_newest_is_its_own(tmp_path: Path) -> None:
+async def test_versions_run_backwards_begin_an_epoch_with_own_newest(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed(versions=count(5000)).begin(outbox)
         await informer.tells(outbox, "added shop/web", position="6000")
@@ -216,7 +216,7 @@ async def test_a_namespace_that_comes_begins_and_the_others_go_on(tmp_path: Path
         assert (await remembered(outbox, SHOP)).position == "500"
 
 
-async def test_a_namespace_that_goes_is_told_as_deleted_with_its_last_states_in_order(tmp_path: Path) -> None:
+async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
     await shop_and_prod(tmp_path, SHOP, PROD)
     async with opened(tmp_path) as outbox:
         before = [record for record in await everything(outbox) if isinstance(record, Delta)]
@@ -237,7 +237,7 @@ async def test_a_namespace_that_goes_is_told_as_deleted_with_its_last_states_in_
         assert (await outbox.check()).objects == 2
 
 
-async def test_who_left_was_told_once_though_the_bridge_was_killed_meanwhile(tmp_path: Path) -> None:
+async def test_orphaned_objects_are_deleted_once_despite_a_kill(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, *(f"added prod/p{number}" for number in range(1200)))
     async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
@@ -280,7 +280,7 @@ async def test_two_informers_become_one(tmp_path: Path) -> None:
         assert (await outbox.check()).informers == 1
 
 
-async def test_a_resource_that_is_watched_no_more_leaves_and_the_others_stay(tmp_path: Path) -> None:
+async def test_a_resource_no_longer_watched_leaves_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed(PODS).begin(outbox)).tells(outbox, "added shop/a")
         await (await Informed(DEPLOYMENTS).begin(outbox)).tells(outbox, "added shop/a")
@@ -296,7 +296,7 @@ async def test_a_resource_that_is_watched_no_more_leaves_and_the_others_stay(tmp
         assert keys((await adopted(outbox, ALL, resource=DEPLOYMENTS))[ALL]) == ["shop/a"]
 
 
-async def test_another_version_of_a_resource_goes_on_where_the_first_one_was(tmp_path: Path) -> None:
+async def test_another_version_of_a_resource_resumes_at_its_position(tmp_path: Path) -> None:
     newer = Resource("apps", "v2", "deployments", "Deployment", True)
     async with opened(tmp_path) as outbox:
         await (await Informed(DEPLOYMENTS).begin(outbox)).tells(outbox, "added shop/a", position="500")
@@ -313,7 +313,7 @@ async def test_another_version_of_a_resource_goes_on_where_the_first_one_was(tmp
         assert await outbox.ledger.resources() == [newer]
 
 
-async def test_what_an_informer_that_went_had_reached_is_not_the_next_ones(tmp_path: Path) -> None:
+async def test_a_new_informer_does_not_inherit_a_position(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         went = await Informed(DEPLOYMENTS).begin(outbox)
         await went.tells(outbox, position="7000")
@@ -325,7 +325,7 @@ async def test_what_an_informer_that_went_had_reached_is_not_the_next_ones(tmp_p
         assert (await adopted(outbox, ALL))[ALL] is None
 
 
-async def test_a_resource_of_which_nothing_was_told_is_answered_with_what_there_is(tmp_path: Path) -> None:
+async def test_an_unexported_resource_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         with pytest.raises(UnknownTarget, match="nothing at all"):
             await outbox.ledger.kind_of("pods")
@@ -338,7 +338,7 @@ async def test_a_resource_of_which_nothing_was_told_is_answered_with_what_there_
 # ── Appending ────────────────────────────────────────────────────────────────
 
 
-async def test_many_informers_at_once_have_each_their_own_order_in_one_log(tmp_path: Path) -> None:
+async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) -> None:
     resources = [Resource("", "v1", f"things{number}", "Thing", True) for number in range(12)]
     heard: list[int] = []
     async with opened(tmp_path) as outbox:
@@ -394,7 +394,7 @@ async def test_after_a_bug_the_directory_is_let_go(tmp_path: Path) -> None:
         assert outbox.last == 0
 
 
-async def test_bodies_of_what_was_replaced_leave_once_everybody_settled(tmp_path: Path) -> None:
+async def test_replaced_bodies_leave_once_all_sinks_settled(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed(padding=1000).begin(outbox)
         await informer.tells(outbox, "added shop/a", "added shop/b")

@@ -87,7 +87,7 @@ async def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
         assert await waiting(outbox) == [(1, 1, False, False)]
 
 
-async def test_retry_takes_the_whole_chain_of_its_object_along_in_order(tmp_path: Path) -> None:
+async def test_retry_takes_the_whole_chain_of_its_object_in_order(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1), rejected(2, "shop/db"), parked(3), parked(4)])
 
@@ -163,7 +163,7 @@ async def test_drop_releases_what_is_parked_behind(tmp_path: Path) -> None:
         assert of(outbox).keys == {WEB: 2}
 
 
-async def test_drop_of_a_parked_one_releases_nothing_in_front_of_which_one_was_rejected(tmp_path: Path) -> None:
+async def test_dropping_a_parked_letter_releases_no_rejected_one(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1), parked(2), parked(3)])
 
@@ -198,7 +198,7 @@ async def test_numbers_are_not_used_again(tmp_path: Path) -> None:
         assert await waiting(outbox) == [(2, 2, False, False)]
 
 
-async def test_what_is_parked_behind_letters_that_are_delivered_again_is_delivered_again(tmp_path: Path) -> None:
+async def test_records_parked_behind_retried_letters_are_retried(tmp_path: Path) -> None:
     """Nobody would ask for it: the operator asked before it came."""
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1)])
@@ -208,7 +208,7 @@ async def test_what_is_parked_behind_letters_that_are_delivered_again_is_deliver
         assert await retried(outbox) == [1, 2]
 
 
-async def test_what_is_parked_behind_a_letter_that_was_dropped_meanwhile_is_delivered_again(tmp_path: Path) -> None:
+async def test_records_parked_behind_a_dropped_letter_are_retried(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1)])
         await of(outbox).drop([1])
@@ -218,7 +218,7 @@ async def test_what_is_parked_behind_a_letter_that_was_dropped_meanwhile_is_deli
         assert await retried(outbox) == [2]
 
 
-async def test_letters_of_a_sink_that_is_configured_no_more_can_be_seen_and_dropped(tmp_path: Path) -> None:
+async def test_letters_of_a_removed_sink_can_be_listed_and_dropped(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1)])
     async with opened(tmp_path, {}) as outbox:
@@ -251,7 +251,7 @@ async def test_a_burial_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path)
 
 
 @pytest.mark.parametrize("operator", ["drop", "retry"])
-async def test_a_sink_that_has_too_many_waits_until_somebody_has_looked_at_them(tmp_path: Path, operator: str) -> None:
+async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operator: str) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).bury([rejected(1), rejected(2, "shop/db")])
         full = Letters(outbox.sinks.letters["audit"]._store, "audit", outbox_found(outbox), most=2)

@@ -92,7 +92,7 @@ async def test_a_directory_in_which_nothing_may_be_written_is_refused(tmp_path: 
     assert said == f"state.directory: cannot write in {disk.folder}: Read-only file system"
 
 
-async def test_a_directory_belongs_to_one_process_and_the_other_is_told_which(tmp_path: Path) -> None:
+async def test_a_directory_has_one_process_and_another_learns_which(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLD, str(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

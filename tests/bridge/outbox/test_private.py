@@ -71,7 +71,7 @@ async def test_every_file_is_closed_to_others_from_its_first_byte(state: Path) -
         assert modes(state) == dict.fromkeys([FILE, f"{FILE}-wal", f"{FILE}-shm", LOCK], "600")
 
 
-async def test_files_that_were_open_to_others_are_closed_at_the_next_start(state: Path) -> None:
+async def test_files_open_to_others_are_closed_at_the_next_start(state: Path) -> None:
     (state / FILE).write_bytes(b"no database" * 1000)
     async with opened(state, TWO):
         pass
@@ -91,7 +91,7 @@ async def test_a_directory_of_ours_is_closed(state: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", ["/tmp is for all", "there is a folder in it"])
-async def test_a_directory_that_is_used_for_other_things_is_left_as_it_is_and_said(state: Path, shared: str) -> None:
+async def test_a_directory_in_other_use_is_reported_and_left_as_it_is(state: Path, shared: str) -> None:
     """``state.directory: /var/lib`` is a mistake, and would be a worse one if the start closed that folder."""
     if shared == "/tmp is for all":
         state.chmod(0o1777)
@@ -122,9 +122,7 @@ async def test_a_directory_of_somebody_else_is_said_at_every_start(state: Path) 
 
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal", f"{FILE}-shm", LOCK, MARK])
-async def test_a_symbolic_link_in_place_of_a_file_is_refused_and_not_followed(
-    state: Path, tmp_path: Path, name: str
-) -> None:
+async def test_a_symbolic_link_in_place_of_a_file_is_refused(state: Path, tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     victim.chmod(0o644)

@@ -89,7 +89,7 @@ async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -
         assert outbox.records == 0
 
 
-async def test_what_is_settled_after_cursors_were_saved_does_not_leave_before_they_are_saved_again(
+async def test_records_settled_after_a_save_stay_until_the_next_save(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as outbox:
@@ -156,7 +156,7 @@ async def told_more(outbox: Outbox) -> None:
     outbox.sinks.settle("audit", outbox.last)
 
 
-async def test_what_is_retained_and_how_old_it_is_is_known_after_a_restart(tmp_path: Path, clock: Clock) -> None:
+async def test_retained_records_and_their_age_survive_a_restart(tmp_path: Path, clock: Clock) -> None:
     keeping = Keeping(retain_age=60.0)
     async with opened(tmp_path, keeping=keeping, time="2026-11-21T09:00:00.000000Z") as outbox:
         await told(outbox)
@@ -195,7 +195,7 @@ async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: 
         assert outbox.records == 0
 
 
-async def test_a_clock_that_is_set_back_between_two_starts_makes_nothing_younger_than_now(tmp_path: Path) -> None:
+async def test_a_clock_set_back_makes_no_record_younger_than_now(tmp_path: Path) -> None:
     async with opened(tmp_path, time="2026-11-21T09:00:00.000000Z") as outbox:
         await told(outbox)
     async with opened(tmp_path, time="2026-01-01T00:00:00.000000Z") as outbox:
@@ -251,7 +251,7 @@ async def without_room(directory: Path, free: Free, facts: list[Fact]) -> AsyncI
         yield outbox, informer
 
 
-async def test_while_there_is_no_room_sinks_go_on_and_what_was_read_waits(tmp_path: Path, free: Free) -> None:
+async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, free: Free) -> None:
     facts: list[Fact] = []
     async with without_room(tmp_path, free, facts) as (outbox, informer), asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(informer.tells(outbox, "updated shop/a"))
@@ -273,7 +273,7 @@ async def test_while_there_is_no_room_sinks_go_on_and_what_was_read_waits(tmp_pa
         assert {cursor.settled for cursor in outbox.sinks.all} == {10}
 
 
-async def test_closing_without_room_is_quick_and_keeps_what_was_acknowledged(tmp_path: Path, free: Free) -> None:
+async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Path, free: Free) -> None:
     facts: list[Fact] = []
     async with (
         asyncio.timeout(10),
@@ -334,7 +334,7 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
         assert list(await everything(outbox))[20:] == acknowledged
 
 
-async def test_on_a_full_disk_a_bridge_that_was_killed_starts_and_tells_its_sinks(small_disk: SmallDisk) -> None:
+async def test_a_killed_bridge_starts_and_delivers_on_a_full_disk(small_disk: SmallDisk) -> None:
     directory = small_disk.folder / "state"
     directory.mkdir()
     async with opened(directory) as outbox:

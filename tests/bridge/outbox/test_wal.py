@@ -49,12 +49,12 @@ async def test_a_log_that_is_whole_is_taken(left: Path) -> None:
     assert await found(left) == (WORK, False)
 
 
-async def test_a_last_transaction_that_was_not_written_to_its_end_never_happened(left: Path) -> None:
+async def test_a_half_written_last_transaction_never_happened(left: Path) -> None:
     os.truncate(left / WAL, (left / WAL).stat().st_size - FRAME)
     assert await found(left) == (WORK[:-1], False)
 
 
-async def test_a_last_transaction_whose_frames_came_to_the_disk_in_another_order_never_happened(left: Path) -> None:
+async def test_a_last_transaction_written_out_of_order_never_happened(left: Path) -> None:
     flip(left / WAL, 32 + (frames(left / WAL) - 1) * FRAME + 1000)
     assert await found(left) == (WORK[:-1], False)
 

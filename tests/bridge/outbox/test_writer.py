@@ -66,7 +66,7 @@ def kinds(disk: Disk) -> list[str]:
         connection.close()
 
 
-async def test_what_is_asked_for_is_done_in_that_order_and_told_in_that_order(writer: Writer, disk: Disk) -> None:
+async def test_requests_are_done_and_answered_in_their_order(writer: Writer, disk: Disk) -> None:
     told: list[str] = []
     names = [f"kind-{number}" for number in range(2000)]
 
@@ -106,7 +106,7 @@ async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Di
     assert seen.result() == 0
 
 
-async def test_others_are_waited_for_until_there_are_enough_records_for_one_transaction(disk: Disk) -> None:
+async def test_a_transaction_waits_for_others_until_it_is_large_enough(disk: Disk) -> None:
     writer = Writer(open_writer(disk.file), disk, min_free=0, report=unheard, pace=Pace(window=3600, records=10))
     try:
         few = writer.submit(an_insert("a"), weight=9)
@@ -295,7 +295,7 @@ async def test_what_makes_room_is_done_once(writer: Writer, disk: Disk, facts: l
     assert done == ["once"]
 
 
-async def test_closing_while_there_is_no_room_is_quick_and_says_what_did_not_happen(tmp_path: Path) -> None:
+async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     facts: list[Fact] = []
     writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=Pace(retry=60))

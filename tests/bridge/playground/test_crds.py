@@ -32,9 +32,7 @@ async def test_a_definition_makes_its_resource_served_and_discovered(
     assert server.get("widgets.example.com", "w")["spec"] == {"a": 1}
 
 
-async def test_a_definition_that_goes_takes_its_objects_and_ends_their_watches(
-    server: Playground, http: httpx.AsyncClient
-) -> None:
+async def test_a_removed_definition_takes_objects_and_ends_watches(server: Playground, http: httpx.AsyncClient) -> None:
     server.create(CRDS, manifests.definition())
     server.create("widgets.example.com", manifests.custom("w"))
     async with watching(http, "/apis/example.com/v1/widgets", resourceVersion=server.version) as watch:

@@ -40,7 +40,7 @@ async def test_both_forms_of_discovery_name_the_same_resources(http: httpx.Async
             assert [each["verbs"] for each in whole] == [each["verbs"] for each in version["resources"]]
 
 
-async def test_the_tag_of_aggregated_discovery_changes_with_the_catalogue(
+async def test_the_tag_of_aggregated_discovery_follows_the_catalogue(
     server: Playground, http: httpx.AsyncClient
 ) -> None:
     async def ask(tag: str) -> tuple[int, str]:

@@ -484,7 +484,7 @@ async def test_a_watch_begins_the_same_way(pair: Pair, maps: str) -> None:
     await asyncio.gather(*(pair.same_watch(f"{maps}?{query}&timeoutSeconds=1") for query in queries))
 
 
-async def test_leaving_a_selector_is_told_as_deleted_and_entering_as_added(pair: Pair, maps: str) -> None:
+async def test_leaving_a_selector_is_deleted_and_entering_is_added(pair: Pair, maps: str) -> None:
     await pair.both("POST", maps, {"metadata": {"name": "a", "labels": {"x": "1"}}})
     for label in ("2", "1", "1"):
         patch = {"metadata": {"labels": {"x": label}}, "data": {"at": label}}
@@ -523,7 +523,7 @@ async def test_a_watch_from_before_a_definition_is_410_in_the_stream(
         assert json.loads(told.text)["object"]["code"] == 410
 
 
-async def test_deleting_a_definition_tells_its_objects_deleted_and_ends_their_watches(
+async def test_a_removed_definition_deletes_objects_and_ends_watches(
     pair: Pair, namespace: str, custom_resource: DefineCustomResource
 ) -> None:
     widgets = await custom_resource()

@@ -46,9 +46,7 @@ async def test_pages_show_the_version_of_the_first_one(server: Playground, http:
     assert rest["metadata"]["resourceVersion"] == first["resourceVersion"]
 
 
-async def test_an_expired_token_is_410_and_offers_the_rest_as_it_is_now(
-    server: Playground, http: httpx.AsyncClient
-) -> None:
+async def test_an_expired_token_is_410_and_offers_the_current_rest(server: Playground, http: httpx.AsyncClient) -> None:
     for name in "abc":
         server.create("configmaps", manifests.config_map(name))
     token = (await http.get(f"{MAPS}?limit=1")).json()["metadata"]["continue"]

@@ -66,7 +66,7 @@ async def test_a_misbehaviour_may_be_for_some_verbs(server: Playground, http: ht
     assert (await http.post(MAPS, json=config_map("a"))).status_code == 500
 
 
-async def test_a_misbehaviour_without_a_resource_is_for_all_and_for_discovery(
+async def test_a_fault_without_a_resource_is_for_all_and_for_discovery(
     server: Playground, http: httpx.AsyncClient
 ) -> None:
     server.misbehave.internal_error()
@@ -293,7 +293,7 @@ async def test_versions_run_backwards_when_a_snapshot_is_restored(server: Playgr
     assert int(server.get("configmaps", "new")["metadata"]["resourceVersion"]) == before - 1
 
 
-async def test_a_restore_takes_back_later_definitions_and_brings_back_earlier_ones(server: Playground) -> None:
+async def test_a_restore_undoes_new_definitions_and_returns_old_ones(server: Playground) -> None:
     crds = "customresourcedefinitions.apiextensions.k8s.io"
     server.create(crds, manifests.definition("olds", kind="Old"))
     server.create("olds.example.com", manifests.custom("o", kind="Old"))

@@ -60,7 +60,7 @@ async def test_objects_changed_in_the_process_are_seen_over_http(server: Playgro
     assert (await http.get(f"{MAPS}/a")).status_code == 404
 
 
-async def test_an_update_in_the_process_with_an_old_version_is_a_conflict(server: Playground) -> None:
+async def test_an_in_process_update_of_an_old_version_is_a_conflict(server: Playground) -> None:
     old = server.create("configmaps", manifests.config_map("a"))
     server.patch("configmaps", "a", {"data": {"k": "2"}})
     with pytest.raises(ApiError) as caught:
@@ -68,7 +68,7 @@ async def test_an_update_in_the_process_with_an_old_version_is_a_conflict(server
     assert (caught.value.code, caught.value.reason) == (409, "Conflict")
 
 
-async def test_a_missing_namespace_is_made_in_the_process_and_refused_over_http(
+async def test_a_missing_namespace_is_made_locally_refused_over_http(
     server: Playground, http: httpx.AsyncClient
 ) -> None:
     server.create("configmaps", manifests.config_map("a", namespace="shop"))
@@ -150,7 +150,7 @@ async def test_the_user_of_the_token_is_named_when_it_is_refused() -> None:
         assert 'User "ann" cannot list' in (await http.get("/api/v1/pods")).json()["message"]
 
 
-async def test_an_object_of_three_megabytes_is_accepted_and_a_larger_one_is_not(http: httpx.AsyncClient) -> None:
+async def test_an_object_of_3_megabytes_is_accepted_and_larger_refused(http: httpx.AsyncClient) -> None:
     for size, status in ((2_900_000, 201), (3_200_000, 413)):
         made = manifests.config_map(f"size-{size}", {"k": "x" * size})
         answer = await http.post("/api/v1/namespaces/default/configmaps", json=made)

@@ -168,7 +168,7 @@ async def test_a_server_without_watch_lists_says_422() -> None:
     assert "WatchList feature gate" in answer.json()["message"]
 
 
-async def test_a_watch_list_may_be_compressed_in_one_member_for_each_flush() -> None:
+async def test_a_watch_list_may_be_compressed_in_a_member_per_flush() -> None:
     """As Kubernetes 1.37 does it: a decoder that stops at the first member loses what comes later."""
     async with Playground(compress_watch_lists=True) as server, client_of(server) as http:
         async with watching(http, MAPS, **LISTED) as watch:

@@ -94,7 +94,7 @@ async def test_a_window_has_room_again_for_the_bytes_that_were_taken() -> None:
     assert log.reads == 0
 
 
-async def test_an_item_larger_than_all_that_may_be_held_is_handed_out_alone() -> None:
+async def test_an_item_larger_than_the_bound_is_taken_alone() -> None:
     log = ALog()
     listener = a_listener_of_large_items(log)
     tell(log, listener, 12)
@@ -105,7 +105,7 @@ async def test_an_item_larger_than_all_that_may_be_held_is_handed_out_alone() ->
 # ── The window ───────────────────────────────────────────────────────────────
 
 
-async def test_what_was_offered_is_taken_in_order_and_by_at_most_so_many() -> None:
+async def test_offered_items_are_taken_in_order_up_to_a_limit() -> None:
     log = ALog()
     listener = a_listener(log)
     tell(log, listener, 5)
@@ -126,7 +126,7 @@ async def test_a_listener_that_keeps_up_never_reads_the_log() -> None:
     assert log.reads == 0
 
 
-async def test_a_full_window_holds_what_it_has_and_the_rest_is_read_from_the_log() -> None:
+async def test_a_full_window_keeps_its_items_and_the_log_has_the_rest() -> None:
     log = ALog()
     listener = a_listener(log, window=10)
     tell(log, listener, 8)
@@ -150,7 +150,7 @@ async def test_a_batch_larger_than_the_window_is_read_from_the_log() -> None:
     assert (await listener.take(100)).items == list(range(1, 51))
 
 
-async def test_a_listener_that_begins_behind_reads_what_it_has_not_seen() -> None:
+async def test_a_listener_that_starts_behind_reads_what_it_missed() -> None:
     log = ALog()
     log.grow(20)
     listener = a_listener(log, after=15)
@@ -171,7 +171,7 @@ async def test_what_is_in_the_log_before_it_is_offered_is_taken_once() -> None:
     assert await would_wait(listener)
 
 
-async def test_what_is_offered_while_the_log_is_being_read_is_not_forgotten() -> None:
+async def test_items_offered_while_the_log_is_read_are_kept() -> None:
     log = ALog()
     listener = a_listener(log, window=2)
     tell(log, listener, 5)
@@ -246,7 +246,7 @@ async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:
 # ── What comes first for a late listener ─────────────────────────────────────
 
 
-async def test_what_is_there_already_comes_first_in_parts_and_then_what_happened_since() -> None:
+async def test_stored_objects_come_first_in_parts_then_the_changes() -> None:
     log = ALog()
     log.grow(50)
     listener = a_listener(log, after=50, initial=iter([101, 102, 103]))
@@ -260,7 +260,7 @@ async def test_what_is_there_already_comes_first_in_parts_and_then_what_happened
 
 
 @pytest.mark.parametrize("already", [[], [101, 102]])
-async def test_the_taker_is_told_that_nothing_is_left_of_what_was_there(already: list[int]) -> None:
+async def test_the_taker_learns_that_the_initial_objects_are_over(already: list[int]) -> None:
     """Else it would wait for the next change before it knew that it has come to the present."""
     listener = a_listener(ALog(), initial=iter(already))
     for _ in range(2):
@@ -274,7 +274,7 @@ async def test_the_taker_is_told_that_nothing_is_left_of_what_was_there(already:
 # ── Closing ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_closed_listener_gives_nothing_more_whatever_is_pending() -> None:
+async def test_a_closed_listener_gives_no_more_items() -> None:
     log = ALog()
     listener = a_listener(log)
     tell(log, listener, 3)

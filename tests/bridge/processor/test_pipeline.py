@@ -42,7 +42,7 @@ def a_secret(**members: Any) -> dict[str, Any]:
     return {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "web", "namespace": "shop"}, **members}
 
 
-def test_managed_fields_and_the_last_applied_annotation_are_taken_out_and_nothing_else() -> None:
+def test_only_managed_fields_and_last_applied_are_stripped() -> None:
     annotations = {"team": "a", LAST_APPLIED: "{}"}
     metadata = {"name": "web", "managedFields": [{"manager": "kubectl"}], "annotations": annotations, "labels": {}}
     pod = {"kind": "Pod", "metadata": metadata, "spec": {"managedFields": "of the spec"}}
@@ -53,19 +53,19 @@ def test_managed_fields_and_the_last_applied_annotation_are_taken_out_and_nothin
     assert left["spec"] == {"managedFields": "of the spec"}
 
 
-def test_an_annotation_map_that_held_only_last_applied_is_left_out_whole() -> None:
+def test_an_annotation_map_of_last_applied_alone_is_left_out() -> None:
     left = leaves(PODS, {"metadata": {"name": "web", "annotations": {LAST_APPLIED: "{}"}}})
 
     assert left == {"metadata": {"name": "web"}}
 
 
-def test_an_object_with_nothing_to_strip_leaves_as_the_very_same_bytes() -> None:
+def test_an_object_with_nothing_to_strip_keeps_the_same_bytes() -> None:
     pod = an_object({"metadata": {"name": "web"}})
 
     assert transform_for(PODS, KEY)(pod) is pod
 
 
-def test_an_object_that_was_stripped_as_it_was_read_is_not_searched_again_but_a_secret_is_redacted() -> None:
+def test_a_stripped_object_is_not_searched_but_a_secret_redacted() -> None:
     body = json.dumps(a_secret(data={"password": SENSITIVE})).encode()
     read = ApiObject("shop/web", "uid-1", "7", body, stripped=True)
 
@@ -84,7 +84,7 @@ def test_an_object_that_was_stripped_as_it_was_read_is_not_searched_again_but_a_
     ids=str,
 )
 @pytest.mark.parametrize("way", ["listed", "watched"])
-def test_what_calls_itself_a_secret_is_redacted_whatever_its_resource_is_called(way: str, said: dict[str, str]) -> None:
+def test_an_object_of_kind_secret_is_redacted_in_any_resource(way: str, said: dict[str, str]) -> None:
     metadata = {"name": "web", "namespace": "shop", "uid": "uid-1", "resourceVersion": "7"}
     body = json.dumps(said | {"metadata": metadata, "data": {"password": SENSITIVE}}, separators=(",", ":"))
     body = body.replace("\\\\u", "\\u")
@@ -104,7 +104,7 @@ def test_what_calls_itself_a_secret_is_redacted_whatever_its_resource_is_called(
 
 
 @pytest.mark.parametrize("kind_first", [True, False])
-def test_items_without_a_kind_in_a_list_of_secrets_are_secrets_whatever_their_resource_is_called(
+def test_items_of_a_secret_list_without_kind_are_secrets(
     kind_first: bool,
 ) -> None:
     """So kube-apiserver writes the list of Secrets: no item says what it is."""
@@ -131,7 +131,7 @@ def test_a_secret_of_another_group_is_none_of_the_core_groups() -> None:
     assert transform_for(NODE_METRICS, KEY)(read) is read
 
 
-def test_the_values_of_a_secret_are_replaced_by_digests_and_its_keys_stay() -> None:
+def test_a_secrets_values_become_digests_and_its_keys_stay() -> None:
     left = leaves(SECRETS, a_secret(data={"password": SENSITIVE}, stringData={"user": SENSITIVE}, type="Opaque"))
 
     assert DIGEST.fullmatch(base64.b64decode(left["data"]["password"]).decode())
@@ -139,7 +139,7 @@ def test_the_values_of_a_secret_are_replaced_by_digests_and_its_keys_stay() -> N
     assert left["type"] == "Opaque"
 
 
-def test_labels_and_annotations_of_a_secret_lose_their_values_and_last_applied_is_gone() -> None:
+def test_a_secrets_labels_and_annotations_lose_their_values() -> None:
     secret = a_secret()
     secret["metadata"]["annotations"] = {"token-secret.value": SENSITIVE, LAST_APPLIED: SENSITIVE}
     secret["metadata"]["labels"] = {"token": SENSITIVE}
@@ -151,7 +151,7 @@ def test_labels_and_annotations_of_a_secret_lose_their_values_and_last_applied_i
     assert DIGEST.fullmatch(metadata["labels"]["token"])
 
 
-def test_of_a_secret_leave_the_members_that_kubernetes_gives_it_and_no_others() -> None:
+def test_only_a_secrets_official_members_are_exported() -> None:
     owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "web", "uid": "u", "controller": True}
     metadata = {
         "name": "web",
@@ -171,7 +171,7 @@ def test_of_a_secret_leave_the_members_that_kubernetes_gives_it_and_no_others() 
     assert leaves(SECRETS, secret | unknown) == leaves(SECRETS, inside) == expected
 
 
-def test_a_rotation_shows_and_what_was_not_rotated_looks_unchanged() -> None:
+def test_a_rotated_value_shows_and_others_look_unchanged() -> None:
     before = leaves(SECRETS, a_secret(data={"password": "b2xk", "user": "YWRtaW4="}))["data"]
     after = leaves(SECRETS, a_secret(data={"password": "bmV3", "user": "YWRtaW4="}))["data"]
 
@@ -274,7 +274,7 @@ _annotations = st.dictionaries(
 
 
 @given(before=st.booleans(), managed=_managed, annotations=_annotations, spec=_values, ascii_only=st.booleans())
-def test_what_is_cut_out_of_the_bytes_is_what_taking_them_apart_would_leave_out(
+def test_cutting_bytes_equals_decoding_and_leaving_out(
     before: bool, managed: Any, annotations: dict[str, str], spec: Any, ascii_only: bool
 ) -> None:
     """As kube-apiserver writes an object: compact, the metadata in front."""
@@ -293,7 +293,7 @@ def test_what_is_cut_out_of_the_bytes_is_what_taking_them_apart_would_leave_out(
 
 @pytest.mark.parametrize("head", ["", '"data":{"managedFields":[{}]},', '"data":"' + "x" * 300 + '",'])
 @pytest.mark.parametrize("space", ["", " "])
-def test_metadata_that_come_late_or_with_spaces_are_stripped_all_the_same(head: str, space: str) -> None:
+def test_metadata_that_come_late_or_spaced_are_stripped(head: str, space: str) -> None:
     body = "{" + head + '"metadata":{"managedFields":' + space + '[{}],"name":"web"},"spec":{}}'
 
     left = json.loads(stripped(body.encode()))

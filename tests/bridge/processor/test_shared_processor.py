@@ -70,7 +70,7 @@ async def test_a_listener_may_begin_further_back(log: ALog, processor: SharedPro
     assert await processor.add("audit", after=1).take(10) == Taken(["two", "three"], 3)
 
 
-async def test_a_listener_that_never_takes_holds_up_nobody_and_holds_no_more_than_its_window(
+async def test_a_stuck_listener_blocks_nobody_and_its_window_bounded(
     log: ALog, processor: SharedProcessor[str]
 ) -> None:
     stuck, live = processor.add("stuck"), processor.add("live", window=3)
@@ -108,7 +108,7 @@ async def test_only_listeners_with_a_period_are_resynced(processor: SharedProces
     assert processor.resync_periods() == {"audit": 60, "copy": 30}
 
 
-async def test_whoever_plans_resyncs_learns_of_listeners_that_come_and_go(processor: SharedProcessor[str]) -> None:
+async def test_the_resync_planner_hears_of_joins_and_leaves(processor: SharedProcessor[str]) -> None:
     for change in (lambda: processor.add("audit", resync=60), lambda: processor.remove("audit")):
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(processor.wait_periods_changed())

@@ -102,7 +102,7 @@ def _told(*facts: Fact, level: str = "info", clock: Clock | None = None) -> list
 # ── What is told ─────────────────────────────────────────────────────────────
 
 
-def test_a_good_day_makes_a_line_for_each_state_and_none_for_each_batch() -> None:
+def test_a_good_day_logs_each_state_and_no_batch() -> None:
     batch: list[Fact] = [
         BatchCommitted(PODS, ALL, records=500, bytes=9, added=500, updated=0, deleted=0),
         BatchDelivered("audit", records=500, bytes=9, seconds=0.01),
@@ -133,7 +133,7 @@ def test_every_fact_is_told_at_some_level() -> None:
         assert len(_lines(stream)) > before, fact
 
 
-def test_a_refused_resource_is_told_once_with_what_to_do_and_again_when_that_changes() -> None:
+def test_a_refused_resource_is_logged_once_and_when_it_changes() -> None:
     forbidden = ResourceRefused(PODS, SHOP, 403, "forbidden", 60)
     missing = ResourceRefused(PODS, SHOP, 404, "not found", 60)
     served = ListEnded(PODS, SHOP, 3, 0.1, relist=False)
@@ -144,7 +144,7 @@ def test_a_refused_resource_is_told_once_with_what_to_do_and_again_when_that_cha
     assert told[2][1] == "the API server serves it"
 
 
-def test_a_failing_watch_is_told_every_half_minute_with_its_count_and_its_end_is_told() -> None:
+def test_a_failing_watch_is_logged_each_30_s_and_at_its_end() -> None:
     clock = Clock()
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
@@ -189,7 +189,7 @@ def test_a_full_disk_is_told_once_as_an_error_and_so_is_its_end() -> None:
     assert "nothing is read from the API server" in told[0][1]
 
 
-def test_a_sink_that_stops_the_intake_is_told_loudly_with_its_name() -> None:
+def test_a_sink_that_stops_the_intake_is_logged_by_name() -> None:
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
     logs = Logs()
@@ -201,7 +201,7 @@ def test_a_sink_that_stops_the_intake_is_told_loudly_with_its_name() -> None:
     assert (resumed["level"], resumed["sink"], resumed["seconds"]) == ("info", "audit", 61.2)
 
 
-def test_an_outage_is_one_story_however_often_it_is_tried_whether_the_sink_is_back() -> None:
+def test_an_outage_is_one_story_however_often_it_is_tried() -> None:
     delayed = DeliveryDelayed("audit", 10, "no broker", 2.0, 76)
     opened = CircuitOpened("audit", failures=5, reason="no broker")
     delivered = BatchDelivered("audit", 1, 9, 0.1)
@@ -214,7 +214,7 @@ def test_an_outage_is_one_story_however_often_it_is_tried_whether_the_sink_is_ba
     ]
 
 
-def test_a_backlog_that_is_compacted_again_and_again_is_told_every_half_minute() -> None:
+def test_repeated_compactions_are_logged_each_30_seconds() -> None:
     clock = Clock()
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
@@ -226,7 +226,7 @@ def test_a_backlog_that_is_compacted_again_and_again_is_told_every_half_minute()
     assert (first["before"], first["after"], again["times"]) == (100, 40, 8)
 
 
-def test_what_is_given_up_or_left_out_is_a_warning_only_where_there_was_something() -> None:
+def test_dropped_or_left_out_records_warn_only_if_there_were_any() -> None:
     assert [level for level, _ in _told(SinkForgotten("gone", 30), SinkForgotten("gone", 0))] == ["warning", "info"]
     assert [level for level, _ in _told(ScopeChanged("pods", 4), ScopeChanged("pods", 0))] == ["warning", "info"]
 
@@ -252,7 +252,7 @@ def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
     assert (line["level"], line["aside"], line["reason"]) == ("error", "/state/outbox.db.damaged", "malformed")
 
 
-def test_an_unknown_resource_is_told_once_until_its_reason_changes_or_it_comes_and_goes() -> None:
+def test_an_unknown_resource_is_logged_once_until_it_changes() -> None:
     gone, groupless = ResourceUnknown("pods", "no such resource"), ResourceUnknown("pods", "no such group")
     told = _told(gone, gone, groupless, groupless, InformerSynced(PODS, ALL, 0), groupless)
     assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
@@ -287,7 +287,7 @@ def test_a_relist_is_told_since_it_is_rare() -> None:
 # ── How it is written ────────────────────────────────────────────────────────
 
 
-def test_off_a_terminal_each_line_is_one_json_object_that_begins_with_time_level_and_event() -> None:
+def test_off_a_terminal_each_line_is_a_json_object() -> None:
     stream = io.StringIO()
     set_up_logging("info", "auto", stream)
     Logs().observe(SinkOpened("audit"))
@@ -362,7 +362,7 @@ def test_set_up_twice_lines_are_written_once(capsys: pytest.CaptureFixture[str])
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_line_of_a_library_that_repeats_is_written_every_half_minute_with_how_often() -> None:
+def test_a_repeated_library_line_is_logged_each_30_seconds() -> None:
     """asyncio writes its line 128 times a second while there are no files left, each with a traceback."""
     clock = Clock()
     stream = io.StringIO()
@@ -429,20 +429,20 @@ def test_the_end_of_a_refusal_says_what_had_been_the_matter(status: int, text: s
     assert told[-1] == ("info", text)
 
 
-def test_a_sink_delivers_when_its_destination_has_stored_something_and_not_before() -> None:
+def test_a_sink_delivers_only_once_its_destination_has_stored() -> None:
     """A webhook is set up without a request."""
     told = _told(SinkOpened("hook"), DeliveryDelayed("hook", 1, "cannot be reached", 1.0, 76))
     assert told == [("info", "sink is set up"), ("warning", "sink cannot take records now")]
 
 
-def test_what_waits_for_a_sink_is_its_backlog_also_while_it_cannot_be_opened() -> None:
+def test_a_backlog_counts_also_while_its_sink_cannot_open() -> None:
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
     Logs(clock=Clock()).observe(DeliveryDelayed("hook", 0, "no broker", 1.0, 76))
     assert _lines(stream)[0]["waiting_records"] == 76
 
 
-def test_the_first_and_the_last_line_say_what_runs_and_why_it_ended() -> None:
+def test_the_first_and_last_line_say_what_runs_and_why_it_ended() -> None:
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
     logs = Logs(clock=Clock())

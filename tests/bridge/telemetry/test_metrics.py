@@ -99,7 +99,7 @@ def test_a_sink_that_was_forgotten_leaves_no_label_behind(metrics: Metrics) -> N
     assert not [name for name in _samples(metrics) if "gone" in name]
 
 
-def test_labels_are_forgotten_when_the_last_informer_of_a_resource_stops(metrics: Metrics) -> None:
+def test_labels_go_when_the_last_informer_of_a_resource_stops(metrics: Metrics) -> None:
     for fact in EVERYTHING:
         metrics.observe(fact)
     metrics.observe(WatchOpened(PODS, SHOP))
@@ -145,7 +145,7 @@ def test_every_family_has_a_sample_before_its_first_event() -> None:
         assert samples[f"kubedelta_records_committed_total{{op={op},resource=pods}}"] == 0
 
 
-def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metrics: Metrics) -> None:
+def test_gauges_come_from_the_snapshot_of_the_scrape_alone(metrics: Metrics) -> None:
     waiting = replace(
         IDLE, state=SinkState.WAITING, lag=12, lag_bytes=800, lag_seconds=61.5, window=5, retry_in=2.5,
         dead_letters=3, parked=2, errand="snapshot", errand_left=40, circuit=CircuitState.HALF_OPEN,
@@ -192,7 +192,7 @@ def test_gauges_come_from_the_snapshot_of_the_scrape_and_are_gone_with_it(metric
     assert "kubedelta_disk_free_bytes" not in nothing
 
 
-def test_a_resource_is_as_ready_and_as_fresh_as_the_worst_of_its_scopes(metrics: Metrics) -> None:
+def test_a_resource_is_as_ready_and_fresh_as_its_worst_scope(metrics: Metrics) -> None:
     lost = replace(LIVE, scope="namespace shop", state=InformerState.RECONNECTING, live=False, last_contact=80)
     fresh = replace(
         LIVE, scope="namespace new", state=InformerState.LISTING, synced=False, live=False, last_contact=None

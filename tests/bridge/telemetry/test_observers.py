@@ -31,7 +31,7 @@ def test_every_observer_hears_every_fact_in_order() -> None:
     assert late.facts == [SinkOpened("hook")]
 
 
-def test_a_broken_observer_neither_stops_the_bridge_nor_the_others_and_is_not_silent(
+def test_a_broken_observer_stops_nobody_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hears = Hears()

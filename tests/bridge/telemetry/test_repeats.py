@@ -11,7 +11,7 @@ class Clock:
         return self.now
 
 
-def test_the_same_trouble_is_told_once_in_a_period_and_then_with_its_count() -> None:
+def test_a_repeated_failure_is_logged_once_a_period_with_a_count() -> None:
     clock = Clock()
     repeats = Repeats(clock)
     assert [repeats.tell("audit", "no broker") for _ in range(4)] == [1, None, None, None]
@@ -35,14 +35,14 @@ def test_numbers_do_not_make_another_reason() -> None:
     assert [repeats.tell("audit", f"no answer from 127.0.0.1:{port}") for port in (1, 22, 333)] == [1, None, None]
 
 
-def test_the_end_of_a_trouble_is_told_once_and_only_where_the_trouble_was() -> None:
+def test_the_end_of_a_failure_is_logged_once_where_it_was() -> None:
     repeats = Repeats(Clock())
     assert not repeats.over("audit")
     repeats.tell("audit", "no broker")
     assert [repeats.over("audit"), repeats.over("audit")] == [True, False]
 
 
-def test_a_trouble_that_comes_and_goes_is_told_no_more_often_than_one_that_stays() -> None:
+def test_a_flapping_failure_is_logged_no_more_than_a_lasting_one() -> None:
     clock = Clock()
     repeats = Repeats(clock)
     told = []

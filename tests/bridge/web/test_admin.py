@@ -203,9 +203,7 @@ async def test_what_does_not_exist_is_said_in_the_words_of_the_bridge(
         assert (answer.status, await answer.json()) == (404, {"error": "there is no dead letter 5"})
 
 
-async def test_an_error_goes_to_the_one_who_asked_and_the_server_goes_on(
-    client: AdminClient, upkeep: FakeUpkeep
-) -> None:
+async def test_an_error_goes_to_the_client_and_the_server_goes_on(client: AdminClient, upkeep: FakeUpkeep) -> None:
     upkeep.error = RuntimeError("no room in /state/\udcff.db")
     with pytest.raises(RequestFailed, match=r"^RuntimeError: no room in /state/\?\.db$"):
         await client.cursors()
@@ -261,7 +259,7 @@ async def test_a_dead_letter_has_a_number(raw: aiohttp.ClientSession, upkeep: Fa
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_has_a_largest_size_whether_it_is_announced_or_not(
+async def test_a_body_has_a_maximum_size_announced_or_not(
     raw: aiohttp.ClientSession, upkeep: FakeUpkeep, chunked: bool
 ) -> None:
     async def endless() -> AsyncIterator[bytes]:
@@ -275,9 +273,7 @@ async def test_a_body_has_a_largest_size_whether_it_is_announced_or_not(
     assert upkeep.asked == []
 
 
-async def test_a_hundred_thousand_letters_fit_one_request_and_more_are_refused_before_they_are_sent(
-    client: AdminClient, upkeep: FakeUpkeep
-) -> None:
+async def test_100_000_letters_fit_one_request_and_more_are_refused(client: AdminClient, upkeep: FakeUpkeep) -> None:
     assert await client.drop("hook", list(range(1, 100_001))) == 100_000
     upkeep.asked.clear()
     with pytest.raises(RequestFailed, match="too many dead letters"):
@@ -297,7 +293,7 @@ async def test_other_paths_and_methods_are_nothing(
     assert upkeep.asked == []
 
 
-async def test_a_bridge_of_another_version_is_not_taken_for_one_that_knows_no_such_sink(
+async def test_another_versions_bridge_is_told_from_an_unknown_sink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "PREFIX", "/v2")
@@ -306,7 +302,7 @@ async def test_a_bridge_of_another_version_is_not_taken_for_one_that_knows_no_su
             await AdminClient(tmp_path).__aenter__()
 
 
-async def test_a_bridge_that_ends_before_it_answers_leaves_open_what_was_done(tmp_path: Path) -> None:
+async def test_a_bridge_that_ends_before_its_answer_leaves_it_open(tmp_path: Path) -> None:
     async def greet_and_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
@@ -331,9 +327,7 @@ async def test_a_bridge_that_stands_still_is_not_waited_for(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("way")
-async def test_every_command_is_reported_with_who_asked_and_what_became_of_it(
-    tmp_path: Path, upkeep: FakeUpkeep
-) -> None:
+async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path, upkeep: FakeUpkeep) -> None:
     facts: list[Fact] = []
     upkeep.letters = [a_letter(1), a_letter(2)]
     upkeep.bodies = {1: b"{}"}
@@ -365,7 +359,7 @@ async def test_every_command_is_reported_with_who_asked_and_what_became_of_it(
     assert {(fact.uid, fact.pid) for fact in told} == {(os.getuid(), os.getpid())}
 
 
-async def test_those_who_connect_and_say_nothing_keep_nobody_from_asking(
+async def test_silent_connections_keep_nobody_from_asking(
     server: AdminServer, tmp_path: Path, upkeep: FakeUpkeep
 ) -> None:
     silent = [await asyncio.open_unix_connection(tmp_path / SOCKET) for _ in range(100)]
@@ -389,7 +383,7 @@ async def test_where_no_bridge_runs_there_is_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("way")
-async def test_behind_the_socket_of_a_killed_bridge_there_is_nobody_until_the_next_one(tmp_path: Path) -> None:
+async def test_a_killed_bridges_socket_answers_nobody_until_the_next(tmp_path: Path) -> None:
     left_behind(tmp_path)
     with pytest.raises(NobodyThere, match=r"admin\.sock: no bridge listens"):
         await AdminClient(tmp_path).__aenter__()
@@ -398,7 +392,7 @@ async def test_behind_the_socket_of_a_killed_bridge_there_is_nobody_until_the_ne
 
 
 @pytest.mark.usefixtures("way", "open_umask")
-async def test_only_its_owner_may_open_the_socket_from_before_it_listens(tmp_path: Path) -> None:
+async def test_only_its_owner_may_open_the_socket_from_the_beginning(tmp_path: Path) -> None:
     file = SocketFile(tmp_path)
     try:
         assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
@@ -476,7 +470,7 @@ async def test_a_state_directory_may_itself_be_a_symlink(tmp_path: Path, upkeep:
         assert await client.cursors() == upkeep.found
 
 
-async def test_a_state_directory_may_be_deeper_than_a_socket_path_is_long(tmp_path: Path, upkeep: FakeUpkeep) -> None:
+async def test_a_state_directory_may_be_deeper_than_a_socket_path(tmp_path: Path, upkeep: FakeUpkeep) -> None:
     directory = a_folder_of_200_bytes(tmp_path)
     left_behind(tmp_path).rename(directory / SOCKET)
 
@@ -486,9 +480,7 @@ async def test_a_state_directory_may_be_deeper_than_a_socket_path_is_long(tmp_pa
     assert not os.listdir(directory)  # noqa: PTH208
 
 
-async def test_nothing_stays_open_where_a_server_or_a_client_could_not_start(
-    tmp_path: Path, upkeep: FakeUpkeep
-) -> None:
+async def test_a_failed_start_leaves_nothing_open(tmp_path: Path, upkeep: FakeUpkeep) -> None:
     (tmp_path / SOCKET).write_text("a file")
     other = tmp_path / "killed"
     other.mkdir()

@@ -90,7 +90,7 @@ async def serving(*, most: int = 100, seconds: float = FOREVER) -> AsyncIterator
             server.close()
 
 
-async def test_where_there_are_too_many_the_oldest_is_cut_and_the_newest_served() -> None:
+async def test_beyond_the_limit_the_oldest_connection_is_cut() -> None:
     async with serving(most=2) as crowd:
         first, second, third = [await crowd.connect() for _ in range(3)]
         await first.is_cut()
@@ -99,7 +99,7 @@ async def test_where_there_are_too_many_the_oldest_is_cut_and_the_newest_served(
         assert crowd.facts == [ConnectionCut("telemetry.listen", Cut.CROWDED)]
 
 
-async def test_of_several_clients_the_one_that_holds_the_most_loses_one() -> None:
+async def test_the_client_with_the_most_connections_loses_one() -> None:
     async with serving(most=4) as crowd:
         prometheus = await crowd.connect("127.0.0.2")
         greedy = [await crowd.connect() for _ in range(5)]
@@ -119,7 +119,7 @@ async def test_a_connection_that_closes_makes_room() -> None:
         assert crowd.facts == []
 
 
-async def test_a_connection_has_so_many_seconds_however_much_it_says_meanwhile() -> None:
+async def test_a_connection_has_a_deadline_however_much_it_sends() -> None:
     async with serving(seconds=0.2) as crowd:
         trickling = await crowd.connect()
 
@@ -135,7 +135,7 @@ async def test_a_connection_has_so_many_seconds_however_much_it_says_meanwhile()
         assert crowd.facts == [ConnectionCut("telemetry.listen", Cut.SLOW)]
 
 
-async def test_a_connection_that_is_kept_has_no_deadline_and_is_not_cut_for_others() -> None:
+async def test_a_kept_connection_has_no_deadline_and_is_not_cut() -> None:
     async with serving(most=1, seconds=0.5) as crowd:
         kept = await crowd.connect()
         assert await kept.says(b"k") == b"K"

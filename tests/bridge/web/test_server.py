@@ -74,15 +74,13 @@ async def _raw(port: int, request: bytes) -> bytes:
     return answer
 
 
-async def test_metrics_are_rendered_from_the_snapshot_in_the_format_that_was_asked_for(web: httpx.AsyncClient) -> None:
+async def test_metrics_are_rendered_in_the_requested_format(web: httpx.AsyncClient) -> None:
     answer = await web.get("/metrics", headers={"Accept": "text/plain"})
     assert (answer.status_code, answer.text) == (200, "informers 1, asked for text/plain")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4"
 
 
-async def test_health_is_that_the_loop_goes_round_whatever_the_api_server_and_the_sinks_do(
-    web: httpx.AsyncClient, bridge: ABridge
-) -> None:
+async def test_health_means_that_the_event_loop_runs_and_no_more(web: httpx.AsyncClient, bridge: ABridge) -> None:
     bridge.status = replace(LIVE, informers=(), sinks=(WAITING,))
     assert (await web.get("/healthz")).status_code == 200
 
@@ -94,9 +92,7 @@ async def test_a_stuck_bridge_is_not_healthy(web: httpx.AsyncClient, bridge: ABr
     assert "only a new process can help" in answer.text
 
 
-async def test_the_bridge_is_ready_when_every_resource_is_and_sinks_do_not_decide(
-    web: httpx.AsyncClient, bridge: ABridge
-) -> None:
+async def test_readiness_needs_every_resource_and_no_sink(web: httpx.AsyncClient, bridge: ABridge) -> None:
     bridge.status = replace(LIVE, sinks=(replace(WAITING, retry_in=3.0),))
     assert (await web.get("/readyz")).status_code == 200
     refused = not_live("widgets.example.com", "all", InformerState.REFUSED, "forbidden")
@@ -198,7 +194,7 @@ async def test_on_loopback_a_foreign_name_is_refused(web: httpx.AsyncClient, hos
     assert "informers" not in answer.text
 
 
-async def test_on_every_interface_a_kubelet_may_ask_by_the_pods_address(bridge: ABridge) -> None:
+async def test_on_every_interface_a_kubelet_may_ask_by_pod_address(bridge: ABridge) -> None:
     async with (
         WebServer("0.0.0.0", 0, status=bridge, metrics=bridge) as server,
         httpx.AsyncClient(trust_env=False) as client,
@@ -207,9 +203,7 @@ async def test_on_every_interface_a_kubelet_may_ask_by_the_pods_address(bridge: 
         assert (await client.get(probe, headers={"Host": "10.1.2.3:8080"})).status_code == 200
 
 
-async def test_verbose_readiness_holds_nothing_that_a_terminal_would_obey(
-    web: httpx.AsyncClient, bridge: ABridge
-) -> None:
+async def test_verbose_readiness_has_no_terminal_escapes(web: httpx.AsyncClient, bridge: ABridge) -> None:
     hostile = "\x1b[2J\x9b31m\u202egnp\u2028two\x7f"
     bridge.status = StatusSnapshot(
         informers=(not_live(hostile, hostile, InformerState.REFUSED, hostile),),
@@ -261,9 +255,7 @@ async def test_this_machine_sees_the_details(open_port: int) -> None:
     ],
     ids=lambda headers: next(iter(headers)),
 )
-async def test_other_machines_and_those_behind_a_proxy_get_the_short_answer(
-    open_port: int, headers: dict[str, str]
-) -> None:
+async def test_remote_and_proxied_clients_get_the_short_answer(open_port: int, headers: dict[str, str]) -> None:
     assert await _verbose(open_port, **headers) == SHORT
 
 
@@ -294,7 +286,7 @@ async def test_a_connection_is_for_one_request(port: int) -> None:
 
 
 @pytest.mark.parametrize("beginning", [b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "])
-async def test_a_request_that_comes_byte_by_byte_is_cut_when_its_time_is_over(
+async def test_a_request_sent_byte_by_byte_is_cut_at_its_deadline(
     bridge: ABridge, monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr(server, "_REQUEST_SECONDS", 0.2)
@@ -337,7 +329,7 @@ async def test_a_body_is_not_waited_for(port: int) -> None:
     assert b"200 OK" in await _raw(port, request)
 
 
-async def test_an_address_that_is_taken_is_an_error_of_the_operating_system(bridge: ABridge, port: int) -> None:
+async def test_an_address_in_use_is_an_os_error(bridge: ABridge, port: int) -> None:
     with pytest.raises(OSError, match="in use"):
         await WebServer("127.0.0.1", port, status=bridge, metrics=bridge).start()
 

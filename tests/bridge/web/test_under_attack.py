@@ -69,7 +69,7 @@ def _open_files(bridge: BridgeProcess) -> int:
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /metr"], ids=["silent", "half a request"])
-async def test_probes_are_answered_while_strangers_hold_more_connections_than_there_are_files(
+async def test_probes_are_answered_while_strangers_hold_all_the_files(
     bridge: SmallBridge, many_files: None, beginning: bytes
 ) -> None:
     with ExitStack() as strangers:

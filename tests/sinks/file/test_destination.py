@@ -91,7 +91,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "dear diary"
 
 
-def test_a_batch_that_does_not_fit_leaves_no_trace_and_fits_later(large: Path) -> None:
+def test_a_batch_too_large_for_the_disk_leaves_no_trace(large: Path) -> None:
     file = LineFile(large, sync=True)
     size = large.stat().st_size
 
@@ -180,7 +180,7 @@ def test_a_pipe_takes_more_than_it_holds_while_somebody_reads() -> None:
     assert read == lines
 
 
-def test_a_pipe_that_nobody_reads_is_trouble_and_a_torn_line_is_completed_first() -> None:
+def test_an_unread_pipe_fails_and_a_torn_line_is_completed_first() -> None:
     reading, stream = a_pipe()
     line = b'{"pad":"%s"}\n' % (b"x" * 50_000)
 
@@ -233,7 +233,7 @@ def test_a_full_device_is_trouble() -> None:
     ("path", "reason"),
     [("missing/deltas.ndjson", "the folder .*missing does not exist"), (".", "it is a folder")],
 )
-def test_a_path_that_cannot_be_written_is_told_before_anything_is_sent(tmp_path: Path, path: str, reason: str) -> None:
+def test_an_unwritable_path_is_reported_before_anything_is_sent(tmp_path: Path, path: str, reason: str) -> None:
     options = FileOptions(path=tmp_path / path)
 
     with pytest.raises(SinkUnavailable, match=reason):
@@ -242,7 +242,7 @@ def test_a_path_that_cannot_be_written_is_told_before_anything_is_sent(tmp_path:
         open_destination(options)
 
 
-def test_a_named_pipe_without_a_reader_is_unavailable_and_with_one_is_written_to(tmp_path: Path) -> None:
+def test_a_named_pipe_is_unavailable_until_it_has_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     options = FileOptions(path=path, fsync=Fsync.BATCH)
@@ -257,7 +257,7 @@ def test_a_named_pipe_without_a_reader_is_unavailable_and_with_one_is_written_to
     os.close(reading)
 
 
-def test_a_terminal_gets_escapes_for_what_it_would_obey_and_a_pipe_the_bytes_as_they_are() -> None:
+def test_a_terminal_gets_escapes_and_a_pipe_the_raw_bytes() -> None:
     line = '{"name":"\u009b31m\u202egnp"}\n'.encode()
     ours, its = os.openpty()
     terminal = Stream(its, "standard output")

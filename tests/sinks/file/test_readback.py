@@ -92,7 +92,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["cloudevents", "envelope"])
-async def test_every_record_is_read_in_its_order_and_told_by_what_it_is(path: Path, form: str) -> None:
+async def test_every_record_is_read_in_order_and_by_its_kind(path: Path, form: str) -> None:
     await write(path, RECORDS, format=form)
 
     assert await everything(path) == as_told(RECORDS)
@@ -131,7 +131,7 @@ async def test_a_torn_last_line_is_told_and_read_when_it_is_whole(path: Path) ->
         assert not reader.notes
 
 
-async def test_lines_that_are_not_of_the_bridge_are_foreign_and_the_others_are_read(path: Path) -> None:
+async def test_foreign_lines_are_reported_and_the_others_are_read(path: Path) -> None:
     await write(path, changes(1))
     with path.open("ab") as file:
         file.write(b'not JSON\n{"level":"info"}\n[]\n{"specversion":"1.0","type":"com.acme.sold","source":"shop"}\n\n')
@@ -178,7 +178,7 @@ async def test_a_file_that_is_moved_away_between_two_reads_is_followed(path: Pat
         assert await rest(reader) == []
 
 
-async def test_a_file_that_was_cut_to_nothing_is_read_from_its_beginning(path: Path) -> None:
+async def test_a_truncated_file_is_read_from_its_beginning(path: Path) -> None:
     await write(path, changes(5))
     async with reading(path) as reader:
         await reader.open()

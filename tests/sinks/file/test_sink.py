@@ -55,7 +55,7 @@ async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
     assert (line["op"], line["before"], line["after"]) == ("u", {"a": 1}, {"a": 2})
 
 
-async def test_a_record_that_has_no_form_is_rejected_and_the_others_are_stored(tmp_path: Path) -> None:
+async def test_an_unencodable_record_is_rejected_and_others_are_stored(tmp_path: Path) -> None:
     sink = await opened(tmp_path / "deltas.ndjson", format="envelope", patch=True)
     damaged = a_delta(2, before=b"damaged")
 
@@ -81,7 +81,7 @@ async def test_a_folder_that_went_makes_the_batch_pending(tmp_path: Path) -> Non
     assert "No such file or directory" in receipt.trouble.reason
 
 
-async def test_a_cancelled_deliver_leaves_whole_lines_and_the_sink_usable(tmp_path: Path) -> None:
+async def test_a_cancelled_deliver_leaves_whole_lines_and_works_on(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
     sink = await opened(path)
     batch = changes(1000)
@@ -161,7 +161,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_a_writer_that_is_killed_leaves_everything_acknowledged_and_no_torn_line(tmp_path: Path) -> None:
+def test_a_killed_writer_keeps_acknowledgements_and_no_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
     acknowledged = 0
     for _ in range(4):
@@ -187,14 +187,14 @@ async def open_and_close(path: Path) -> None:
 
 
 @pytest.mark.parametrize("saved", [b"gap/5/\xff", b"gap/5/9\r\nX: y", b"{"])
-def test_what_was_saved_of_the_newest_gap_and_cannot_be_read_is_a_gap_that_nobody_knows(saved: bytes) -> None:
+def test_an_unreadable_saved_gap_is_an_unknown_gap(saved: bytes) -> None:
     """A flipped bit ends no start, and is in no header."""
     sink = FileSink("copy", FileOptions.model_validate({"path": "deltas.ndjson", "format": "envelope"}), cluster="prod")
     sink.memory = saved
     assert sink.memory == b"gap/unknown"
 
 
-async def test_among_envelopes_a_gap_has_no_line_and_every_later_line_names_it(tmp_path: Path) -> None:
+async def test_among_envelopes_a_gap_is_named_by_every_later_line(tmp_path: Path) -> None:
     """Also after a restart: whoever reads envelopes knows the operations c, u, d and r, and no others."""
     path = tmp_path / "deltas.ndjson"
     options = FileOptions.model_validate({"path": path, "format": "envelope"})

@@ -68,9 +68,7 @@ def topics(kafka_topic: MakeTopic) -> str:
     return prefix
 
 
-async def test_every_partition_meets_the_gap_between_the_records_in_front_of_it_and_behind(
-    kafka: Kafka, topics: str
-) -> None:
+async def test_each_partition_has_the_gap_between_its_records(kafka: Kafka, topics: str) -> None:
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
         await deliver(sink, [*some(PODS, 1), *some(DEPLOYMENTS, 100)])
         await deliver(sink, [a_gap_of(PODS, first=200, last=299)])
@@ -94,9 +92,7 @@ async def test_every_partition_meets_the_gap_between_the_records_in_front_of_it_
     assert not any(attribute(record, "kubedelta-gap") for records in pods.values() for record in records)
 
 
-async def test_a_reader_of_any_partition_can_tell_that_its_part_of_the_snapshot_is_complete(
-    kafka: Kafka, topics: str
-) -> None:
+async def test_a_reader_of_any_partition_sees_a_complete_snapshot(kafka: Kafka, topics: str) -> None:
     """Also where the sink was restarted in the middle of it, and what was not saved is told again."""
     objects = [*some(PODS, 1, 50, SNAPSHOT), *some(DEPLOYMENTS, 100, 2, SNAPSHOT)]
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
@@ -122,9 +118,7 @@ async def test_a_reader_of_any_partition_can_tell_that_its_part_of_the_snapshot_
             assert not any(attribute(record, "ce_snapshot") for record in records[at + 1 :])
 
 
-async def test_an_object_that_was_refused_makes_nobody_take_the_snapshot_for_complete(
-    kafka: Kafka, topics: str
-) -> None:
+async def test_a_refused_object_leaves_its_snapshot_incomplete(kafka: Kafka, topics: str) -> None:
     objects = some(PODS, 1, 20, SNAPSHOT)
     objects[7] = msgspec.structs.replace(objects[7], body=b'"%s"' % (b"x" * 20_000))
     async with opened(kafka, f"{topics}.{{resource}}", max_message_bytes=10_000) as sink:
@@ -137,7 +131,7 @@ async def test_an_object_that_was_refused_makes_nobody_take_the_snapshot_for_com
     assert [end["dead_letters"] for end in ends] == [1, 1, 1, 1]
 
 
-async def test_among_compacted_records_no_marker_stands_and_each_names_the_newest_gap(
+async def test_compacted_records_name_the_newest_gap_without_markers(
     kafka: Kafka, kafka_topic: MakeTopic, topics: str
 ) -> None:
     """Also after a restart, and where nobody may ask how the topic is kept: then the broker's refusal says so."""
@@ -167,7 +161,7 @@ async def test_among_compacted_records_no_marker_stands_and_each_names_the_newes
     assert notices == {"gap/60/69", "gap/200/209", "gap/500/509"}
 
 
-async def test_among_envelopes_no_marker_stands_and_each_names_the_newest_gap(kafka: Kafka, topics: str) -> None:
+async def test_envelopes_name_the_newest_gap_without_markers(kafka: Kafka, topics: str) -> None:
     async with opened(kafka, f"{topics}.{{resource}}", format="envelope") as sink:
         await deliver(sink, some(PODS, 1, 9), [a_gap_of(PODS, first=20, last=29)], some(PODS, 30, 9))
         await deliver(sink, some(PODS, 40, 9, SNAPSHOT), [a_snapshot(SnapshotEdge.ENDED, through=49, count=9)])
@@ -184,7 +178,7 @@ async def test_among_envelopes_no_marker_stands_and_each_names_the_newest_gap(ka
     assert sorted(notices) == [GAP, ENDED]
 
 
-async def test_beyond_the_bound_no_marker_stands_and_each_record_names_the_gap(
+async def test_beyond_the_bound_records_name_the_gap_without_markers(
     kafka: Kafka, topics: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sinks.kafka import markers
@@ -203,7 +197,7 @@ async def test_beyond_the_bound_no_marker_stands_and_each_record_names_the_gap(
     assert {attribute(record, "kubedelta-gap") for record in pods if record.key is not None} == {"gap/5/9"}
 
 
-async def test_a_gap_about_anything_is_marked_wherever_watched_resources_go(kafka: Kafka, topics: str) -> None:
+async def test_a_gap_about_anything_is_marked_in_every_used_topic(kafka: Kafka, topics: str) -> None:
     """What comes to be watched later learns of it by a header. Until discovery has answered, the gap waits."""
     watched: list[Sequence[Resource] | None] = [None]
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
@@ -243,7 +237,7 @@ async def test_namespaces_have_topics_of_their_own(kafka: Kafka, kafka_topic: Ma
     }
 
 
-async def test_markers_that_were_not_all_stored_are_told_until_they_are(start_kafka: StartKafka) -> None:
+async def test_markers_are_repeated_until_all_are_stored(start_kafka: StartKafka) -> None:
     """Nothing behind them comes before; the broker is away in the middle of it, and the sink restarted."""
     server = start_kafka({})
     for name, partitions in (("k8s.pods", 8), ("k8s.notice", 1)):

@@ -48,7 +48,7 @@ def test_more_partitions_than_get_a_marker_are_not_counted() -> None:
     assert len(memory.saved()) < 200
 
 
-def test_a_memory_that_cannot_be_read_is_of_a_gap_that_nobody_knows() -> None:
+def test_an_unreadable_checkpoint_is_an_unknown_gap() -> None:
     for damaged in (b"{", b'{"newest":5}', b"\xff"):
         memory = Memory(damaged)
         assert memory.newest_gap == memory.unmarked_gap != ""

@@ -166,7 +166,7 @@ async def test_brokers_that_cannot_be_reached_are_named() -> None:
             pass
 
 
-async def test_a_broker_that_stays_silent_is_not_waited_for_without_end(
+async def test_a_silent_broker_is_not_waited_for_without_end(
     kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readback, "_PATIENCE", 0.0)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.java
 
 
 @pytest.mark.parametrize("large", [{60}, {150, 155, 900}, {3, 999}])
-async def test_a_record_that_is_refused_makes_no_other_record_come_twice(
+async def test_a_refused_record_makes_no_other_come_twice(
     kafka: Kafka, kafka_topic: MakeTopic, large: set[int]
 ) -> None:
     """Many batches to many partitions are under way while one of them is refused."""

@@ -79,9 +79,7 @@ async def test_keys_keep_to_a_partition_and_their_order(kafka: Kafka, kafka_topi
         assert ids(of_key) == ids_of([record for record in batch if record.key == key])
 
 
-async def test_a_record_larger_than_the_sink_sends_is_rejected_and_the_others_are_stored(
-    kafka: Kafka, kafka_topic: MakeTopic
-) -> None:
+async def test_a_record_too_large_to_send_is_rejected_alone(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     batch = [a_delta(1), a_delta(2, body=incompressible(20_000)), a_delta(3, key="shop/web-2"), a_delta(4)]
     async with opened(kafka, topic, max_message_bytes=10_000) as sink:
@@ -95,7 +93,7 @@ async def test_a_record_larger_than_the_sink_sends_is_rejected_and_the_others_ar
 
 
 @pytest.mark.parametrize("large", [{60}, {0, 17, 18, 99}])
-async def test_a_record_larger_than_the_topic_takes_does_not_take_its_batch_with_it(
+async def test_a_record_too_large_for_the_topic_is_rejected_alone(
     kafka: Kafka, kafka_topic: MakeTopic, large: set[int]
 ) -> None:
     topic = kafka_topic(max_message_bytes="20000")
@@ -147,9 +145,7 @@ async def missing_places(server: Kafka, topic: str, **options: Any) -> Sequence[
         await sink.close()
 
 
-async def test_a_check_names_the_topics_that_nobody_will_make_and_makes_none(
-    kafka: Kafka, kafka_topic: MakeTopic
-) -> None:
+async def test_a_check_names_topics_that_nobody_makes_and_makes_none(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     prefix = fresh_name("asked")
     kafka_topic(name=f"{prefix}.pods")
     told = f"no topic {prefix}.deployments, {prefix}.notice, and brokers make none: make them, or set create_topics"
@@ -178,7 +174,7 @@ async def test_topics_are_made_when_asked_for(kafka: Kafka) -> None:
         await asyncio.to_thread(kafka.delete_topic, topic)
 
 
-async def test_a_compacted_topic_gets_a_tombstone_behind_the_last_state(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+async def test_a_compacted_topic_gets_a_tombstone_after_the_last_state(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     deleted = a_delta(2, op=Op.DELETED)
     async with opened(kafka, topic, tombstones=True) as sink:
@@ -190,7 +186,7 @@ async def test_a_compacted_topic_gets_a_tombstone_behind_the_last_state(kafka: K
     assert ids(records)[1] == ids(records)[2] == deleted.id
 
 
-async def test_while_a_broker_is_away_records_stay_with_the_producer_and_come_once(start_kafka: StartKafka) -> None:
+async def test_while_a_broker_is_away_records_wait_and_come_once(start_kafka: StartKafka) -> None:
     server = start_kafka({})
     server.create_topic("k8s.pods", partitions=2)
     batch = changes(500)
@@ -223,7 +219,7 @@ async def until_stored(sink: KafkaSink, records: Sequence[Record], timeout: floa
             left = [left[place] for place in receipt.pending]
 
 
-async def test_a_frozen_broker_with_a_full_queue_is_trouble_and_nothing_is_doubled(start_kafka: StartKafka) -> None:
+async def test_a_frozen_broker_with_a_full_queue_fails_undoubled(start_kafka: StartKafka) -> None:
     server = start_kafka({})
     server.create_topic("k8s.pods")
     batch = [a_delta(n, key=f"shop/web-{n % 5}", body=incompressible(400_000)) for n in range(1, 31)]
@@ -239,9 +235,7 @@ async def test_a_frozen_broker_with_a_full_queue_is_trouble_and_nothing_is_doubl
     assert ids(await read(server, "k8s.pods")) == ids_of(batch)
 
 
-async def test_a_cancelled_deliver_leaves_nothing_doubled_and_the_sink_usable(
-    kafka: Kafka, kafka_topic: MakeTopic
-) -> None:
+async def test_a_cancelled_deliver_doubles_nothing_and_the_sink_works(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     batch = changes(1000)
     async with opened(kafka, topic, properties={"linger.ms": 100}) as sink:
@@ -255,9 +249,7 @@ async def test_a_cancelled_deliver_leaves_nothing_doubled_and_the_sink_usable(
     assert ids(await read(kafka, topic)) == ids_of(batch)
 
 
-async def test_a_topic_that_is_deleted_under_way_is_trouble_until_it_is_back(
-    kafka: Kafka, kafka_topic: MakeTopic
-) -> None:
+async def test_a_topic_deleted_in_use_is_a_failure_until_it_is_back(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = fresh_name("gone")
     await asyncio.to_thread(kafka.create_topic, topic)
     properties = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}

@@ -101,9 +101,7 @@ async def test_a_message_larger_than_what_may_be_under_way_goes_alone() -> None:
 
 
 @pytest.mark.parametrize(("before", "excused"), [(STORED, False), (DUPLICATE, True), (error(10054), True)])
-async def test_a_broken_chain_is_excused_by_a_predecessor_that_was_not_stored_just_now(
-    before: bytes, excused: bool
-) -> None:
+async def test_a_broken_chain_is_excused_by_an_unstored_predecessor(before: bytes, excused: bool) -> None:
     window = a_window(0, 1, 2)
     window.heard(100, None, before)
     window.heard(101, None, error(10070))

@@ -69,7 +69,7 @@ def as_told(records: Sequence[Record]) -> list[Held]:
 
 
 @pytest.mark.parametrize("form", ["cloudevents", "envelope"])
-async def test_every_record_is_read_in_its_order_and_told_by_what_it_is(
+async def test_every_record_is_read_in_order_and_by_its_kind(
     nats_server: Nats, nats_stream: MakeStream, form: str
 ) -> None:
     chosen = options(nats_server, await nats_stream(), format=form)
@@ -85,7 +85,7 @@ async def test_every_record_is_read_in_its_order_and_told_by_what_it_is(
         assert await rest(reader) == as_told(records)
 
 
-async def test_a_long_stream_is_read_whole_and_another_read_gives_only_what_came_since(
+async def test_a_long_stream_is_read_whole_and_then_only_what_is_new(
     nats_server: Nats, nats_stream: MakeStream
 ) -> None:
     chosen = options(nats_server, await nats_stream())
@@ -97,7 +97,7 @@ async def test_a_long_stream_is_read_whole_and_another_read_gives_only_what_came
         assert await rest(reader) == as_told(changes(3, first=1701))
 
 
-async def test_other_subjects_are_left_alone_and_messages_of_others_are_foreign(
+async def test_other_subjects_are_ignored_and_others_messages_foreign(
     nats_server: Nats, nats_stream: MakeStream
 ) -> None:
     stream = await nats_stream()

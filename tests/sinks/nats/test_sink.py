@@ -83,9 +83,7 @@ async def test_known_records_between_new_ones_do_no_harm(
     assert sorted(await ids_in(nats_server, stream)) == sorted(ids_of(batch))
 
 
-async def test_a_message_of_just_the_size_that_the_server_takes_is_stored_and_one_byte_more_is_rejected(
-    start_nats: StartNats, tmp_path: Path
-) -> None:
+async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text("max_payload: 20000\n")
     server = start_nats("-c", str(config))
@@ -106,7 +104,7 @@ async def test_a_message_of_just_the_size_that_the_server_takes_is_stored_and_on
 
 
 @pytest.mark.parametrize("sole_writer", [True, False])
-async def test_what_the_stream_refuses_is_rejected_and_the_rest_is_stored_in_order(
+async def test_refused_messages_are_rejected_others_stored_in_order(
     nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
 ) -> None:
     stream = await nats_stream(max_msg_size=5_000)
@@ -175,9 +173,7 @@ async def test_a_stream_that_is_deleted_under_the_sink_is_made_again(start_nats:
     assert sorted(stored) == sorted(ids_of(changes(60, first=31)))
 
 
-async def test_a_deleted_stream_that_the_sink_may_not_make_is_named_until_somebody_made_it(
-    nats_server: Nats, nats_stream: MakeStream
-) -> None:
+async def test_a_deleted_stream_that_may_not_be_made_is_reported(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     async with opened(nats_server, stream) as sink, await nats.connect(nats_server.url) as operator:
         assert await sink.deliver(changes(5)) == ALL_STORED
@@ -194,7 +190,7 @@ async def test_a_deleted_stream_that_the_sink_may_not_make_is_named_until_somebo
     assert await ids_in(nats_server, stream) == ids_of(changes(5, first=6))
 
 
-async def test_a_stream_that_goes_under_a_large_batch_costs_no_record_behind_what_was_acknowledged(
+async def test_a_stream_that_vanishes_under_a_batch_loses_no_record(
     start_nats: StartNats,
 ) -> None:
     server = start_nats()
@@ -225,7 +221,7 @@ async def test_a_stream_that_goes_under_a_large_batch_costs_no_record_behind_wha
 
 
 @pytest.mark.parametrize("sole_writer", [True, False])
-async def test_what_a_purged_stream_calls_duplicates_is_stored_again_in_order(
+async def test_false_duplicates_of_a_purged_stream_are_stored_in_order(
     nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
 ) -> None:
     """As after a purge and a new state directory."""
@@ -247,7 +243,7 @@ async def test_what_a_purged_stream_calls_duplicates_is_stored_again_in_order(
             await operator.jetstream().purge_stream(stream.name)
 
 
-async def test_of_duplicates_only_those_that_an_operator_deleted_are_stored_again(
+async def test_only_duplicates_deleted_by_an_operator_are_sent_again(
     nats_server: Nats, nats_stream: MakeStream
 ) -> None:
     stream = await nats_stream()
@@ -285,7 +281,7 @@ async def test_a_second_attempt_at_what_was_sent_again_is_stored_once(
 
 
 @pytest.mark.parametrize("keep", [1, 2, 5])
-async def test_behind_a_purge_that_kept_some_the_last_message_of_each_object_is_its_newest(
+async def test_after_a_partial_purge_each_object_ends_with_its_newest(
     nats_server: Nats, nats_stream: MakeStream, keep: int
 ) -> None:
     stream = await nats_stream()
@@ -304,9 +300,7 @@ async def test_behind_a_purge_that_kept_some_the_last_message_of_each_object_is_
     assert {each.headers["ce-id"] for each in await nats_server.read_all(stream.name)} == set(ids_of(batch))
 
 
-async def test_what_a_stream_lets_go_as_it_is_meant_to_is_not_sent_again(
-    nats_server: Nats, nats_stream: MakeStream
-) -> None:
+async def test_messages_that_a_stream_expires_are_not_sent_again(nats_server: Nats, nats_stream: MakeStream) -> None:
     newest = await nats_stream(max_msgs_per_subject=1)
     batch = changes(20, keys=3)
     for _ in range(2):
@@ -402,7 +396,7 @@ async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: 
     assert ours == ids_of(batch)
 
 
-async def test_a_frozen_server_is_trouble_and_afterwards_nothing_is_lost_or_doubled(start_nats: StartNats) -> None:
+async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=1.0, connect_timeout=1.0)
     await sink.open()
@@ -425,7 +419,7 @@ async def test_a_frozen_server_is_trouble_and_afterwards_nothing_is_lost_or_doub
     assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(batch)
 
 
-async def test_more_than_the_sockets_hold_can_be_cancelled_on_a_frozen_server(start_nats: StartNats) -> None:
+async def test_more_than_the_sockets_hold_can_be_cancelled_when_frozen(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
     await sink.open()
@@ -446,7 +440,7 @@ async def test_more_than_the_sockets_hold_can_be_cancelled_on_a_frozen_server(st
     assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")][3:] == ids_of(large)
 
 
-async def test_a_server_that_is_killed_under_a_large_batch_is_noticed_at_once(start_nats: StartNats) -> None:
+async def test_a_server_killed_under_a_large_batch_is_noticed_at_once(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
     await sink.open()
@@ -464,7 +458,7 @@ async def test_a_server_that_is_killed_under_a_large_batch_is_noticed_at_once(st
     assert receipt.trouble is not None
 
 
-async def test_a_server_that_goes_while_nothing_is_under_way_is_noticed_quietly(
+async def test_a_server_that_goes_while_idle_is_noticed_quietly(
     start_nats: StartNats, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = start_nats()

@@ -39,7 +39,7 @@ def test_a_status_says_whose_move_it_is(statuses: list[int], kind: type) -> None
         ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], True),
     ],
 )
-def test_what_goes_wrong_for_one_record_is_told_from_what_goes_wrong_for_all(statuses: list[int], whole: bool) -> None:
+def test_failures_of_one_record_are_distinct_from_those_of_all(statuses: list[int], whole: bool) -> None:
     assert {trouble_of(verdict(status, None, NOW)).whole for status in statuses} == {whole}
 
 

@@ -47,7 +47,7 @@ def test_a_secret_may_come_without_its_prefix() -> None:
         ("\n \n", "/run/secrets/hook holds no secret"),
     ],
 )
-def test_a_bad_secret_is_told_by_its_line_and_never_by_its_content(text: str, reason: str) -> None:
+def test_a_bad_secret_is_reported_by_line_and_not_by_content(text: str, reason: str) -> None:
     with pytest.raises(SinkUnavailable, match=reason) as error:
         keys_in(text, FILE)
 

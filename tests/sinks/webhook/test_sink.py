@@ -71,7 +71,7 @@ async def test_an_envelope_is_the_data_of_a_binary_cloudevent(receiver: WebhookR
     assert json.loads(posted.body)["op"] == "u"
 
 
-async def test_records_follow_one_another_within_a_delivery_and_deliveries_go_on_side_by_side(
+async def test_deliveries_are_parallel_and_their_records_in_sequence(
     receiver: WebhookReceiver,
 ) -> None:
     sink = await opened(receiver, concurrency=4)
@@ -111,9 +111,7 @@ async def test_what_is_behind_a_failed_request_is_not_sent(receiver: WebhookRece
 
 
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
-async def test_what_the_endpoint_refuses_is_rejected_and_the_rest_is_stored(
-    receiver: WebhookReceiver, status: int
-) -> None:
+async def test_refused_records_are_rejected_and_the_rest_is_stored(receiver: WebhookReceiver, status: int) -> None:
     sink = await opened(receiver)
     batch = changes(9, keys=3)
     receiver.answer = lambda posted: Answer(status) if posted.events[0]["id"] == batch[4].id else ACCEPTED
@@ -129,9 +127,7 @@ async def test_what_the_endpoint_refuses_is_rejected_and_the_rest_is_stored(
 
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404, 410])
-async def test_an_endpoint_that_is_set_up_wrongly_is_trouble_and_nothing_is_lost(
-    receiver: WebhookReceiver, status: int
-) -> None:
+async def test_a_misconfigured_endpoint_is_a_failure_without_loss(receiver: WebhookReceiver, status: int) -> None:
     sink = await opened(receiver)
     receiver.answer = lambda posted: Answer(status, {"Location": "/elsewhere"})
 
@@ -188,7 +184,7 @@ async def test_an_answer_that_never_ends_is_cut_off(receiver: WebhookReceiver) -
         await sink.close()
 
 
-async def test_an_answer_that_begins_and_does_not_end_in_time_is_trouble() -> None:
+async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
     hung_up = asyncio.Event()
 
     async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -408,7 +404,7 @@ async def test_tls_is_verified_and_a_renewed_authority_is_taken_up(tmp_path: Pat
     assert accepted == ALL_STORED
 
 
-async def test_an_endpoint_that_is_reached_anew_does_not_lose_requests_that_still_run() -> None:
+async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
     came, gate = asyncio.Event(), asyncio.Event()
 
     async def slow_at_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -446,7 +442,7 @@ async def test_a_certificate_that_cannot_be_used_is_told_at_open(tmp_path: Path)
         await WebhookSink("hook", options, cluster="prod").open()
 
 
-async def test_http_to_a_port_of_https_rejects_no_record_and_says_what_to_write() -> None:
+async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
     """Such a server answers 400, as an endpoint does that will never take a record."""
 
     async def as_go_does(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
