@@ -1,16 +1,16 @@
-"""The only room that speaks to the API server.
+"""The Kubernetes client, and the only room that speaks to the API server.
 
-access, kubeconfig, in_cluster, exec_plugin, auth, tls, proxy   where it is, whom we trust, who we are
-transport, inflate, answering, status                           HTTP, and what its answers mean
+access, kubeconfig, in_cluster, exec_plugin, auth, tls, proxy   the server's address, its authority, our credentials
+transport, inflate, answering, status                           HTTP, and the meaning of its answers
 frames, pages, wire, nesting                                    bytes → answers; pure, and the hot path
 lister_watcher, paths                                           list and watch of one resource in one scope
-catalogue, discovery, documents, accepted, names, short_names   what the server serves, and kubectl's names for it
-api, client                                                     everything else, and the door for the others
+catalogue, discovery, documents, accepted, names, short_names   the served resources, and kubectl's names for them
+api, client                                                     all other requests, and the entry for other rooms
 """
 
 from bridge.kube.accepted import is_accepted
 from bridge.kube.access import ClusterAccess, Connection, resolve
-from bridge.kube.catalogue import Catalogue, CatalogueChange, Served, difference
+from bridge.kube.catalogue import Catalogue, Served
 from bridge.kube.client import KubeClient, connect
 from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.lister_watcher import ApiListerWatcher
@@ -23,7 +23,6 @@ __all__ = [
     "ApiError",
     "ApiListerWatcher",
     "Catalogue",
-    "CatalogueChange",
     "ClusterAccess",
     "Connection",
     "CredentialsError",
@@ -31,7 +30,6 @@ __all__ = [
     "Served",
     "UnknownResource",
     "connect",
-    "difference",
     "is_accepted",
     "resolve",
     "resolve_name",

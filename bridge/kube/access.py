@@ -1,4 +1,4 @@
-"""From what an operator set to a connection: where the API server is, whom we trust, and who we say we are."""
+"""Turns an operator's settings into a connection: the API server's URL, the trusted authority, our credentials."""
 
 from __future__ import annotations
 
@@ -29,27 +29,28 @@ from bridge.kube.tls import CertificateFiles, cluster_context, show_certificate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAccess:
-    """What an operator may set; all of it may be left out.
+    """An operator's settings, all optional.
 
-    Looked for in this order: ``kubeconfig`` or ``context``; ``server``; a pod's service account; the files that
-    KUBECONFIG names; ~/.kube/config. The last three fields then count before what was found there.
+    The server is looked for in this order: ``kubeconfig`` or ``context``; ``server``; a pod's service account; the
+    files that KUBECONFIG names; ~/.kube/config. ``server``, ``token_file`` and ``ca_file`` then override the values
+    found there.
     """
 
     kubeconfig: Path | None = None
     context: str | None = None
     server: str | None = None
-    """A URL. Alone it is enough: what ``kubectl proxy`` offers asks for no credentials."""
+    """A URL. It suffices alone: ``kubectl proxy`` asks for no credentials."""
     token_file: Path | None = None
     ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """All that a client needs. Made anew for every client: it holds credentials that change under way."""
+    """All that a client needs. Every client gets its own, because the credentials inside change over time."""
 
     server: httpx.URL
     origin: str
-    """Where it was found, for messages."""
+    """The source of the settings, for messages."""
     tls: ssl.SSLContext | None = None
     """None for plain HTTP."""
     tls_server_name: str | None = None
@@ -57,7 +58,7 @@ class Connection:
     headers: tuple[tuple[str, str], ...] = ()
     proxy: httpx.Proxy | None = None
     compression: bool = True
-    """The server may compress what it answers."""
+    """The server may compress its answers."""
 
 
 def resolve(
@@ -67,16 +68,16 @@ def resolve(
     service_account: Path = SERVICE_ACCOUNT,
     report: Report = unheard,
 ) -> Connection:
-    """Find the way. Reads files, runs no plugin, asks no server. Raises CredentialsError.
+    """Finds the connection. Reads files, but runs no plugin and sends no request. Raises CredentialsError.
 
-    Reports ConnectionInsecure where the certificate is not verified, or a token goes over plain HTTP.
+    Reports ConnectionInsecure if the server's certificate is not verified, or if a token is sent over plain HTTP.
     """
     connection = _connection(_override(access, _choose(access, environ, service_account)), environ, report)
     if connection.tls is not None and connection.tls.verify_mode is ssl.CERT_NONE:
-        reason = "insecure-skip-tls-verify is set: anybody on the way can pose as the API server"
+        reason = "insecure-skip-tls-verify is set: anybody on the network path can pose as the API server"
         report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
     if connection.tls is None and connection.auth is not None:
-        reason = "the token goes over plain HTTP: anybody on the way can read it"
+        reason = "the token is sent over plain HTTP: anybody on the network path can read it"
         report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
     return connection
 
@@ -99,8 +100,9 @@ def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: 
     kubeconfig = load(paths)
     if not kubeconfig.files:
         raise CredentialsError(
-            "no way to an API server: this is not a pod (or one without a token: see automountServiceAccountToken), "
-            f"and there is no {' or '.join(map(str, paths))}. Set cluster.kubeconfig or cluster.server"
+            "no API server is configured: this process runs outside of a pod (or the pod has no token: see "
+            f"automountServiceAccountToken), and {' or '.join(map(str, paths))} does not exist. "
+            "Set cluster.kubeconfig or cluster.server"
         )
     return kubeconfig.choose(access.context)
 
@@ -177,11 +179,11 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.A
     user, whose = chosen.user, chosen.whose_user
     if user.username or user.password:
         raise CredentialsError(
-            f"{whose}: username and password were taken out of Kubernetes (1.19): use a token, a client certificate or "
+            f"{whose}: Kubernetes 1.19 removed username and password: use a token, a client certificate or "
             "a credential plugin (exec)"
         )
     if user.auth_provider:
-        raise CredentialsError(f"{whose}: auth-provider was taken out of Kubernetes: use a credential plugin (exec)")
+        raise CredentialsError(f"{whose}: Kubernetes removed auth-provider: use a credential plugin (exec)")
     credentials: list[Credential] = []
     certificate = _pem_or_file(
         user.client_certificate_data, user.client_certificate, f"{whose}: client-certificate-data"
@@ -192,7 +194,7 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.A
     if tls and certificate and key:
         credentials.append(CertificateFiles(tls, certificate, key, whose))
     if user.token_file:
-        # Said now, and not with every request: whoever starts a bridge is there to mend it.
+        # Read at once, so that an unreadable file ends the start, while the operator is there to mend it.
         named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
         credentials.append(TokenFile(Path(user.token_file), user.token, named).read_at_once())
     elif user.token:
@@ -208,14 +210,14 @@ def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext, report: Report) -> 
     path = {**os.environ, **{each.name: each.value for each in spec.env or ()}}.get("PATH")
     if shutil.which(spec.command, path=path) is None:
         advice = f". {spec.install_hint.strip()}" if spec.install_hint else ""
-        reason = f"the credential plugin {spec.command} is not there, or may not be run{advice}"
+        reason = f"the credential plugin {spec.command} does not exist, or is not executable{advice}"
         raise CredentialsError(shortened(f"{chosen.whose_user}: {reason}"))
     install = partial(show_certificate, tls, whose=chosen.whose_user)
     return ExecPlugin(spec, chosen.cluster, pem, chosen.whose_user, install, report=report)
 
 
 def _pem_or_file(data: str | None, file: str | None, whose: str) -> bytes | Path | None:
-    """What is inline counts before a file, as for kubectl."""
+    """Inline data counts before a file, as for kubectl."""
     if not data:
         return Path(file) if file else None
     try:
@@ -234,7 +236,8 @@ def _impersonation(user: User, whose: str) -> tuple[tuple[str, str], ...]:
 
 
 def _sendable(text: str | None, whose: str) -> str | None:
-    """None for nothing. What no header and no handshake can carry is better refused now than at every request."""
+    """The text, or None if it is empty. Raises CredentialsError for text that no header or TLS handshake can carry,
+    because every request would fail with it."""
     if text and not (text.isascii() and text.isprintable()):
         raise CredentialsError(f"{whose} must be printable ASCII")
     return text or None

@@ -1,4 +1,4 @@
-"""From an HTTP answer to what it means: only JSON with a 2xx is what was asked for."""
+"""Classifies HTTP answers: only JSON with a 2xx status is a success."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LONGEST_STATUS = 64 * 1024
 
 
 async def refusal(response: httpx.Response, *, unusual: bool = False) -> Trouble | None:
-    """None where the answer is JSON with a 2xx, whose body is still to be read; else what it means."""
+    """None if the answer is JSON with a 2xx status; its body is not read yet. Else the failure, with the reason from at
+    most LONGEST_STATUS bytes of the body. ``unusual``: see ``status.trouble``."""
     kind = content_type(response)
     if response.is_success:
         if kind == "application/json":
@@ -34,12 +35,12 @@ async def refusal(response: httpx.Response, *, unusual: bool = False) -> Trouble
         status,
         after=_retry_after(response),
         unusual=unusual,
-        instead=f"{kind or 'nothing'} and no Status came with it",
+        instead=f"the body is {kind or 'empty'}, not a Status",
     )
 
 
 def content_type(response: httpx.Response) -> str:
-    """Without parameters, in small letters."""
+    """The media type without parameters, in small letters; empty if the header is missing."""
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
 
 
@@ -54,7 +55,7 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds; the header may also hold a date (RFC 9110, 10.2.3)."""
+    """Seconds, or None. The header holds seconds or a date (RFC 9110, 10.2.3)."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isdecimal():
         return float(value)
@@ -62,5 +63,6 @@ def _retry_after(response: httpx.Response) -> float | None:
         at = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)  # A date without a zone, or with -0000, is in none.
+    # parsedate_to_datetime returns a naive datetime for a date without a zone or with -0000.
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -1,4 +1,4 @@
-"""Single requests to the API server: JSON in, JSON out, and one error."""
+"""Single requests to the API server: JSON in, JSON out, ApiError for every failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Answered:
     status: int
     headers: Mapping[str, str]
-    """Their names may be written in any way."""
+    """Looked up regardless of case."""
     body: bytes
 
 
@@ -38,8 +38,9 @@ class Api:
     async def ask(
         self, method: str, path: str, *, json: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answered:
-        """The answer, read whole: JSON with a 2xx, or a 304 where ``headers`` ask for it. Raises ApiError, also
-        for what is larger than LARGEST_DOCUMENT."""
+        """Sends a request and reads the whole answer: JSON with a 2xx status, or a 304 if ``headers`` ask for it.
+
+        Raises ApiError for every other answer, for a body beyond LARGEST_DOCUMENT bytes, and for network errors."""
         asked = f"{method} {path}"
         timeout = httpx.Timeout(TIMEOUT, connect=self._http.timeout.connect)
         try:
@@ -53,7 +54,7 @@ class Api:
             raise ApiError(asked, not_answered(error, self._http.base_url)) from error
 
     async def ask_for(self, kind: type[T], method: str, path: str, *, json: Any = None) -> T:
-        """The answer's JSON as a ``kind``. Raises ApiError, also where it does not fit."""
+        """The answer's JSON as a ``kind``. Raises ApiError, also for JSON of another shape."""
         response = await self.ask(method, path, json=json)
         try:
             return msgspec.json.decode(response.body, type=kind)

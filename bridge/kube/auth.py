@@ -1,4 +1,4 @@
-"""Who we say we are: bearer tokens that change under way, and what to do when one is refused."""
+"""Authenticates requests: bearer tokens that change over time, and the second attempt after a 401."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 from bridge.kube.errors import CredentialsError
 
 REREAD_AFTER = 60.0
-"""Seconds after which a file is read again even if it looks the same, as client-go does."""
+"""Seconds after which an apparently unchanged file is read again, as in client-go (``transport/token_source.go``)."""
 
 _LARGEST_TOKEN = 1 << 20
 """Characters."""
@@ -22,24 +22,24 @@ FileState = tuple[int, int, int]
 
 
 class Credential(Protocol):
-    """What a request is made with. Both methods raise CredentialsError."""
+    """The credentials of a request. Both methods raise CredentialsError."""
 
     @property
     def certificate_changes(self) -> bool:
-        """It shows a client certificate, and may show another one later."""
+        """The credential has a client certificate, which may be replaced later."""
         ...
 
     async def token(self) -> str | None:
-        """The bearer token to send now; None where another means (a certificate) speaks for us."""
+        """The current bearer token; None if a certificate authenticates us instead."""
         ...
 
     async def renew(self, refused: str | None) -> bool:
-        """The server answered 401 to ``refused``. True if there is something newer to try."""
+        """Called after a 401 to ``refused``. True if a newer credential is available."""
         ...
 
 
 class ClusterAuth(httpx.Auth):
-    """Sends the token of a credential, and after a 401 once more what it has then."""
+    """Sends the credential's token; after a 401, repeats the request once with the renewed token."""
 
     def __init__(self, credential: Credential, whose: str) -> None:
         """``whose`` names the user and file in errors."""
@@ -55,16 +55,16 @@ class ClusterAuth(httpx.Auth):
     def _with(self, token: str | None, request: httpx.Request) -> httpx.Request:
         if token is not None:
             if not (token.isascii() and token.isprintable()):
-                raise CredentialsError(f"{self._whose}: the token has characters in it that no header can carry")
+                raise CredentialsError(f"{self._whose}: the token has characters that no header can carry")
             request.headers["Authorization"] = f"Bearer {token}"
         if self._credential.certificate_changes:
-            # A connection that is kept would go on with the certificate it was made with.
+            # A pooled connection keeps the certificate of its handshake.
             request.headers["Connection"] = "close"
         return request
 
 
 class Several:
-    """A certificate and a token at once: the first token there is."""
+    """Combines credentials, such as a certificate and a token. The first token found is sent."""
 
     def __init__(self, credentials: Sequence[Credential]) -> None:
         self._credentials = credentials
@@ -94,9 +94,10 @@ class FixedToken:
 
 
 class TokenFile:
-    """A token in a file that somebody else renews: Kubernetes replaces a service account's about every hour.
+    """A token in a file that another program renews: the kubelet replaces a service account's token about every hour.
 
-    It is read again when the file changed, each minute, and on a 401. While it cannot be read, the last token goes on.
+    The file is read again when its state changes, after REREAD_AFTER seconds, and after a 401. While it is unreadable,
+    the last token stays in use.
     """
 
     certificate_changes: ClassVar[bool] = False
@@ -109,8 +110,8 @@ class TokenFile:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``fallback`` is used until the file can be read; without one, that is an error, which says how the file is
-        ``named``."""
+        """``fallback`` is used until the file can be read. Without a fallback, an unreadable file is an error, in which
+        ``named`` names the setting."""
         self._path = path
         self._named = named
         self._token = fallback
@@ -119,7 +120,7 @@ class TokenFile:
         self._read_at = float("-inf")
 
     def read_at_once(self) -> Self:
-        """Raises CredentialsError."""
+        """Reads the file now. Raises CredentialsError if it is unreadable and no fallback was given."""
         self._read()
         return self
 
@@ -140,18 +141,19 @@ class TokenFile:
             with self._path.open(encoding="utf-8") as file:
                 token = file.read(_LARGEST_TOKEN).strip()
         except (OSError, UnicodeDecodeError) as error:
-            trouble = f"{self._named}: {self._path} cannot be read: {reason_of(error)}"
+            failure = f"{self._named}: {self._path} cannot be read: {reason_of(error)}"
         else:
-            trouble = "" if token else f"{self._named}: {self._path} is empty, and a token is expected in it"
+            failure = "" if token else f"{self._named}: {self._path} is empty, and a token is expected in it"
         self._read_at = self._clock()
-        if not trouble:
+        if not failure:
             self._token, self._state = token, state
         elif self._token is None:
-            raise CredentialsError(trouble)
+            raise CredentialsError(failure)
 
 
 def file_state(path: Path) -> FileState | None:
-    """Differs when the file was written or replaced (Kubernetes swaps a symbolic link); None when it is not there."""
+    """Inode, modification time (ns) and size (bytes), which differ after a write or a replacement (the kubelet swaps a
+    symbolic link). None if the file does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -160,5 +162,5 @@ def file_state(path: Path) -> FileState | None:
 
 
 def reason_of(error: Exception) -> str:
-    """In the system's words, without the path that the message names already."""
+    """The operating system's text for an error, without the path, which the caller's message names already."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__

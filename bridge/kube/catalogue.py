@@ -1,4 +1,4 @@
-"""What an API server serves. Pure."""
+"""The resources that an API server serves. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bridge.model.resource import Resource
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A resource that can be listed and watched, with the other names it goes by."""
+    """A resource that can be listed and watched, with its other names."""
 
     resource: Resource
     singular: str
     short_names: tuple[str, ...] = ()
     custom: bool = False
-    """By a definition: kube-apiserver itself serves it."""
+    """A CustomResourceDefinition made it, so kube-apiserver itself serves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class GroupVersion:
     version: str
     served: tuple[Served, ...] = ()
     unwatchable: tuple[str, ...] = ()
-    """Names, as kubectl has them, of resources without list or watch."""
+    """Names, as kubectl writes them, of resources without list or watch."""
     stale: bool = False
-    """The server could not say; this is what it said before."""
+    """The group's server does not answer; the fields hold its last known contents."""
     rejected: tuple[str, ...] = ()
-    """What it said besides, and is not accepted: names, escaped, each with the reason."""
+    """Rejected names, escaped, each with its reason."""
 
     def __str__(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -37,13 +37,13 @@ class GroupVersion:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What one discovery address said."""
+    """The contents of a discovery document (/api or /apis)."""
 
     path: str
     etag: str | None
     versions: tuple[GroupVersion, ...]
     rejected: tuple[str, ...] = ()
-    """Groups and versions that are not accepted."""
+    """Rejected groups and versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Catalogue:
 
     @property
     def stale(self) -> frozenset[str]:
-        """Groups with their versions, ``metrics.k8s.io/v1beta1``, of which the server says that it cannot say."""
+        """Groups with their versions (``metrics.k8s.io/v1beta1``) whose contents the server does not know now."""
         return frozenset(str(version) for version in self.versions if version.stale)
 
     @property
     def rejected(self) -> frozenset[str]:
-        """What is not accepted, of all documents: names, escaped, each with the reason."""
+        """Rejected names of all documents, escaped, each with its reason."""
         within = {each for version in self.versions for each in version.rejected}
         return frozenset(within.union(*(document.rejected for document in self.documents)))
 
@@ -80,24 +80,9 @@ class Catalogue:
         return next((each for each in self.documents if each.path == path), None)
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueChange:
-    appeared: tuple[Resource, ...]
-    gone: tuple[Resource, ...]
-    """A definition that changes its version has one here and one in ``appeared``, with the same name."""
-
-
-def difference(before: Catalogue, after: Catalogue) -> CatalogueChange:
-    old, new = before.resources, after.resources
-    known, found = set(old), set(new)
-    return CatalogueChange(
-        tuple(each for each in new if each not in known), tuple(each for each in old if each not in found)
-    )
-
-
 def keep_stale(found: Sequence[GroupVersion], previous: Document | None) -> tuple[GroupVersion, ...]:
-    """Where the server could not say what it serves, what it served before still holds: an aggregated server that is
-    down has taken nothing away."""
+    """Replaces stale groups by their contents in ``previous``: an aggregated API server that is down has not removed
+    its resources."""
     known = {str(version): version for version in previous.versions} if previous else {}
     return tuple(
         replace(known.get(str(version), version), stale=True) if version.stale else version for version in found

@@ -1,4 +1,4 @@
-"""One API server, as the rest of the bridge sees it."""
+"""The client of an API server for the other rooms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
@@ -35,15 +34,15 @@ class _Review(msgspec.Struct):
 
 
 class KubeClient:
-    """Made by ``connect``. Lists and watches answer with values; everything else raises ApiError."""
+    """Made by ``connect``. Lists and watches return failures as values; all other methods raise ApiError."""
 
     def __init__(
         self, connection: Connection, http: httpx.AsyncClient, *, report: Report, silence: float, patience: float
     ) -> None:
         self.server = str(connection.server)
-        """Its URL, for messages."""
+        """The server's URL, for messages."""
         self.origin = connection.origin
-        """Where the way to it was found, for messages."""
+        """The source of the connection's settings, for messages."""
         self._http = http
         self._api = Api(http)
         self._report = report
@@ -54,8 +53,8 @@ class KubeClient:
     def lister_watcher(
         self, resource: Resource, scope: Scope, *, metadata_only: bool = False, managed_fields: bool = True
     ) -> ApiListerWatcher:
-        """``metadata_only``: for lists whose objects need no spec and no status. Without ``managed_fields``, objects
-        come without them, as far as that is cheap: the pipeline strips what is left."""
+        """``metadata_only`` lists objects without spec and status. If ``managed_fields`` is False, they are cut out of
+        objects as kube-apiserver writes them; the processor's pipeline strips the other objects."""
         return ApiListerWatcher(
             self._http,
             resource,
@@ -69,18 +68,20 @@ class KubeClient:
         )
 
     async def discover(self, previous: Catalogue | None = None) -> Catalogue:
-        """What the server serves now: ``previous`` itself where nothing changed, which costs next to nothing.
+        """The resources that the server serves now; ``previous`` itself if they are the same (two 304 answers).
 
-        Reports GroupStale where the server cannot say; what ``previous`` knew of that group is kept.
+        Reports GroupStale for a group whose server does not answer; its contents are kept from ``previous``.
+        Raises ApiError.
         """
         return await discovery.discover(self._api, previous, self._report)
 
     async def version(self) -> str:
-        """``v1.36.3``"""
+        """The server's version, such as ``v1.36.3``. Raises ApiError."""
         return (await self._api.ask_for(_Version, "GET", "/version")).git_version
 
     async def can_i(self, verb: str, resource: Resource, namespace: str | None = None) -> bool:
-        """Whether RBAC (or whatever authorizes there) lets us; ``namespace`` None asks for all of them."""
+        """Asks the server with a SelfSubjectAccessReview whether we may; ``namespace`` None means all namespaces.
+        Raises ApiError."""
         attributes = {
             "verb": verb,
             "group": resource.group,
@@ -97,16 +98,8 @@ class KubeClient:
         return (await self._api.ask_for(_Review, "POST", path, json=review)).status.allowed
 
     async def get(self, path: str) -> bytes:
-        """The JSON at an API path."""
+        """The JSON at an API path, at most ``inflate.LARGEST_DOCUMENT`` bytes. Raises ApiError."""
         return (await self._api.ask("GET", path)).body
-
-    async def post(self, path: str, json: Any) -> bytes:
-        """The JSON that the server answers with."""
-        return (await self._api.ask("POST", path, json=json)).body
-
-    async def put(self, path: str, json: Any) -> bytes:
-        """The JSON that the server answers with."""
-        return (await self._api.ask("PUT", path, json=json)).body
 
 
 @asynccontextmanager
@@ -119,10 +112,11 @@ async def connect(
     silence: float = SILENCE,
     patience: float = PATIENCE,
 ) -> AsyncIterator[KubeClient]:
-    """A client for as long as the context lasts. Asks the server nothing yet: ``version()`` tells whether it is there.
+    """A client for the time of the context. Sends no request yet: ``version()`` shows whether the server answers.
 
-    Raises CredentialsError where no way to a server is configured, or what is configured cannot work. ``silence``:
-    seconds without a byte after which a watch is given up; ``patience``: seconds for an answer to begin.
+    Raises CredentialsError if no server is configured, or if the configured credentials cannot be used. ``silence``:
+    the idle timeout, seconds without a byte after which a watch is given up; ``patience``: the answer timeout, seconds
+    until an answer begins.
     """
     connection = resolve(access, environ=environ, service_account=service_account, report=report)
     async with http_client(connection) as http:

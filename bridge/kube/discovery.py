@@ -1,4 +1,4 @@
-"""Asking the API server what it serves: two requests, which cost a 304 each while nothing changes.
+"""Reads the API server's discovery documents: two requests, answered with a 304 while the documents stay the same.
 
 https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
 """
@@ -27,15 +27,15 @@ class _Kind(msgspec.Struct):
 
 
 async def discover(api: Api, previous: Catalogue | None, report: Report) -> Catalogue:
-    """What is served now. ``previous`` itself when nothing changed. Raises ApiError.
+    """The resources that the server serves now, or ``previous`` itself if they are the same. Raises ApiError.
 
-    Reports GroupStale for each group that became so since ``previous``, and DiscoveryRejected for what is new among
-    what is not accepted.
+    Reports GroupStale for each group that became stale since ``previous``, and DiscoveryRejected for each name that was
+    rejected since then.
     """
     known = previous or Catalogue()
     catalogue = Catalogue(tuple([await _document(api, path, known.document(path)) for path in PATHS]))
     for group in sorted(catalogue.stale - known.stale):
-        report(GroupStale(group, "the API server behind it does not answer: what it served when last seen is kept"))
+        report(GroupStale(group, "its API server does not answer: the resources that it served last are kept"))
     for rejected in sorted(catalogue.rejected - known.rejected):
         report(DiscoveryRejected(rejected))
     return known if catalogue == known else catalogue
@@ -68,7 +68,7 @@ async def _classic(api: Api, path: str, name: str) -> GroupVersion:
         return read_classic_resources(name, response.body)
     except ApiError as error:
         if isinstance(error.answer, Refused) and error.answer.status == httpx.codes.NOT_FOUND:
-            return gone(name)  # It was taken away between the two requests.
+            return gone(name)  # Its definition was deleted between the two requests.
         return unknown_for_now(name)
     except UNREADABLE:
         return unknown_for_now(name)

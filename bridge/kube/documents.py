@@ -1,4 +1,4 @@
-"""Discovery documents, of both kinds that servers write, read into what is kept of them. Pure."""
+"""Reads discovery documents, aggregated and classic, into groups with versions and resources. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from bridge.model.resource import Resource
 
 NEEDED_VERBS = frozenset({"list", "watch"})
 CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
-"""In this order kube-apiserver writes the verbs of custom resources (apiextensions-apiserver's ``crdHandler``); every
-other server writes them sorted."""
+"""The order in which kube-apiserver writes the verbs of custom resources (apiextensions-apiserver's ``crdHandler``);
+every other server sorts them. So this order shows that a definition made the resource."""
 
 
 class Contents(NamedTuple):
-    """What was read of a document."""
+    """The accepted and the rejected part of a document."""
 
     versions: tuple[GroupVersion, ...]
     rejected: tuple[str, ...]
@@ -71,8 +71,8 @@ class _Aggregated(msgspec.Struct):
 
 
 def read_aggregated(body: bytes, path: str) -> Contents:
-    """An APIGroupDiscoveryList, v2 or v2beta1. Raises one of ``wire.UNREADABLE``, but not for what is wrong inside of
-    one group: that is rejected."""
+    """Reads an APIGroupDiscoveryList, v2 or v2beta1. A malformed group is rejected; a malformed document raises an
+    error of ``wire.UNREADABLE``."""
     versions: list[GroupVersion] = []
     rejected: list[str] = []
     for number, item in enumerate(msgspec.json.decode(body, type=_Aggregated).items or (), 1):
@@ -118,7 +118,7 @@ class _ClassicGroup(msgspec.Struct, rename="camel"):
 class _ClassicGroups(msgspec.Struct):
     groups: list[_ClassicGroup] | None = None
     versions: list[str] | None = None
-    """Of the core group, in /api."""
+    """The core group's versions, in /api."""
 
 
 class _ClassicResource(msgspec.Struct, rename="camel"):
@@ -135,8 +135,8 @@ class _ClassicResources(msgspec.Struct):
 
 
 def read_classic_groups(body: bytes, path: str) -> Contents:
-    """The groups with their versions in an APIVersions or APIGroupList, preferred versions first, and empty: what they
-    serve is asked for one by one. Raises one of ``wire.UNREADABLE``."""
+    """Reads an APIVersions or APIGroupList: groups with versions, preferred versions first, without their resources,
+    which take a request for each. Raises an error of ``wire.UNREADABLE``."""
     document = msgspec.json.decode(body, type=_ClassicGroups)
     names = list(document.versions or ())
     for group in document.groups or ():
@@ -150,7 +150,7 @@ def read_classic_groups(body: bytes, path: str) -> Contents:
 
 
 def read_classic_resources(name: str, body: bytes) -> GroupVersion:
-    """The APIResourceList of a group in one version. Raises one of ``wire.UNREADABLE``."""
+    """Reads the APIResourceList of a group in a version. Raises an error of ``wire.UNREADABLE``."""
     document = msgspec.json.decode(body, type=_ClassicResources)
     found = [
         _Found(each.name, each.kind, each.namespaced, each.singular_name, each.verbs, each.short_names)
@@ -166,7 +166,7 @@ def unknown_for_now(name: str) -> GroupVersion:
 
 
 def gone(name: str) -> GroupVersion:
-    """A group that serves nothing any more."""
+    """A group without resources."""
     return GroupVersion(*_parts(name))
 
 
@@ -175,7 +175,7 @@ def _parts(name: str) -> tuple[str, str]:
     return group, version
 
 
-# ── What both have in common ─────────────────────────────────────────────────
+# ── Common to both formats ───────────────────────────────────────────────────
 
 
 class _Found(msgspec.Struct, array_like=True):

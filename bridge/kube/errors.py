@@ -1,4 +1,4 @@
-"""What this room raises. Lists and watches raise nothing: their troubles are answers."""
+"""The errors of this room. Lists and watches do not raise: their failures are answers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from bridge.model.answers import Trouble
 
 
 class CredentialsError(Exception):
-    """The way to the API server, or the right to use it, could not be had. The message names the file, context or
-    user, and what to do; it never holds a token."""
+    """No connection or no usable credentials are configured. The message names the file, context or user and the
+    remedy; it never holds a token."""
 
 
 class ApiError(Exception):
-    """The API server did not answer a request as asked; ``answer`` says what there is to do about it."""
+    """A request failed; ``answer`` is the classified failure."""
 
     def __init__(self, asked: str, answer: Trouble) -> None:
         super().__init__(f"{asked}: {answer.reason}")

@@ -1,4 +1,4 @@
-"""Credential plugins: a command of the cloud's that prints a short-lived token or certificate.
+"""Runs credential plugins: a cloud provider's command that prints a short-lived token or certificate.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 """
@@ -26,16 +26,16 @@ from bridge.kube.wire import UNREADABLE
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster whose content is passed on to plugins."""
+"""The cluster's extension in the kubeconfig whose content is passed to plugins."""
 TIMEOUT = 60.0
-"""Seconds a plugin may take. client-go waits for ever."""
+"""Seconds until a plugin is killed. client-go waits without a limit."""
 MARGIN = 60.0
-"""Seconds before its end at which a credential is replaced, or a tenth of its life where that is shorter."""
+"""Seconds before its expiration at which a credential is renewed; a tenth of its lifetime if that is shorter."""
 
 MOST_PRINTED = 1 << 20
 """Bytes that a plugin may print. A token has some thousand, a certificate with its key ten thousand."""
 MOST_COMPLAINED = 4096
-"""Bytes of its standard error that are kept: the last ones."""
+"""Bytes kept from the end of the plugin's standard error."""
 
 _PIECE = 64 * 1024
 
@@ -56,10 +56,10 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecPlugin:
-    """The credential that a plugin last printed. It is run when there is none, before that one ends, and on a 401.
+    """The credential that a plugin printed last. The plugin runs for the first request, MARGIN before the credential
+    expires, and after a 401.
 
-    However many requests wait, it runs once. A certificate that it prints is handed to ``install`` (PEM: certificate,
-    key).
+    Concurrent requests share a run. ``install`` receives a printed certificate (PEM: certificate, key).
     """
 
     def __init__(
@@ -74,9 +74,11 @@ class ExecPlugin:
         timeout: float = TIMEOUT,
         report: Report = unheard,
     ) -> None:
-        """``whose`` names the user and file in errors; ``authority`` is the cluster's as PEM; ``clock`` gives Unix
-        time. Reports PluginComplained: what it writes to its standard error may hold a password, and is in no error.
-        Raises CredentialsError for what cannot work without a terminal, or at all."""
+        """``whose`` names the user and file in errors; ``authority`` is the cluster's certificate authority (PEM);
+        ``clock`` gives Unix time in seconds; ``timeout`` is in seconds.
+
+        Reports PluginComplained with the plugin's standard error, which stays out of errors because it may hold a
+        password. Raises CredentialsError for an unsupported ``apiVersion`` and for plugins that need a terminal."""
         _check(spec, whose)
         self._spec = spec
         self._whose = whose
@@ -104,7 +106,7 @@ class ExecPlugin:
         return True
 
     async def _run_once(self, seen: int) -> None:
-        """Run, unless somebody else did so since ``seen`` runs: then share what came of it."""
+        """Runs the plugin, unless another request ran it since ``seen`` runs. Both share the outcome, failures too."""
         async with self._running:
             if self._runs == seen:
                 self._failure = ""
@@ -148,20 +150,21 @@ class ExecPlugin:
         complaint = _Tail(MOST_COMPLAINED)
         try:
             async with asyncio.timeout(self._timeout):
-                printed = await _heard(process, complaint)
+                printed = await _communicate(process, complaint)
         except TimeoutError:
             raise self._failed(f"did not end within {self._timeout:g} seconds") from None
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):  # It may end at this moment.
-                    os.killpg(process.pid, signal.SIGKILL)  # With what it has started: that holds our pipes open.
+                    # The whole group: children of the plugin hold our pipes open.
+                    os.killpg(process.pid, signal.SIGKILL)
                 await _ended(process)
             if complaint.text:
                 self._report(PluginComplained(spec.command, complaint.text))
         if printed is None:
             raise self._failed(f"printed more than {MOST_PRINTED >> 20} MiB")
         if process.returncode:
-            said = "; what it wrote to its standard error is logged at level debug" if complaint.text else ""
+            said = "; its standard error is logged at level debug" if complaint.text else ""
             raise self._failed(f"ended with {process.returncode}{said}")
         return printed
 
@@ -178,13 +181,13 @@ class ExecPlugin:
             raise self._failed("printed neither a token nor a certificate with its key")
         return status
 
-    def _failed(self, what: str, *, hint: bool = False) -> CredentialsError:
+    def _failed(self, why: str, *, hint: bool = False) -> CredentialsError:
         advice = f". {self._spec.install_hint.strip()}" if hint and self._spec.install_hint else ""
-        return CredentialsError(shortened(f"{self._whose}: the credential plugin {self._spec.command} {what}{advice}"))
+        return CredentialsError(shortened(f"{self._whose}: the credential plugin {self._spec.command} {why}{advice}"))
 
 
 class _Tail:
-    """The end of what a plugin complains of."""
+    """The last bytes of a plugin's standard error."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -198,8 +201,8 @@ class _Tail:
         return self._kept.decode(errors="replace").strip()
 
 
-async def _heard(process: Process, complaint: _Tail) -> bytes | None:
-    """What it printed until it ended; None where that was too much."""
+async def _communicate(process: Process, complaint: _Tail) -> bytes | None:
+    """The plugin's whole standard output; None beyond MOST_PRINTED bytes."""
     assert process.stdout is not None  # noqa: S101 (they are pipes)
     assert process.stderr is not None  # noqa: S101
     async with asyncio.TaskGroup() as group:
@@ -215,15 +218,15 @@ async def _heard(process: Process, complaint: _Tail) -> bytes | None:
 
 
 async def _ended(process: Process) -> None:
-    """Return when a killed plugin has ended and its pipes are closed, after a second at most."""
-    with suppress(TimeoutError):  # What it started may have left its group, and write on.
+    """Returns when a killed plugin has ended and its pipes are closed, after a second at most."""
+    with suppress(TimeoutError):  # A child may have left the process group, and write on.
         async with asyncio.timeout(1):
-            # Before wait(), which never returns while a pipe that nobody reads has something in it.
+            # Drain the pipes before wait(), which never returns while an unread pipe has data in it.
             for pipe in (process.stdout, process.stderr):
                 while pipe is not None and await pipe.read(_PIECE):
                     pass
             await process.wait()
-    process._transport.close()  # type: ignore[attr-defined]  # It has no public word for it.
+    process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public method for it.
 
 
 async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
@@ -232,7 +235,8 @@ async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], Non
 
 
 def exec_info(spec: Exec, cluster: Cluster, authority: bytes | None) -> Mapping[str, Any]:
-    """KUBERNETES_EXEC_INFO: what a plugin may know of who asks, and for which cluster."""
+    """The content of KUBERNETES_EXEC_INFO: the ExecCredential that asks, with the cluster if the kubeconfig says so
+    (``provideClusterInfo``)."""
     about: dict[str, Any] = {"interactive": False}
     if spec.provide_cluster_info:
         extensions = {each.name: each.extension for each in cluster.extensions or ()}
@@ -240,7 +244,7 @@ def exec_info(spec: Exec, cluster: Cluster, authority: bytes | None) -> Mapping[
             "server": cluster.server,
             "tls-server-name": cluster.tls_server_name,
             "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
-            "certificate-authority-data": authority,  # msgspec writes bytes as base64, which is what is wanted.
+            "certificate-authority-data": authority,  # msgspec writes bytes as base64, as the plugin expects.
             "proxy-url": cluster.proxy_url,
             "disable-compression": cluster.disable_compression,
             "config": extensions.get(CLUSTER_EXTENSION),
@@ -257,6 +261,6 @@ def _check(spec: Exec, whose: str) -> None:
         )
     if spec.interactive_mode == "Always":
         raise CredentialsError(
-            f"{whose}: the credential plugin {spec.command} must talk to a person (interactiveMode: Always), and here "
-            "is no terminal: use one with interactiveMode Never or IfAvailable"
+            f"{whose}: the credential plugin {spec.command} needs a terminal (interactiveMode: Always), and the bridge "
+            "has none: use a plugin with interactiveMode Never or IfAvailable"
         )

@@ -1,4 +1,4 @@
-"""The way to the API server from inside a pod.
+"""Finds the API server from inside a pod.
 
 https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 """
@@ -11,12 +11,12 @@ from pathlib import Path
 from bridge.kube.kubeconfig import Chosen, Cluster, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts the token and the cluster's authority."""
+"""The folder in which the kubelet puts the token and the cluster's authority."""
 ORIGIN = "the pod's service account"
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Chosen | None:
-    """None outside of a pod, and in a pod without a service account's token."""
+    """The cluster and the pod's service account; None outside of a pod, and in a pod without a token."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     token_file = folder / "token"
     if not (host and port and token_file.exists()):

@@ -1,6 +1,6 @@
-"""The body of an answer in pieces of bounded size, however small a server can write a large one.
+"""Reads the body of an answer in pieces of bounded size, compressed or not.
 
-httpx inflates each chunk whole: 128 KiB of gzip can be 128 MiB.
+httpx inflates each chunk whole: 128 KiB of gzip can become 128 MiB of memory.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import httpx
 LARGEST_PIECE = 256 * 1024
 """Bytes that are inflated at once."""
 LARGEST_DOCUMENT = 32 << 20
-"""Bytes of a document that is read whole. Discovery of a thousand definitions has one or two million."""
+"""Bytes of a document that is read whole. Discovery of a thousand definitions takes a million or two."""
 
 _GZIP = 31
-"""zlib's name for the format."""
+"""zlib's ``wbits`` for the gzip format."""
 
 
 async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """The body, inflated where it is gzip. Raises httpx.DecodingError for what is not, and for any other encoding."""
+    """Yields the body in pieces of at most LARGEST_PIECE bytes if it is gzip, else as it arrives. Raises
+    httpx.DecodingError for malformed gzip and for other encodings."""
     encoding = str(response.headers.get("Content-Encoding", "identity")).strip().lower()
     if encoding not in {"identity", "gzip", ""}:
-        raise httpx.DecodingError(f"the answer came as {encoding[:40]!r}, which was not asked for")
+        raise httpx.DecodingError(f"the answer is encoded as {encoding[:40]!r}, which was not requested")
     inflating = _Inflating() if encoding == "gzip" else None
     async for chunk in response.aiter_raw():
         if inflating is None:
@@ -33,13 +34,13 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
             continue
         for piece in inflating.pieces(chunk):
             yield piece
-            await asyncio.sleep(0)  # A thousand times as much may follow from what is here already.
+            await asyncio.sleep(0)  # A chunk may inflate to a thousand times its size: other tasks run in between.
     if inflating is not None and not inflating.ended:
         raise httpx.DecodingError("the compressed answer ends too early")
 
 
 async def read_whole(response: httpx.Response, most: int = LARGEST_DOCUMENT) -> bytes:
-    """The body as one document. Raises httpx.DecodingError, also where it is larger than ``most`` bytes."""
+    """The whole body. Raises httpx.DecodingError, also for a body larger than ``most`` bytes."""
     read: list[bytes] = []
     left = most
     async with aclosing(pieces(response)) as body:
@@ -52,7 +53,7 @@ async def read_whole(response: httpx.Response, most: int = LARGEST_DOCUMENT) -> 
 
 
 class _Inflating:
-    """Go writes one member of gzip for an answer, others may write several."""
+    """Inflates gzip of any number of members: Go writes a single member per answer, other servers may write more."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(_GZIP)
@@ -69,7 +70,7 @@ class _Inflating:
                     self._inflate = zlib.decompressobj(_GZIP)
                 piece = self._inflate.decompress(chunk, LARGEST_PIECE)
                 chunk = self._inflate.unconsumed_tail or self._inflate.unused_data
-                # What zlib has taken in already may not have fitted, either.
+                # zlib may hold output that did not fit into this piece, though its input is used up.
                 more = len(piece) == LARGEST_PIECE and not self._inflate.eof
                 if piece:
                     yield piece

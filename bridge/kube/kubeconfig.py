@@ -1,4 +1,4 @@
-"""Kubeconfig files: reading, merging by kubectl's rules, and choosing a context.
+"""Reads kubeconfig files, merges them by kubectl's rules, and chooses a context.
 
 https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/; client-go, tools/clientcmd.
 """
@@ -103,23 +103,23 @@ class _File(msgspec.Struct, rename="kebab"):
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes every plain scalar for a string, save null: a user may be called ``007`` or ``on``, and a token may be
-    ``1e5``. Where the schema wants a boolean, msgspec reads it out of the string."""
+    """Reads every plain scalar but null as a string: a user may be called ``007`` or ``on``, and a token may be
+    ``1e5``. msgspec converts strings where the schema has a boolean."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [each for each in resolvers if each[0] in {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    # Other tags are refused: a !!int that is none raises an error with the value in it, which may be a token.
+    # Other tags are refused: PyYAML's error for a malformed !!int quotes the value, which may be a token.
     yaml_constructors = {  # noqa: RUF012
         tag: construct
         for tag, construct in yaml.SafeLoader.yaml_constructors.items()
         if tag is None or tag.rpartition(":")[2] in {"map", "seq", "str", "null"}
     }
 
-    # Bounded while it is scanned: what a bracket costs grows with the number of open ones, and what aliases stand for
-    # may be anything.
+    # Bounds apply during the scan: the cost of a bracket grows with the number of open brackets, and aliases may expand
+    # to any size.
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         self._expect(self.flow_level < _DEEPEST, f"has more than {_DEEPEST} levels")
@@ -130,7 +130,7 @@ class _Loader(yaml.SafeLoader):
         return super().add_indent(column)
 
     def fetch_alias(self) -> None:
-        self._expect(False, "has an alias (*name), and those are not used here,")
+        self._expect(False, "has an alias (*name), which is not supported,")
 
     def _expect(self, allowed: bool, otherwise: str) -> None:
         if not allowed:
@@ -139,33 +139,33 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A cluster and who we are there, with all paths absolute."""
+    """A cluster with the user's credentials for it. All paths are absolute."""
 
     origin: str
-    """Where this was found, for messages; ``whose_cluster`` and ``whose_user`` name the parts."""
+    """The source of the choice, for messages; ``whose_cluster`` and ``whose_user`` name the sources of its parts."""
     cluster: Cluster
     user: User = field(default=User(), repr=False)
     whose_cluster: str = ""
     whose_user: str = ""
     whose_authority: str = ""
-    """Where another place than the cluster's names the certificate authority."""
+    """The setting that names the certificate authority, if it overrides the cluster's."""
     kubeconfig: bool = False
-    """A kubeconfig said so: then the environment's proxies count too."""
+    """A kubeconfig is the source, so the environment's proxies count too."""
     in_the_clear: bool = False
-    """The user may be said over plain HTTP. As with kubectl, a context's is not."""
+    """The user's token may be sent over plain HTTP. As with kubectl, a context's token may not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
     files: tuple[Path, ...] = ()
-    """Those that were there."""
+    """The existing files."""
     clusters: Mapping[str, Cluster] = field(default_factory=dict)
     users: Mapping[str, User] = field(default_factory=dict, repr=False)
     contexts: Mapping[str, Context] = field(default_factory=dict)
     current_context: str = ""
 
     def choose(self, name: str | None) -> Chosen:
-        """This context, or the current one. Raises CredentialsError."""
+        """The named context, or the current context for None. Raises CredentialsError if it is unknown or unset."""
         files = os.pathsep.join(map(str, self.files))
         if not (name or self.current_context):
             raise CredentialsError(
@@ -187,7 +187,7 @@ class Kubeconfig:
 
 
 def default_paths(environ: Mapping[str, str]) -> list[Path]:
-    """KUBECONFIG's files, or ~/.kube/config. They need not exist."""
+    """The files that KUBECONFIG names, or ~/.kube/config. They need not exist."""
     named = environ.get("KUBECONFIG", "")
     if named:
         return [Path(each) for each in dict.fromkeys(named.split(os.pathsep)) if each]
@@ -195,8 +195,8 @@ def default_paths(environ: Mapping[str, str]) -> list[Path]:
 
 
 def load(paths: Iterable[Path]) -> Kubeconfig:
-    """Read and merge. Of every name, and of current-context, the first file that has it wins; files that are not
-    there are passed over. Raises CredentialsError for a file that cannot be read."""
+    """Reads and merges the files. For every name, and for current-context, the first file with it wins; missing files
+    are skipped. Raises CredentialsError for a file that is unreadable, malformed or larger than 16 MiB."""
     files = [(path, _read(path)) for path in paths if path.exists()]
     clusters: dict[str, Cluster] = {}
     users: dict[str, User] = {}
@@ -220,17 +220,17 @@ def _read(path: Path) -> _File:
         with path.open("rb") as opened:
             text = opened.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise CredentialsError(f"{path}: is larger than {_LARGEST >> 20}MiB: this is no kubeconfig")
+            raise CredentialsError(f"{path}: the file is larger than {_LARGEST >> 20} MiB: is this a kubeconfig?")
         content = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
         return msgspec.convert(content or {}, _File, strict=False)
     except OSError as error:
         raise CredentialsError(f"{path}: the kubeconfig cannot be read: {reason_of(error)}") from error
     except yaml.YAMLError as error:
-        # Its own words show the line, and a line may hold a token.
+        # PyYAML's message quotes the line, which may hold a token.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", "") if getattr(error, "note", "") is _BOUND else "is not YAML"
-        raise CredentialsError(f"{path}: the kubeconfig {what}{where}") from None
+        problem = getattr(error, "problem", "") if getattr(error, "note", "") is _BOUND else "is not YAML"
+        raise CredentialsError(f"{path}: the kubeconfig {problem}{where}") from None
     except msgspec.ValidationError as error:
         raise CredentialsError(f"{path}: the kubeconfig cannot be used: {error}") from error
 
@@ -259,13 +259,13 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _located(entry: S, folder: Path, *fields: str) -> S:
-    """Relative paths are relative to the file that names them."""
+    """The entry with absolute paths: relative paths start from the folder of the kubeconfig that names them."""
     paths = {each: str(folder / value) for each in fields if (value := getattr(entry, each))}
     return msgspec.structs.replace(entry, **paths)
 
 
 def _with_located_command(user: User, folder: Path) -> User:
-    """A bare command is looked up in PATH; one with a folder is relative to the file, as other paths are."""
+    """A command with a slash is relative to the kubeconfig's folder; a bare command is looked up in PATH."""
     if user.exec is None or os.sep not in user.exec.command:
         return user
     return msgspec.structs.replace(user, exec=_located(user.exec, folder, "command"))

@@ -1,4 +1,4 @@
-"""Lists and watches one resource in one scope over HTTP. Every answer, of the server or of the network, is a value.
+"""Lists and watches a resource in a scope over HTTP. Failures of the server and of the network are values.
 
 Hot.
 """
@@ -39,19 +39,19 @@ from bridge.model.answers import (
 from bridge.model.resource import Resource, Scope
 
 SILENCE = 90.0
-"""Seconds. Bookmarks come every minute, so nothing for this long means that nobody is there."""
+"""Idle timeout in seconds. Bookmarks come every minute, so a longer silence shows a dead connection."""
 PATIENCE = 60.0
-"""Seconds for an answer to begin, and between two pieces of a list. Servers wait too: 3 s for a version they have not
-reached, and up to a minute in the queues of priority and fairness."""
+"""Answer timeout: seconds until an answer begins, and between two pieces of a list. Servers wait too: 3 s for a version
+that they have not reached, and up to a minute in the queues of priority and fairness."""
 HELD = 16 << 20
-"""Bytes of objects that are held until their list says its version, where it does not begin with it."""
+"""Bytes of objects held in memory until a list with its version at the end ends."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 OVERTIME = 30.0
-"""Seconds after the timeout it was asked to keep, for a server to end a watch by itself."""
+"""Grace in seconds: the server's time to end a watch after the ``timeoutSeconds`` of the request."""
 
 
 class ApiListerWatcher:
-    """One resource in one scope. Requests are independent of each other; any number may be under way."""
+    """The ListerWatcher of a resource in a scope. Requests are independent; any number may run at the same time."""
 
     def __init__(
         self,
@@ -67,11 +67,12 @@ class ApiListerWatcher:
         managed_fields: bool = True,
         report: Report = unheard,
     ) -> None:
-        """``silence``, ``patience`` and ``overtime`` are in seconds; ``compress`` lets the server compress lists,
-        which costs it nothing on balance (less to encrypt) and us less than reading ten times the bytes.
-        ``metadata_only`` asks for lists without spec and status; a server that cannot do so sends whole objects.
-        Without ``managed_fields`` these are cut out as soon as they are seen, where the server writes them as
-        kube-apiserver does. Reports ObjectLeftBare."""
+        """``silence``, ``patience`` and ``overtime`` are in seconds.
+
+        ``compress`` lets the server compress lists: its encryption saves as much as the compression costs, and we save
+        more than inflating costs. ``metadata_only`` lists objects without spec and status; a server without that
+        feature sends whole objects. If ``managed_fields`` is False, they are cut out of objects in kube-apiserver's
+        format. Reports ObjectLeftBare."""
         self._http = http
         self._resource = resource
         self._scope = scope
@@ -93,7 +94,7 @@ class ApiListerWatcher:
     async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
         path, selectors = (self._path, self._selectors) if request.only is None else self._one(request.only)
         params = {**selectors, **_list_params(request)}
-        # A list is told in one go: what counts is the time without any byte, not the time it takes.
+        # A long list takes its time: only the time without a byte is bounded.
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect, read=self._patience)
         try:
             async with self._http.stream(
@@ -102,7 +103,7 @@ class ApiListerWatcher:
                 trouble = await refusal(response, unusual=request.only is not None)
                 return await self._page(response, take) if trouble is None else trouble
         except httpx.InvalidURL as error:
-            # RBAC's names, for one, may have any length.
+            # Names of RBAC's kinds, among others, may have any length.
             if request.only is not None:
                 return Unsupported(shortened(f"no URL can hold its name: {error}"))
             return not_answered(error, self._http.base_url)
@@ -116,24 +117,25 @@ class ApiListerWatcher:
         async with aclosing(pieces(response)) as body:
             async for piece in body:
                 if reader.feed(piece):
-                    self._tell_of_bare(reader)
+                    self._report_bare(reader)
                     if take is not None and reader.version:
                         await take(Part(reader.take(), reader.version))
                 if reader.failed is not None:
                     break
                 if take is not None and reader.held > HELD:
-                    return Oversized(f"the list says its version at its end, and has more than {HELD >> 20} MiB before")
+                    return Oversized(f"the list has its version at its end, behind more than {HELD >> 20} MiB")
         page = reader.end()
-        self._tell_of_bare(reader)
+        self._report_bare(reader)
         return page
 
     def _one(self, key: str) -> tuple[str, dict[str, str]]:
-        """Path and selectors of a list of one object: where it may be, whoever may list the scope may list it."""
+        """Path and selectors of a list with a single object. It stays within the scope, so the right to list the scope
+        suffices."""
         namespace, _, name = key.rpartition("/")
         terms = [self._scope.field_selector, f"metadata.name={escaped(name)}"]
         try:
             path = collection_path(self._resource, namespace) if namespace else self._path
-        except ValueError:  # A namespace is what the server says; no path can hold this one.
+        except ValueError:  # Namespaces are the server's strings, and no path can hold this string.
             path = self._path
             terms.append(f"metadata.namespace={escaped(namespace)}")
         return path, {**self._selectors, "fieldSelector": ",".join(filter(None, terms))}
@@ -148,7 +150,7 @@ class ApiListerWatcher:
             yield _alone(opened)
             return
         try:
-            async with aclosing(self._told(opened, request)) as answers:
+            async with aclosing(self._answers(opened, request)) as answers:
                 yield answers
         finally:
             await opened.aclose()
@@ -165,7 +167,7 @@ class ApiListerWatcher:
                     return trouble
                 encoding = response.headers.get("Content-Encoding", "identity")
                 if encoding != "identity":
-                    return Failed(shortened(f"the watch came as {encoding}, which was not asked for"))
+                    return Failed(shortened(f"the watch is encoded as {encoding}, which was not requested"))
                 unless_opened.pop_all()
                 return response
         except CredentialsError as error:
@@ -173,7 +175,7 @@ class ApiListerWatcher:
         except NETWORK_ERRORS as error:
             return not_answered(error, self._http.base_url)
 
-    async def _told(self, response: httpx.Response, request: WatchRequest) -> AsyncGenerator[WatchAnswer]:
+    async def _answers(self, response: httpx.Response, request: WatchRequest) -> AsyncGenerator[WatchAnswer]:
         yield Opened()
         frames = Frames(self._resource, initial_events=request.initial_events, managed_fields=self._managed_fields)
         now = asyncio.get_running_loop().time
@@ -190,25 +192,25 @@ class ApiListerWatcher:
                     yield HungUp("the stream ended")
                 return
             except NETWORK_ERRORS as error:
-                yield self._why_nothing_came(error, limit, overdue, request)
+                yield self._why_ended(error, limit, overdue, request)
                 return
             for answer in frames.feed(chunk):
                 yield answer
             if frames.left_bare:
-                self._tell_of_bare(frames)
+                self._report_bare(frames)
 
-    def _tell_of_bare(self, reader: PageReader | Frames) -> None:
+    def _report_bare(self, reader: PageReader | Frames) -> None:
         for reason in reader.left_bare:
             self._report(ObjectLeftBare(self._resource, self._scope, reason))
         reader.left_bare.clear()
 
-    def _why_nothing_came(
+    def _why_ended(
         self, error: Exception, limit: asyncio.Timeout, overdue: float, request: WatchRequest
     ) -> HungUp | Silent:
-        if not limit.expired():  # A TimeoutError is also what TCP says of a peer that went away.
+        if not limit.expired():  # TCP raises TimeoutError too, for a peer that is gone.
             return HungUp(shortened(f"the connection broke: {type(error.__cause__ or error).__name__}"), torn=True)
         if limit.when() == overdue:
-            return HungUp(f"the server did not end the watch after the {request.timeout} seconds it was given")
+            return HungUp(f"the server did not end the watch after {request.timeout} seconds, as requested")
         return Silent(self._silence)
 
 

@@ -1,4 +1,4 @@
-"""kubectl's names for resources, and what they mean on this cluster. Pure."""
+"""Resolves kubectl's names for resources on a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bridge.kube.catalogue import Catalogue, Served
 from bridge.model.resource import Resource
 
 NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
-"""Left out of ``*``: heartbeats of every node every ten seconds, and what EndpointSlices tell better."""
+"""Left out of ``*``: a heartbeat of every node every ten seconds, and the predecessor of EndpointSlices."""
 
 TWINS = {"events.events.k8s.io": "events"}
-"""The same objects under two names: the first is left out of ``*`` where the second is served."""
+"""The same objects under two names: ``*`` leaves out the first if the second is served."""
 
 BUILT_IN = frozenset(
     {"apps", "autoscaling", "batch", "extensions", "policy"}
@@ -43,11 +43,11 @@ BUILT_IN = frozenset(
 """The groups that kube-apiserver serves itself, beside the core group. Others end in ``.k8s.io`` too."""
 
 LEGACY_GROUP = "extensions"
-"""All it ever served moved to groups of its own: left out of ``*`` where another group serves the same plural."""
+"""Its resources moved to other groups: ``*`` leaves out a resource of it if another group serves the same plural."""
 
 
 class UnknownResource(Exception):
-    """A name that means nothing on this cluster, at least not now."""
+    """The cluster serves no resource of this name now. ``nearest`` are similar names, most similar first."""
 
     def __init__(self, name: str, reason: str, nearest: tuple[str, ...] = ()) -> None:
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
@@ -58,17 +58,17 @@ class UnknownResource(Exception):
 
 
 def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
-    """The resources that a name means, at least one, each in the version that the server prefers or the name gives.
+    """The resources of a name, in the version that the name gives or else the server prefers. Never empty.
 
-    - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. Where
-      several groups serve it, all names of the core group come first, then those of the built-in groups, then others
-      in the server's order: an aggregated API server cannot take ``po`` or ``secrets`` for itself.
+    - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. If several
+      groups serve the name, the core group wins, then the built-in groups, then other groups in the server's order: an
+      aggregated API server cannot take over ``po`` or ``secrets``.
     - ``deployments.apps``, ``deployments.v1.apps``, ``certificates.v1.cert-manager.io``: of a group, in a version.
-      The group is written whole: kubectl's shortened groups would change their meaning with the next definition.
-    - ``*.cert-manager.io``, ``*.v1.cert-manager.io``: everything in a group.
-    - ``*``: everything, and each object once: without ``events.events.k8s.io`` (they are the core group's events),
-      without what ``extensions`` shares with a newer group, and without ``leases.coordination.k8s.io`` and
-      ``endpoints``. Whoever wants these names them.
+      Groups are written in full: the meaning of kubectl's shortened groups changes with the next definition.
+    - ``*.cert-manager.io``, ``*.v1.cert-manager.io``: all resources of a group.
+    - ``*``: all resources, with each object once: without ``events.events.k8s.io`` (the core group's events),
+      without the resources of ``extensions`` that a newer group serves, and without ``leases.coordination.k8s.io`` and
+      ``endpoints``, which are watched only by their own names.
 
     Raises UnknownResource.
     """
@@ -89,12 +89,12 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
 
 
 def store_of(resource: Resource, catalogue: Catalogue) -> str:
-    """Which of the stores behind the API server has the objects of a resource; "" for its own.
+    """The name of the store that holds the objects of a resource; "" for kube-apiserver's own etcd.
 
-    Discovery does not say which groups an aggregated API server serves. Those that are neither built in nor made by
-    definitions alone are taken for that, each for a server of its own: two that share one are proven twice, which costs
-    two requests more. Events have a store of their own too, since many clusters keep them apart
-    (``--etcd-servers-overrides``).
+    Discovery does not show which groups an aggregated API server serves. A group counts as aggregated if it is neither
+    built in nor made by definitions alone, and each counts as a store of its own: two groups on the same server are
+    proven twice, at the price of two requests. Events have a store of their own too, because many clusters keep them
+    apart (``--etcd-servers-overrides``).
     """
     if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
         return "events"
@@ -105,7 +105,7 @@ def store_of(resource: Resource, catalogue: Catalogue) -> str:
 
 
 def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Served]]:
-    """What the core group serves, what other built-in groups do, and the rest."""
+    """The resources of the core group, of the other built-in groups, and of all other groups."""
     core: list[Served] = []
     built_in: list[Served] = []
     others: list[Served] = []
@@ -125,7 +125,7 @@ def _everything(name: str, text: str, rest: str, catalogue: Catalogue) -> tuple[
             return tuple(found.values() if rest else _once(found.values()))
     groups = {each.group for each in catalogue.versions}
     raise UnknownResource(
-        name, "this cluster serves nothing under it", _nearest(text, {f"*.{each}" for each in groups})
+        name, "this cluster serves no resources under it", _nearest(text, {f"*.{each}" for each in groups})
     )
 
 
@@ -139,7 +139,7 @@ def _once(resources: Collection[Resource]) -> Iterator[Resource]:
 
 
 def _readings(rest: str) -> Iterator[tuple[str | None, str | None]]:
-    """What may stand behind the first dot, as (group, version), in kubectl's order; None is any."""
+    """Reads the text behind the first dot as (group, version), in kubectl's order; None matches any."""
     if not rest:
         yield None, None
         return
@@ -170,11 +170,11 @@ def _why_unknown(text: str, catalogue: Catalogue) -> tuple[str, tuple[str, ...]]
         for unwatchable in version.unwatchable:
             if text in {unwatchable, unwatchable.partition(".")[0]}:
                 return f"this cluster serves {unwatchable}, but it cannot be listed and watched", ()
-    return "this cluster serves nothing under that name", _nearest(text, {each.name for each in catalogue.resources})
+    return "this cluster serves no resource of that name", _nearest(text, {each.name for each in catalogue.resources})
 
 
 def _nearest(text: str, known: set[str]) -> tuple[str, ...]:
-    """The known names most like ``text``, which may leave out the group."""
+    """At most three known names similar to ``text``, most similar first. ``text`` may leave out the group."""
     spoken = {name.partition(".")[0]: name for name in sorted(known, reverse=True)} | {name: name for name in known}
     matches = get_close_matches(text.lower(), spoken, n=3)
     return tuple(dict.fromkeys(spoken[match] for match in matches))

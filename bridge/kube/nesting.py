@@ -1,6 +1,7 @@
-"""JSON looked through without recursion, however deep it is nested, in pieces if need be. Pure.
+"""Scans JSON without recursion, at any depth, in pieces of any size. Pure.
 
-Only brackets and strings are seen here: that a text is JSON is for a decoder to say. Every step is linear in its input.
+The scan sees only brackets and strings; a decoder checks that the text is JSON. Every step is linear in its input: the
+regular expressions are possessive, so that hostile text cannot make them backtrack.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 
 
 def deeper_than(text: bytes, levels: int) -> bool:
-    """Whether JSON is nested deeper. Nearly free where it has fewer brackets than that."""
+    """Whether JSON is nested deeper than ``levels``. Nearly free for text with fewer closing brackets."""
     if text.count(b"}") + text.count(b"]") <= levels:
         return False
     brackets = _A_STRING.sub(b"", text).translate(None, _NO_BRACKETS)
@@ -34,7 +35,7 @@ def deeper_than(text: bytes, levels: int) -> bool:
 
 
 class Nesting:
-    """Looks for the end of one object or array. Knows nothing but where it stands, and so takes text of any length."""
+    """Finds the end of an object or array. Keeps only the state of the scan, so the text may come in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -44,14 +45,14 @@ class Nesting:
         """Levels of objects and arrays so far."""
 
     def end(self, text: bytes, at: int = 0) -> int:
-        """The place in ``text`` behind the value, which goes on (at first: begins) at ``at``; -1 where its end is not
-        in this piece: then the next piece follows."""
+        """Continues the scan at ``at``; the first call begins it there. Returns the index behind the value, or -1 if
+        the value ends in a later piece."""
         if self._in_string:
             at = self._behind_string(text, at)
         while 0 <= at < len(text):
             found = _TO_BRACKETS.match(text, at)
             if found is None:
-                # Nothing but scalars up to the end, or a string that has none in this piece.
+                # Only scalars up to the end, or a string that ends in a later piece.
                 between = _BETWEEN.match(text, at)
                 at = between.end() if between else at
                 at = self._behind_string(text, at + 1) if at < len(text) else -1
@@ -67,7 +68,7 @@ class Nesting:
         return -1
 
     def _behind_string(self, text: bytes, at: int) -> int:
-        """``at`` is inside of a string; -1 where it does not end in this piece."""
+        """``at`` lies inside of a string. The index behind the string, or -1 if the string ends in a later piece."""
         self._in_string = True
         if self._escaped and at < len(text):
             at += 1
@@ -84,9 +85,10 @@ class Nesting:
 
 
 def members(text: bytes, at: int = 0, *, last: bytes = b"") -> Iterator[tuple[bytes, int, int]]:
-    """The members of the object that begins at ``at``: the key as it is written, quotes included, and where the value
-    begins and ends. An end of -1 says that the text ends before. What cannot be a member ends the members, too; so does
-    the one whose key is ``last``, of which no end is looked for."""
+    """The members of the object that begins at ``at``: key (with its quotes), start and end of the value.
+
+    The iteration ends with a value that the text does not complete (its end is -1), at text that is not a member, and
+    with the key ``last``, whose value is not scanned (its end is -1)."""
     if text[at : at + 1] != b"{":
         return
     at += 1
@@ -99,7 +101,7 @@ def members(text: bytes, at: int = 0, *, last: bytes = b"") -> Iterator[tuple[by
 
 
 def end_of_value(text: bytes, start: int) -> int:
-    """Where the value that begins at ``start`` ends; -1 where the text may end before."""
+    """The index behind the value that begins at ``start``; -1 if the text may end before the value does."""
     if text[start : start + 1] in {b"{", b"["}:
         return Nesting().end(text, start)
     scalar = _SCALAR.match(text, start)

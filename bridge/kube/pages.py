@@ -1,9 +1,9 @@
-"""The bytes of a list page, turned into objects as they come. Pure. Hot.
+"""Reads the objects of a list page from its bytes while they arrive. Pure. Hot.
 
-A page is ``{…,"items":[{…},{…}],…}``, and is never held: items are cut off one by one. Their ends are found by what
-stands between two items as kube-apiserver writes them, ``},{"metadata":{"name":"``, and the decoder that reads an
-item says whether it was its end. Where it was not, where nothing of the kind stands, or an item is nested deeper than
-the decoder goes, brackets are counted (``nesting``).
+A page is ``{…,"items":[{…},{…}],…}``, and is never held whole: items are cut off as they complete. The fast way
+searches the text between two items of kube-apiserver, ``},{"metadata":{"name":"``; the decoder then confirms that the
+item is complete. Otherwise, in other formats, and for items beyond the decoder's depth, brackets are counted
+(``nesting``).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 
 LEAST = 256 * 1024
-"""Bytes that are worth a look. Fewer wait for more, or for the end."""
+"""Bytes to be collected before they are read."""
 LONGEST_OBJECT = 16 << 20
-"""Bytes. etcd takes 1.5 MiB by default, and kube-apiserver 3 MiB of one request; managed fields and conversion may
-double that. Of a longer object only the identity is kept."""
+"""Bytes. etcd takes 1.5 MiB by default, and kube-apiserver 3 MiB per request; managed fields and conversion may
+double that. Only the identity of a longer object is kept."""
 LONGEST_AROUND = 1 << 20
 """Bytes of a list beside its items, white space included."""
 MOST_UNREADABLE = 100
-"""Items of a page that cannot be told apart, of which it is told."""
+"""Unreadable items that are reported, per page."""
 _PATIENCE = 2 << 20
-"""Bytes in which the next item has not been found: it is looked for by counting brackets."""
+"""Bytes without the beginning of a next item, after which brackets are counted instead."""
 _MOST = 4 << 20
-"""Bytes that are waited for at most before what is there is looked at."""
+"""Upper bound in bytes for the text to be collected before it is read."""
 
 _BEGINNING = re.compile(rb'\{"metadata":\{"name":"|\{"metadata":\{|\{"(?:apiVersion|kind)":"[^"\\]{1,300}","')
 _LONGEST_BEGINNING = 400
@@ -56,7 +56,7 @@ _decode_list = msgspec.json.Decoder(_List).decode
 
 
 class PageReader:
-    """One page, in pieces of any length. Owned by whoever reads it."""
+    """Reads a page in pieces of any length. Used by a single task."""
 
     def __init__(
         self,
@@ -66,64 +66,65 @@ class PageReader:
         longest_object: int = LONGEST_OBJECT,
         least: int = LEAST,
     ) -> None:
-        """Without ``managed_fields`` these are cut out; ``longest_object`` and ``least`` are in bytes."""
+        """If ``managed_fields`` is False, they are cut out. ``longest_object`` and ``least`` are in bytes."""
         self._resource = resource
         self._managed_fields = managed_fields
         self._longest_object = longest_object
         self._least = least
         self._step = self._before_items
-        """What the text is from ``_at`` on. True where it goes on in this text, False where more of it must come."""
+        """The state, as the method that reads the text from ``_at`` on. It returns False when it needs more text."""
         self._text = b""
         self._at = 0
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._final = False
         self._begins = b""
-        """The list up to its items."""
+        """The list's text before its items."""
         self._ends = b""
-        """The list behind its items."""
+        """The list's text behind its items."""
         self._white = 0
         self._between: bytes | None = None
-        """What stands between two items; empty where they have no beginning in common, None before the first."""
+        """The text between two items; empty if items have no common beginning, None before the first item."""
         self._searched = 0
-        """Up to here, the next item does not begin."""
+        """The next item begins at or behind this index."""
         self._nesting = Nesting()
         self._too_long: LeftBare | str = ""
         self._objects: list[ApiObject] = []
         self._secrets = False
-        """The list says that it is one of Secrets. Its items say nothing: kube-apiserver writes no kind into them."""
+        """The list's kind is SecretList. It counts for its items, into which kube-apiserver writes no kind."""
         self._unreadable: list[str] = []
         self.left_bare: list[str] = []
-        """Why objects left bare, by name. Whoever tells it may clear it."""
+        """Objects reduced to their identity: name and reason. The reader of this list may clear it."""
         self.version = ""
-        """The list's, once it is known that this is a list and which version it has: before the items as kube-apiserver
-        writes its own kinds, behind them as it writes custom resources."""
+        """The list's resourceVersion, as soon as it was read: kube-apiserver writes it before the items of its own
+        kinds, and behind the items of custom resources."""
         self.held = 0
-        """Bytes of the objects that nobody took."""
+        """Bytes of the objects that were not taken yet."""
         self._size = 0
         self.failed: Failed | None = None
-        """What came so far cannot be a list. What follows is not read."""
+        """The text cannot be a list. Later text is ignored."""
 
     def feed(self, piece: bytes) -> int:
-        """Go on with the page. What is kept of it is the text of one object, and what nobody took. Returns how many
-        objects were read."""
+        """Reads further bytes of the page. Returns the number of objects read.
+
+        Memory holds the text of a single object, and the objects that ``take`` has not returned yet."""
         before = len(self._objects)
         self._pending.append(piece)
         self._pending_size += len(piece)
         self._size += len(piece)
-        # Not every piece is looked at: a long object would be copied once for each of them.
+        # Small pieces are collected first, because every step copies the text of an unfinished object.
         if self._pending_size >= max(self._least, min(len(self._text), _MOST)):
             self._advance()
         return len(self._objects) - before
 
     def take(self) -> list[ApiObject]:
-        """The objects that were read since the last time."""
+        """Removes and returns the objects that are complete."""
         objects, self._objects, self.held = self._objects, [], 0
         return [msgspec.structs.replace(each, secret=True) for each in objects] if self._secrets else objects
 
     def end(self) -> Page | Trouble:
-        """The page is over: what was not taken, the list's version, and what could not be read; Failed for anything but
-        a list that a watch can follow."""
+        """Ends the page. The Page has the objects that were not taken, the list's version and the unreadable items;
+        Failed if the text is not a list with a version."""
         self._final = True
         self._advance()
         if self.failed is not None:
@@ -142,11 +143,11 @@ class PageReader:
         if page.kind == "Status" and (status := read_status(text)):
             return trouble(status.code, status)
         if page.items:
-            return _malformed("its items come twice")
+            return _malformed("it has two lists of items")
         if not page.kind.endswith("List"):
             return Failed(shortened(f"the answer is a {page.kind or 'nameless thing'}, not a list"))
         if not page.metadata.resource_version:
-            return Failed("the list has no metadata.resourceVersion: it cannot be watched from here")
+            return Failed("the list has no metadata.resourceVersion, from which a watch could start")
         unreadable = tuple(self._unreadable)
         self._secrets = self._secrets or _lists_secrets(page)
         version, next_page = page.metadata.resource_version, page.metadata.next_page or None
@@ -202,7 +203,7 @@ class PageReader:
         return False
 
     def _skip_white(self) -> bool:
-        """Whether something else follows in this text."""
+        """Skips white space. Whether other text follows it."""
         white = _WHITE.match(self._text, self._at)
         end = white.end() if white else self._at
         self._white += end - self._at
@@ -242,7 +243,7 @@ class PageReader:
         return len(self._text) - self._at <= _PATIENCE and not self._final
 
     def _cut(self, between: bytes) -> bool:
-        """Read the items that another one follows. False where one is not what it looks like."""
+        """Reads all items that are followed by another item. False if an item is not in kube-apiserver's format."""
         text, resource, managed_fields = self._text, self._resource, self._managed_fields
         view = memoryview(text)
         at, longest = self._at, self._longest_object
@@ -314,7 +315,7 @@ class PageReader:
 
 
 def _lists_secrets(page: _List) -> bool:
-    """By its kind, whatever the resource is called that was asked for."""
+    """By the list's kind, because an aggregated API server may give the resource any name."""
     return page.kind == "SecretList" and "/" not in page.api_version
 
 

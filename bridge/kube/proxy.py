@@ -1,8 +1,8 @@
-"""Which proxy is on the way to the API server.
+"""Chooses the proxy towards the API server.
 
-A kubeconfig's proxy-url decides. Without one, HTTPS_PROXY, HTTP_PROXY and NO_PROXY count for servers named by a
+A kubeconfig's proxy-url decides. Without proxy-url, HTTPS_PROXY, HTTP_PROXY and NO_PROXY count for servers named by a
 kubeconfig, as they do for kubectl. They do not count for the in-cluster address and for ``cluster.server``: in a pod
-they are there for the way out, and a forgotten NO_PROXY would send the cluster's own traffic there too.
+they serve traffic that leaves the cluster, and a forgotten NO_PROXY would send the cluster's own traffic there too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def proxy_from_url(url: str, whose: str) -> httpx.Proxy:
-    """``whose`` names the setting. Raises CredentialsError, without the URL: it may hold a password."""
+    """The proxy of a URL; ``whose`` names the setting. Raises CredentialsError, without the URL in its message: it may
+    hold a password."""
     try:
         proxy = httpx.Proxy(url)
     except (ValueError, httpx.InvalidURL):
@@ -28,14 +29,15 @@ def proxy_from_url(url: str, whose: str) -> httpx.Proxy:
         raise CredentialsError(f"{whose} must be an http:// or https:// URL; other proxies are not supported")
     if proxy.raw_auth is None:
         return proxy
-    # As a header of our own: the transport would make it with what aiohttp has deprecated.
+    # The header is made here, because the transport would make it with a deprecated part of aiohttp.
     login = base64.b64encode(b":".join(proxy.raw_auth)).decode()
     return httpx.Proxy(proxy.url, headers={"Proxy-Authorization": f"Basic {login}"})
 
 
 def proxy_from_environment(server: httpx.URL, environ: Mapping[str, str]) -> httpx.Proxy | None:
-    """Like Go's ProxyFromEnvironment: loopback is never reached through a proxy, and NO_PROXY takes networks too."""
-    # Sorted, so that the small-letter name comes last and wins, as it does everywhere.
+    """The proxy by the rules of Go's ``http.ProxyFromEnvironment``: loopback needs no proxy, and NO_PROXY accepts
+    networks too. None for a direct connection. Raises CredentialsError."""
+    # Capitals sort first, so that the name in small letters wins, as in other programs.
     settings = {name.lower(): value for name, value in sorted(environ.items()) if name.lower().endswith("_proxy")}
     url = settings.get(f"{server.scheme}_proxy")
     if not url or _is_loopback(server.host):
@@ -58,7 +60,7 @@ def _covers(entry: str, server: httpx.URL) -> bool:
     try:
         return ip_address(server.host) in ip_network(entry, strict=False)
     except ValueError:
-        pass  # One of them is a name.
+        pass  # The host or the entry is a name, not an address.
     name, _, port = entry.removeprefix("*").partition(":")
     if not name or (port and port != str(server.port or _DEFAULT_PORT[server.scheme])):
         return False

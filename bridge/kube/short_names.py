@@ -1,5 +1,5 @@
-"""The short names of kube-apiserver's own resources, for where no API server can be asked. ``kubectl api-resources``
-prints them."""
+"""The short names of kube-apiserver's own resources, for commands that work offline. Source: ``kubectl
+api-resources``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API's errors, sorted by what there is to do about them."""
+"""Classifies the API's errors by the reaction that they need."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from bridge.model.answers import Busy, Expired, Failed, Refused, TooLarge, Troub
 
 REFUSALS = frozenset({401, 403, 404, 405})
 _NOT_TAKEN = frozenset({400, 414, 422, 431})
-"""What a server says of something that it does not know, or that is too long for it."""
+"""Statuses for a parameter that the server does not know, and for a URL or header that is too long."""
 LONGEST_REASON = 300
 """Characters."""
 
 LONGEST_WAIT = 600.0
-"""Seconds. Whoever asks us to wait longer is asked again before: an hour without an answer looks like a bridge that is
-stuck, and is restarted as one."""
+"""Seconds. A longer Retry-After is cut to this: a bridge that waits for an hour looks stuck, and would be restarted."""
 
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _NOT_PRINTED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -47,7 +46,7 @@ _decode_status = msgspec.json.Decoder(Status).decode
 
 
 def read_status(body: bytes | msgspec.Raw) -> Status | None:
-    """None for whatever is not a Status."""
+    """The Status in ``body``; None for other content."""
     try:
         status = _decode_status(body)
     except UNREADABLE:
@@ -63,10 +62,10 @@ def trouble(
     unusual: bool = False,
     instead: str = "",
 ) -> Trouble:
-    """What an HTTP answer or an ERROR in a stream means.
+    """The failure behind an HTTP answer, or behind an ERROR event of a watch.
 
-    ``after`` is the Retry-After header in seconds; ``unusual`` says that something was asked for that servers may not
-    know, such as a WatchList; ``instead`` says what came where no Status did.
+    ``after`` is the Retry-After header in seconds; ``unusual`` marks a request with a feature that servers may not
+    know, such as a WatchList; ``instead`` describes the body if it is not a Status.
     """
     reason = in_words(code, status, instead)
     details = (status and status.details) or _Details()
@@ -77,7 +76,7 @@ def trouble(
         return TooLarge(reason)
     if code == HTTPStatus.GONE or (status and status.reason in {"Expired", "Gone"}):
         return Expired(reason)
-    # As client-go has it: a server error that says when to come again is a busy server.
+    # As in client-go (rest's checkWait): a server error with Retry-After means that the server is busy.
     if code == HTTPStatus.TOO_MANY_REQUESTS or (code >= 500 and after is not None):
         return Busy(reason, after)
     if code in REFUSALS:
@@ -88,14 +87,14 @@ def trouble(
 
 
 def in_words(code: int, status: Status | None, instead: str = "") -> str:
-    """``403 Forbidden: pods is forbidden: …``"""
+    """The failure for an operator, such as ``403 Forbidden: pods is forbidden: …``."""
     name = (status and status.reason) or _PHRASES.get(code, "")
-    what = status.message if status else instead
-    return shortened(f"{code or 'no code'} {name}".strip() + (f": {what}" if what else ""))
+    message = status.message if status else instead
+    return shortened(f"{code or 'no code'} {name}".strip() + (f": {message}" if message else ""))
 
 
 def shortened(text: str) -> str:
-    """On one line, and not at length."""
+    """The text on a single line of at most LONGEST_REASON characters, for logs: control characters become spaces."""
     text = _NOT_PRINTED.sub(" ", text).strip()
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 

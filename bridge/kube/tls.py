@@ -1,4 +1,4 @@
-"""TLS towards the API server: whom we trust, and the certificate we show."""
+"""TLS towards the API server: the trusted authority and our client certificate."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bridge.kube.errors import CredentialsError
 
 
 def cluster_context(authority: bytes | Path | None, whose: str, *, verify: bool = True) -> ssl.SSLContext:
-    """For one cluster. ``authority`` is PEM or a file of it; None trusts what the system trusts.
+    """The TLS context of a cluster. ``authority`` is PEM, or a file of it; None trusts the system's authorities.
 
-    Raises CredentialsError, which says ``whose`` it is, when it cannot be read.
+    Raises CredentialsError for an unreadable authority; ``whose`` names the setting in it.
     """
-    name = authority if isinstance(authority, Path) else "what is inline"
+    name = authority if isinstance(authority, Path) else "the inline data"
     if isinstance(authority, Path):
         try:
             authority.open("rb").close()
@@ -27,14 +27,14 @@ def cluster_context(authority: bytes | Path | None, whose: str, *, verify: bool 
             raise CredentialsError(f"{whose}: {authority} cannot be read: {reason_of(error)}") from error
     try:
         if isinstance(authority, bytes):
-            # Bundles have comments, in which authorities have their names in their own languages. And where nothing
-            # else is in them, "" would trust whom the system trusts.
+            # Bundles have comments with the authorities' names, in any alphabet. An empty cadata would trust the
+            # system's authorities, so a bundle without any ASCII must become text that is refused.
             context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") or "nothing")
         else:
             context = ssl.create_default_context(cafile=authority)
     except (OSError, ValueError) as error:
         raise CredentialsError(f"{whose}: {name} is no certificate authority in PEM: {reason_of(error)}") from error
-    # Python 3.13 asks of an authority what those of EKS and of older clusters do not have; Go does not ask.
+    # Python 3.13 demands extensions that the authorities of EKS and of older clusters lack; Go does not demand them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
         context.check_hostname = False
@@ -43,19 +43,20 @@ def cluster_context(authority: bytes | Path | None, whose: str, *, verify: bool 
 
 
 def show_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path, whose: str) -> None:
-    """Show this client certificate in every handshake from here on.
+    """Uses this client certificate in every later handshake.
 
-    Raises CredentialsError, which says ``whose`` it is, and leaves ``context`` as it was.
+    Raises CredentialsError for an unusable certificate, and then leaves ``context`` unchanged; ``whose`` names the
+    setting.
     """
-    for what, pem in (("client-certificate", certificate), ("client-key", key)):
+    for field, pem in (("client-certificate", certificate), ("client-key", key)):
         if isinstance(pem, Path):
             try:
                 pem.open("rb").close()
             except OSError as error:
-                raise CredentialsError(f"{whose}: {what}: {pem} cannot be read: {reason_of(error)}") from error
+                raise CredentialsError(f"{whose}: {field}: {pem} cannot be read: {reason_of(error)}") from error
     with as_file(certificate) as certificate_file, as_file(key) as key_file:
         try:
-            # A pair that does not fit would leave half of itself behind: it is tried elsewhere first.
+            # load_cert_chain keeps the certificate even if the key does not fit: a spare context tries the pair first.
             for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), context):
                 # An encrypted key would make OpenSSL ask at the terminal.
                 each.load_cert_chain(certificate_file, key_file, password=lambda: "")
@@ -67,8 +68,8 @@ def show_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: by
 
 
 class CertificateFiles:
-    """A client certificate in files that somebody else renews: loaded again when one of them changed. While a new
-    pair cannot be used (half of it is written), the last one goes on."""
+    """A client certificate in files that another program renews. A change of either file loads both again. While the
+    new pair is unusable (only half of it is written), the last pair stays in use."""
 
     def __init__(self, context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path, whose: str) -> None:
         self._load = partial(show_certificate, context, certificate, key, whose)
@@ -103,8 +104,8 @@ class CertificateFiles:
 
 @contextmanager
 def as_file(pem: bytes | Path) -> Iterator[Path]:
-    """OpenSSL reads certificates from files only. Where the system can, the file is memory alone: a key never
-    touches a disk, and a read-only file system is no obstacle."""
+    """A file with the PEM, because OpenSSL reads certificates only from files. On Linux the file is in memory (memfd):
+    a key never touches a disk, and a read-only file system suffices."""
     if isinstance(pem, Path):
         yield pem
     elif hasattr(os, "memfd_create"):

@@ -1,4 +1,4 @@
-"""HTTP as watches need it: httpx's interface over aiohttp's connections, one HTTP/1.1 connection for each watch.
+"""HTTP for watches: httpx's interface over aiohttp's connections, with an HTTP/1.1 connection for each watch.
 
 Plain httpx costs three times as much for every streamed event, and over HTTP/2 it delivers events late and hangs
 watches beyond the server's stream limit.
@@ -24,22 +24,23 @@ from bridge.model.answers import Busy, Failed
 from bridge.model.wrong_protocol import wants_http
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds for TCP and TLS, each address."""
+"""Seconds for TCP and TLS, for each address of the server."""
 CHUNK = 128 * 1024
-"""Bytes at most that are handed on at once: some 16 events of a busy stream. More gains nothing."""
+"""Bytes of a chunk of a body at most: some 16 events of a busy stream. Larger chunks measured no faster."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Seconds, seconds, probes: a peer that is gone is noticed after 90 seconds without traffic."""
+"""Seconds, seconds, probes: a dead peer is noticed after 90 seconds without traffic."""
 USER_TIMEOUT = 90_000
-"""Milliseconds that something sent may stay without acknowledgement; it also ends the keep-alive's patience."""
+"""Milliseconds until unacknowledged data ends the connection; it bounds the keep-alive's probes too (tcp(7))."""
 
 NETWORK_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, aiohttp.ClientError, OSError, UnicodeError)
-"""What a request may raise: httpx-aiohttp lets some of aiohttp's own errors through, and chokes on a status line that
-is not UTF-8."""
+"""The errors that a request may raise. httpx-aiohttp passes some of aiohttp's own errors through, and raises
+UnicodeError for a status line that is not UTF-8."""
 
 
 def http_client(connection: Connection) -> httpx.AsyncClient:
-    """Made in a running event loop. Follows no redirect, heeds no environment, and asks for nothing compressed."""
+    """An HTTP client, to be made in a running event loop. Redirects, proxies of the environment and compression are
+    off."""
     return httpx.AsyncClient(
         base_url=connection.server,
         auth=connection.auth,
@@ -47,7 +48,7 @@ def http_client(connection: Connection) -> httpx.AsyncClient:
         timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT),
         transport=_Transport(connection),
         trust_env=False,
-        # No server's cookie is kept: one with a character that no header can carry would spoil every later request.
+        # Cookies are dropped: a cookie with a character that no header can carry would break every later request.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
     )
 
@@ -59,7 +60,7 @@ class _Transport(AiohttpTransport):
             ssl=connection.tls or True,
             socket_factory=_kept_alive,
         )
-        # Impersonate-Group may come several times: the session keeps that, a request's httpx.Headers do not.
+        # Impersonate-Group may be repeated: the session keeps repeated headers, a request's httpx.Headers do not.
         session = aiohttp.ClientSession(
             connector=connector,
             headers=list(connection.headers),
@@ -79,7 +80,7 @@ class _Transport(AiohttpTransport):
 
 
 def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
-    """What it means that a request got no answer: Busy where nobody could be reached, else Failed."""
+    """Classifies an error without an HTTP answer: Busy if the server (or proxy) was unreachable, else Failed."""
     cause = error.__cause__ if isinstance(error, httpx.TransportError) and error.__cause__ else error
     match cause:
         case aiohttp.ClientConnectorCertificateError(certificate_error=inner):
@@ -110,20 +111,20 @@ def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
 
 
 def _in_words(error: OSError) -> str:
-    """asyncio says "Connect call failed" where the system says "Connection refused"."""
+    """The system's text: asyncio hides "Connection refused" behind "Connect call failed"."""
     if error.errno is None or isinstance(error, socket.gaierror | ssl.SSLError):
         return error.strerror or str(error)
     return os.strerror(error.errno)
 
 
 def _kept_alive(address: AddrInfoType) -> socket.socket:
-    """A half-open connection is found by the system too, not by silence alone."""
+    """A socket with keep-alive, so that the system finds half-open connections before the idle timeout does."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = {**KEEP_ALIVE, "TCP_USER_TIMEOUT": USER_TIMEOUT}
     for name, value in options.items():
-        if hasattr(socket, name):  # Each system has some of them.
+        if hasattr(socket, name):  # Other systems than Linux lack some of them.
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
 

@@ -19,17 +19,13 @@ async def test_a_client_names_the_server_and_where_it_found_it(server: ScriptedS
     assert server.requests == []
 
 
-async def test_json_is_read_and_written(server: ScriptedServer, client: KubeClient) -> None:
-    async def echo(exchange: Exchange) -> None:
-        await exchange.answer({"method": exchange.request.method, "said": json.loads(exchange.request.body or b"null")})
-
-    server.on("/apis/example.com/v1/things/a:b", echo)
+async def test_any_path_of_the_api_can_be_read(server: ScriptedServer, client: KubeClient) -> None:
     path = "/apis/example.com/v1/things/a:b"
-    assert json.loads(await client.get(path)) == {"method": "GET", "said": None}
-    assert json.loads(await client.post(path, {"a": 1})) == {"method": "POST", "said": {"a": 1}}
-    assert json.loads(await client.put(path, {"a": 2})) == {"method": "PUT", "said": {"a": 2}}
-    assert [request.headers.get("content-type") for request in server.requests] == [None, *["application/json"] * 2]
-    assert {request.headers["user-agent"].partition("/")[0] for request in server.requests} == {"kubedelta"}
+    server.on(path, answering({"a": 1}))
+    assert json.loads(await client.get(path)) == {"a": 1}
+    [request] = server.requests
+    assert (request.method, request.headers.get("content-type")) == ("GET", None)
+    assert request.headers["user-agent"].startswith("kubedelta/")
 
 
 async def test_the_servers_version_is_asked_for(server: ScriptedServer, client: KubeClient) -> None:
@@ -43,6 +39,7 @@ async def test_a_right_is_asked_for_as_kubectl_auth_can_i_does(
 ) -> None:
     server.on(REVIEWS, answering({"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}, 201))
     assert await client.can_i("watch", PODS, "shop") is allowed
+    assert server.requests[0].headers["content-type"] == "application/json"
     assert json.loads(server.requests[0].body)["spec"]["resourceAttributes"] == {
         "verb": "watch",
         "group": "",

@@ -203,7 +203,7 @@ async def test_a_failing_plugin_is_reported_without_its_output(plugin: Plugin) -
     plugin.script('echo first >&2; echo "login of me with hunter2 failed" >&2; exit 3')
     assert await complaint(plugin.credential()) == (
         f"/home/me/.kube/config: user alice: the credential plugin {plugin.command} ended with 3; "
-        "what it wrote to its standard error is logged at level debug"
+        "its standard error is logged at level debug"
     )
     assert plugin.facts == [PluginComplained(str(plugin.command), "first\nlogin of me with hunter2 failed")]
 
@@ -285,7 +285,7 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_behind(plugin: Plug
             "has apiVersion client.authentication.k8s.io/v1alpha1",
         ),
         ({"api_version": ""}, "has apiVersion not set"),
-        ({"interactive_mode": "Always"}, "must talk to a person (interactiveMode: Always)"),
+        ({"interactive_mode": "Always"}, "needs a terminal (interactiveMode: Always)"),
     ],
 )
 def test_an_unusable_plugin_is_refused_before_it_runs(plugin: Plugin, spec: dict[str, Any], told: str) -> None:

@@ -171,8 +171,8 @@ def test_without_a_current_context_the_choice_is_the_operators(tmp_path: Path) -
         ("users:\n- name: a\n  user: {token: !!timestamp hunter2}\n", "the kubeconfig is not YAML at line 3"),
         pytest.param("users: " + "[" * 5000, "the kubeconfig has more than 64 levels at line 1", id="brackets"),
         pytest.param("users:\n  " + "- " * 5000, "the kubeconfig has more than 64 levels at line 2", id="dashes"),
-        ("a: &a [x]\nb: [*a, *a]\n", "the kubeconfig has an alias (*name), and those are not used here, at line 2"),
-        pytest.param("#" * (17 << 20), "is larger than 16MiB: this is no kubeconfig", id="huge"),
+        ("a: &a [x]\nb: [*a, *a]\n", "the kubeconfig has an alias (*name), which is not supported, at line 2"),
+        pytest.param("#" * (17 << 20), "the file is larger than 16 MiB: is this a kubeconfig?", id="huge"),
         ("users: hunter2", "the kubeconfig cannot be used: Expected `array | null`, got `str` - at `$.users`"),
         ("hunter2", "the kubeconfig cannot be used: Expected `object`, got `str`"),
         (

@@ -213,9 +213,7 @@ async def test_a_list_with_its_version_last_is_held_within_a_bound(server: Scrip
     lister = client.lister_watcher(PODS, Scope())
 
     assert len(names(await lister.list(FIRST, never))) == 4
-    assert await lister.list(FIRST, never) == Oversized(
-        "the list says its version at its end, and has more than 16 MiB before"
-    )
+    assert await lister.list(FIRST, never) == Oversized("the list has its version at its end, behind more than 16 MiB")
 
 
 async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: ScriptedServer, client: KubeClient) -> None:
@@ -305,39 +303,39 @@ TROUBLES: list[tuple[Handler, WatchAnswer]] = [
     ),
     (
         answering(b"later", 429, "text/plain", {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}),
-        Busy("429 Too Many Requests: text/plain and no Status came with it", 0.0),
+        Busy("429 Too Many Requests: the body is text/plain, not a Status", 0.0),
     ),
     (
         answering(b"down", 503, "text/plain", {"Retry-After": "1"}),
-        Busy("503 Service Unavailable: text/plain and no Status came with it", 1.0),
+        Busy("503 Service Unavailable: the body is text/plain, not a Status", 1.0),
     ),
     (
         answering(b"much later", 429, headers={"Retry-After": "9" * 400}),
-        Busy("429 Too Many Requests: application/json and no Status came with it", 600.0),
+        Busy("429 Too Many Requests: the body is application/json, not a Status", 600.0),
     ),
     (
         answering(b"no zone", 429, headers={"Retry-After": "Thu, 01 Jan 1970 00:00:00"}),
-        Busy("429 Too Many Requests: application/json and no Status came with it", 0.0),
+        Busy("429 Too Many Requests: the body is application/json, not a Status", 0.0),
     ),
     (
         answering(b"zone -0000", 429, headers={"Retry-After": "Thu, 01 Jan 1970 00:00:00 -0000"}),
-        Busy("429 Too Many Requests: application/json and no Status came with it", 0.0),
+        Busy("429 Too Many Requests: the body is application/json, not a Status", 0.0),
     ),
     (
         answering(b"some day", 503, headers={"Retry-After": "Thu, 99 Xyz 99999999999 00:00:00 GMT"}),
-        Failed("503 Service Unavailable: application/json and no Status came with it"),
+        Failed("503 Service Unavailable: the body is application/json, not a Status"),
     ),
     (answering(status(401, "Unauthorized", "who?"), 401), Refused(401, "401 Unauthorized: who?")),
     (answering(status(403, "Forbidden", "not you"), 403), Refused(403, "403 Forbidden: not you")),
     (
         answering(b"404 page not found\n", 404, "text/plain; charset=utf-8"),
-        Refused(404, "404 Not Found: text/plain and no Status came with it"),
+        Refused(404, "404 Not Found: the body is text/plain, not a Status"),
     ),
     (answering(status(405, "MethodNotAllowed"), 405), Refused(405, "405 MethodNotAllowed")),
     (answering(status(500, "InternalError", "etcd"), 500), Failed("500 InternalError: etcd")),
     (answering(status(400, "BadRequest", "bad selector"), 400), Failed("400 BadRequest: bad selector")),
-    (answering(HTML, 502, "text/html"), Failed("502 Bad Gateway: text/html and no Status came with it")),
-    (answering(b"{", 500), Failed("500 Internal Server Error: application/json and no Status came with it")),
+    (answering(HTML, 502, "text/html"), Failed("502 Bad Gateway: the body is text/html, not a Status")),
+    (answering(b"{", 500), Failed("500 Internal Server Error: the body is application/json, not a Status")),
     (answering(HTML, 200, "text/html"), Failed("200 with text/html, not application/json: is this the API server?")),
     (
         answering(b"k8s\x00", 200, "application/vnd.kubernetes.protobuf"),
@@ -345,7 +343,7 @@ TROUBLES: list[tuple[Handler, WatchAnswer]] = [
     ),
     (
         answering(b"", 302, headers={"Location": "http://127.0.0.1:1/login"}),
-        Failed("302 Found: application/json and no Status came with it"),
+        Failed("302 Found: the body is application/json, not a Status"),
     ),
 ]
 
@@ -539,7 +537,7 @@ async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: Script
         lister_watcher = ApiListerWatcher(http, PODS, Scope(), overtime=0.3)
         async with lister_watcher.watch(WatchRequest(version="7", timeout=0)) as answers:
             last = [answer async for answer in answers][-1]
-    assert last == HungUp("the server did not end the watch after the 0 seconds it was given")
+    assert last == HungUp("the server did not end the watch after 0 seconds, as requested")
 
 
 async def test_leaving_the_watch_closes_the_connection_at_once(server: ScriptedServer, client: KubeClient) -> None:
@@ -644,7 +642,7 @@ async def test_a_watch_that_comes_compressed_all_the_same_is_a_failure(
         await exchange.hung_up()
 
     server.on(PATH, compress_anyway)
-    assert await watch_whole(client) == [Failed("the watch came as gzip, which was not asked for")]
+    assert await watch_whole(client) == [Failed("the watch is encoded as gzip, which was not requested")]
 
 
 # ── Bad input, on the way that it really takes ───────────────────────────────

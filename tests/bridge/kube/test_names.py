@@ -132,16 +132,16 @@ def test_a_twin_stands_in_where_the_other_is_not_served() -> None:
 @pytest.mark.parametrize(
     ("name", "reason", "nearest"),
     [
-        ("deploymnets", "this cluster serves nothing under that name", ("deployments.apps",)),
-        ("deployments.app", "this cluster serves nothing under that name", ("deployments.apps",)),
+        ("deploymnets", "this cluster serves no resource of that name", ("deployments.apps",)),
+        ("deployments.app", "this cluster serves no resource of that name", ("deployments.apps",)),
         (
             "issuer.cert-manger.io",
-            "this cluster serves nothing under that name",
+            "this cluster serves no resource of that name",
             ("issuers.cert-manager.io",),
         ),
-        ("deployments.v2.apps", "this cluster serves nothing under that name", ("deployments.apps",)),
-        ("*.cert-manger.io", "this cluster serves nothing under it", ("*.cert-manager.io",)),
-        ("zzzzzzzz", "this cluster serves nothing under that name", ()),
+        ("deployments.v2.apps", "this cluster serves no resource of that name", ("deployments.apps",)),
+        ("*.cert-manger.io", "this cluster serves no resources under it", ("*.cert-manager.io",)),
+        ("zzzzzzzz", "this cluster serves no resource of that name", ()),
         ("pods/log", "a name has no slash, and subresources cannot be watched", ()),
         ("componentstatuses", "this cluster serves componentstatuses, but it cannot be listed and watched", ()),
         (

@@ -106,7 +106,7 @@ def test_no_object_keeps_the_page_in_memory() -> None:
         (page(kind="Table"), "the answer is a Table, not a list"),
         (page(kind="Pod"), "the answer is a Pod, not a list"),
         (b'{"items":[]}', "the answer is a nameless thing, not a list"),
-        (page(resourceVersion=""), "the list has no metadata.resourceVersion: it cannot be watched from here"),
+        (page(resourceVersion=""), "the list has no metadata.resourceVersion, from which a watch could start"),
     ],
 )
 def test_an_answer_that_is_not_a_list_to_go_on_from_is_a_failure(body: bytes, reason: str) -> None:
@@ -273,7 +273,7 @@ def test_an_answer_without_end_takes_no_memory(endless: list[bytes]) -> None:
 
 def test_items_that_come_twice_are_a_failure() -> None:
     answer = read_page(page(item()).replace(b"]}", b'],"items":[1]}'), PODS)
-    assert answer == Failed("the list could not be read: its items come twice")
+    assert answer == Failed("the list could not be read: it has two lists of items")
 
 
 @pytest.mark.parametrize("broken", [b"}{", b"},,{", b"}:{", b"}]{"])

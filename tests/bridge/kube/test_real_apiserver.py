@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, difference, resolve_name
+from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, resolve, resolve_name
+from bridge.kube.api import Api
+from bridge.kube.transport import http_client
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -225,12 +227,13 @@ async def test_a_definition_that_appears_and_goes_is_discovered(
         return known
 
     with_it = await until(True, before)
-    [resource] = [each for each in difference(before, with_it).appeared if each.name == widgets.name]
+    [resource] = [each for each in with_it.resources if each.name == widgets.name]
+    assert resource not in before.resources
     assert (resource.kind, resource.version, resource.namespaced) == ("Widget", widgets.version, widgets.namespaced)
     assert resolve_name(f"widgets.{widgets.version}.{widgets.group}", with_it) == (resource,)
     assert isinstance(await client.lister_watcher(resource, Scope()).list(ListRequest(version="0", limit=5)), Page)
     await kube.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}")
-    assert resource in difference(with_it, await until(False, with_it)).gone
+    assert resource not in (await until(False, with_it)).resources
 
 
 async def test_a_client_certificate_and_a_plugins_token_say_who_we_are(
@@ -254,10 +257,10 @@ async def test_a_client_certificate_and_a_plugins_token_say_who_we_are(
         config = json.loads(api.kubeconfig(tmp_path / "config").read_text())
         config["users"][0]["user"] = user
         (tmp_path / "config").write_text(json.dumps(config))
-        async with connect(ClusterAccess(kubeconfig=tmp_path / "config")) as client:
+        async with http_client(resolve(ClusterAccess(kubeconfig=tmp_path / "config"))) as http:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-            answer = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
-            assert json.loads(answer)["status"]["userInfo"]["username"] == name
+            answer = await Api(http).ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review)
+            assert json.loads(answer.body)["status"]["userInfo"]["username"] == name
 
 
 async def test_a_kubeconfig_for_another_authority_is_not_trusted(
