@@ -399,5 +399,5 @@ async def test_an_empty_wildcard_is_ready_and_watches_what_appears() -> None:
         await world.until_ready()
         [status] = world.bridge.snapshot().informers
         assert (status.state, status.ready) == ("live", True)
-        assert "serves nothing" in status.reason
+        assert "serves no resources" in status.reason
         assert [fact.name for fact in world.reported(ResourceUnknown)] == ["*.nothing.example.com"]

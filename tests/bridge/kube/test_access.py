@@ -585,7 +585,9 @@ def test_a_token_unfit_for_a_header_is_refused_before_requests(kubeconfig: Kubec
 
 def test_an_auth_provider_is_refused_with_the_way_out(kubeconfig: Kubeconfig) -> None:
     kubeconfig.user = {"auth-provider": {"name": "oidc", "config": {"id-token": "hunter2"}}}
-    with pytest.raises(CredentialsError, match=r"user u: removed auth-provider: use a credential plugin") as raised:
+    with pytest.raises(
+        CredentialsError, match=r"user u: Kubernetes removed auth-provider: use a credential plugin"
+    ) as raised:
         resolve(kubeconfig.access())
     assert "hunter2" not in str(raised.value)
 
