@@ -131,11 +131,11 @@ class SinkStream:
 
     # ── Out of turn ──────────────────────────────────────────────────────────
 
-    async def compact(self, told_through: int) -> tuple[int, int]:
+    async def compact(self, uncertain_through: int) -> tuple[int, int]:
         """See Sinks.compact."""
         self._listener.wake()
         async with self._turn:
-            return await self._sinks.compact(self.sink, self.taken, told_through)
+            return await self._sinks.compact(self.sink, self.taken, uncertain_through)
 
     async def drop(self, through: int) -> tuple[int, int]:
         """See Sinks.drop."""

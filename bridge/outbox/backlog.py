@@ -1,4 +1,5 @@
-"""How far behind sinks may be, how far behind they are, and what of the log may leave."""
+"""Bounds of a sink's backlog, and the index of bytes and ages that says how much of the log can be dropped or
+trimmed."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from operator import attrgetter
 import msgspec
 
 ROOM = 0.9
-"""Part of a bound that is left after a drop: else the next record would be one too many again."""
+"""Part of a bound that a drop leaves filled. A drop to the full bound would have to follow every record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a backlog may be; None where it may be anything."""
+    """Limits of a backlog; None for no limit."""
 
     records: int | None = None
     bytes: int | None = None
@@ -25,16 +26,17 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a backlog is."""
+    """The present size of a backlog."""
 
     records: int
     bytes: int
     age: float
-    """Of the oldest record, in seconds."""
+    """Age of the oldest record, in seconds."""
 
 
 def why_full(bounds: Bounds, size: Size) -> str:
-    """Which bound was reached, in words; empty where there is room. A backlog of nothing is never full."""
+    """The bound that the backlog has reached, in words; empty below all bounds. An empty backlog is never full,
+    whatever the bounds."""
     if not size.records:
         return ""
     if bounds.records is not None and size.records >= bounds.records:
@@ -47,8 +49,8 @@ def why_full(bounds: Bounds, size: Size) -> str:
 
 
 def drop_through(bounds: Bounds, milestones: Milestones, settled: int, last: int, now: float, beside: int = 0) -> int:
-    """Behind this sequence number the backlog is within every bound, with room for more. ``settled`` where it is
-    already. ``beside``: records that count and cannot be dropped."""
+    """The sequence number behind which the backlog is within every bound, with room for more; ``settled`` if it is
+    within them already. ``beside``: records that count and cannot be dropped."""
     through = settled
     if bounds.records is not None:
         through = max(through, last - max(0, int(bounds.records * ROOM) - beside))
@@ -62,8 +64,9 @@ def drop_through(bounds: Bounds, milestones: Milestones, settled: int, last: int
 def trim_through(
     cursors: Iterable[int], retain_age: float, retain_bytes: int, milestones: Milestones, now: float, last: int
 ) -> int:
-    """Records up to this sequence number may leave: every cursor is behind them, and they are older than ``retain_age``
-    seconds, or are followed by ``retain_bytes`` bytes. 0 sets no such bound; without any, nothing is retained."""
+    """The log can be trimmed up to this sequence number: every cursor has passed it, and the records are older than
+    ``retain_age`` seconds, or ``retain_bytes`` bytes follow them. 0 turns a bound off; without any bound, no settled
+    record is retained."""
     settled = min(cursors, default=last)
     retained = []
     if retain_age:
@@ -74,11 +77,11 @@ def trim_through(
 
 
 class _Mark(msgspec.Struct, frozen=True, gc=False):
-    """The records behind the mark before it, through this one."""
+    """Stands for the records behind the previous mark, through this one."""
 
     sequence: int
     total: int
-    """Bytes of all records through ``sequence``."""
+    """Bytes of all records through ``sequence``, since the start."""
     oldest: float
     newest: float
 
@@ -90,12 +93,13 @@ _newest = attrgetter("newest")
 
 
 class Milestones:
-    """How many bytes stand behind a sequence number, and how old they are, without a look into the log.
+    """A sparse index of the log (as Kafka's offset and time index): bytes and ages of records without a read of the
+    log.
 
-    It has a mark for each commit. Where these become more than ``most``, neighbours are merged: then a mark stands for
-    about a thousandth (with the default) of the bytes or of the time that the log spans, whichever is met first.
-    Answers err by one mark, to the side that each method says. Times are seconds of any clock that does not stand for a
-    date; one that goes back is taken to stand still.
+    Each commit adds a mark. Above ``most`` marks, neighbours are merged; a mark then stands for about a thousandth
+    (with the default) of the log's bytes or of its time span, whichever comes first. Answers err by one mark, to the
+    side that each method documents. Times are seconds of a monotonic clock; a time that goes back counts as equal to
+    the newest one.
     """
 
     def __init__(self, most: int = 4000) -> None:
@@ -107,7 +111,8 @@ class Milestones:
         return len(self._marks)
 
     def reached(self, sequence: int, total_bytes: int, now: float) -> None:
-        """Records through ``sequence`` are there since ``now``; all that ever were, up to it, took ``total_bytes``."""
+        """Records through ``sequence`` exist since ``now``; all records so far, trimmed ones included, took
+        ``total_bytes``."""
         before = self._marks[-1]
         if sequence <= before.sequence:
             return
@@ -117,44 +122,46 @@ class Milestones:
             self._merge()
 
     def trim(self, through: int) -> None:
-        """Nobody will ask about records up to here any more."""
+        """Drops marks up to ``through``; later questions are about newer records."""
         del self._marks[: self._at(through)]
 
     # ── About a sequence number ──────────────────────────────────────────────
 
     def bytes_after(self, sequence: int) -> int:
-        """Bytes of the records behind ``sequence``; rather too many than too few."""
+        """Bytes of the records behind ``sequence``, or a little more."""
         return self._marks[-1].total - self._marks[self._at(sequence)].total
 
     def age_of(self, sequence: int, now: float) -> float:
-        """Seconds since the oldest record behind ``sequence`` came; rather too many than too few. 0 where there is
-        none."""
+        """Seconds since the oldest record behind ``sequence`` was committed, or a little more; 0 without such a
+        record."""
         at = self._at(sequence) + 1
         return max(0.0, now - self._marks[at].oldest) if at < len(self._marks) else 0.0
 
     # ── About sequence numbers ───────────────────────────────────────────────
 
     def sequence_of_age(self, seconds: float, now: float) -> int:
-        """All records up to this one came ``seconds`` ago or earlier; perhaps some behind it did too."""
+        """All records up to the result are at least ``seconds`` old; a few behind it may be, too."""
         return self._marks[max(0, bisect_right(self._marks, now - seconds, key=_newest) - 1)].sequence
 
     def sequence_within_age(self, seconds: float, now: float) -> int:
-        """All records behind this one came within the last ``seconds``; perhaps some up to it did too."""
+        """All records behind the result are at most ``seconds`` old; a few up to it may be, too."""
         return self._marks[max(0, bisect_left(self._marks, now - seconds, key=_oldest) - 1)].sequence
 
     def sequence_of_bytes(self, limit: int) -> int:
-        """At least ``limit`` bytes stand behind this one, if there are as many."""
+        """At least ``limit`` bytes follow the result, if the log has as many."""
         return self._marks[max(0, bisect_right(self._marks, self._marks[-1].total - limit, key=_total) - 1)].sequence
 
     def sequence_within_bytes(self, limit: int) -> int:
-        """At most ``limit`` bytes stand behind this one."""
+        """At most ``limit`` bytes follow the result."""
         return self._marks[bisect_left(self._marks, self._marks[-1].total - limit, key=_total)].sequence
 
     def _at(self, sequence: int) -> int:
-        """Place of the last mark up to ``sequence``."""
+        """Index of the last mark up to ``sequence``."""
         return max(0, bisect_right(self._marks, sequence, key=_sequence) - 1)
 
     def _merge(self) -> None:
+        """Keeps the ends, and joins neighbours until each mark covers a quarter of ``most``'s share of bytes or
+        time."""
         first, last = self._marks[0], self._marks[-1]
         size = (last.total - first.total) / self._parts
         seconds = (last.newest - self._marks[1].oldest) / self._parts

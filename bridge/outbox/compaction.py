@@ -1,19 +1,18 @@
-"""Compaction: of everything that waits for one sink, the newest of each object, told as what it is to one who missed
-the rest.
+"""Compaction reduces one sink's backlog to the newest record of each object. Each kept record gets the op that is
+correct for a sink that never received the dropped ones.
 
-The life of an object lasts from its ``added`` to its ``deleted``. One that ended is told as deleted, or not at all
-where the sink never heard of it; one that goes on is told with its newest state.
+An object lives from its ``added`` to its ``deleted``. A life that ended becomes its ``deleted``, or no record if the
+sink certainly never received the object; a life that goes on becomes its newest state.
 
     added, updated, updated         added, with the newest state
     updated, updated, sync          updated, with the newest state
     sync, sync                      sync, the newest
     updated, deleted                deleted
-    added, deleted                  nothing
+    added, deleted                  no record
     deleted, added                  both
 
-A crash hides what the sink was told just before it, and that part of the backlog is told again. There an object's
-``added`` may have arrived or not. So it is told as it was, with the same id; the newest state follows as an update of
-its own; and a delete is told in any case.
+After a crash, the last records may or may not have reached the sink. An ``added`` among them keeps its id, the newest
+state follows as ``updated``, and deletes are always kept.
 """
 
 from __future__ import annotations
@@ -27,48 +26,50 @@ from bridge.model.change import Op
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """What compaction has to know of a record."""
+    """One record of the backlog, as far as compaction reads it."""
 
     sequence: int
     key: Hashable
-    """Of the object, among all objects of all resources."""
+    """Identifies the object among all objects of all resources."""
     uid: str
     op: Op
     before: int | None = None
-    """As ``Kept.before`` has it, for what a compaction kept; None for a record as it stands in the log."""
+    """``Kept.before`` of an earlier compaction; None for a record of the log."""
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A record that is told."""
+    """A record that the sink gets."""
 
     sequence: int
     op: Op
-    """What it is told as."""
+    """The op that the sink gets; the log may have another."""
     before: int
-    """Sequence number of the record whose ``before`` is told with it: the first of those that it stands for."""
+    """Sequence number of the record whose ``before`` the sink gets: the first of the records that this record stands
+    for."""
 
 
-def compact(steps: Iterable[Step], told_through: int) -> list[Kept]:
-    """What is left of ``steps``, ascending by sequence. See Compaction."""
-    compaction = Compaction(told_through)
+def compact(steps: Iterable[Step], uncertain_through: int) -> list[Kept]:
+    """The records that remain of ``steps``, ascending by sequence number. See Compaction."""
+    compaction = Compaction(uncertain_through)
     compaction.fold(steps)
     return compaction.kept()
 
 
 class Compaction:
-    """A fold over the steps of one sink's backlog, in the order of their sequence. It has memory for each object that
-    lives, and for each delete that is told; a step takes about a microsecond.
+    """Folds the steps of one sink's backlog in the order of their sequence numbers. Memory grows with the number of
+    living objects and of kept deletes; a step takes about 1 µs.
 
-    ``told_through``: steps up to this sequence number may have reached the sink already, in part or all; later ones
-    certainly have not. What was kept can be compacted again, with what came behind it and the same ``told_through``.
+    ``uncertain_through``: steps up to this sequence number may have reached the sink; later steps certainly have not.
+    Kept records can be compacted again, with newer steps behind them and the same ``uncertain_through``.
     """
 
-    def __init__(self, told_through: int) -> None:
-        self._told_through = told_through
+    def __init__(self, uncertain_through: int) -> None:
+        self._uncertain_through = uncertain_through
         self._lives: dict[Hashable, _Life] = {}
         self._ended: list[Kept] = []
 
     def fold(self, steps: Iterable[Step]) -> None:
+        """Adds steps that follow the earlier ones."""
         lives = self._lives
         for step in steps:
             key, op = step.key, step.op
@@ -76,8 +77,7 @@ class Compaction:
             if life is None:
                 self._meet(step, named_anew=False)
             elif life.uid != step.uid:
-                # A name went to another object and nobody said that the first is gone: whatever the steps tell of
-                # both is told.
+                # Another object took the name, and the delete of the first is unknown: both objects' records are kept.
                 del lives[key]
                 self._ended += life.told()
                 self._meet(step, named_anew=True)
@@ -91,7 +91,7 @@ class Compaction:
                 life.newest = life.before = step.sequence
 
     def kept(self) -> list[Kept]:
-        """What is told of all steps so far."""
+        """The records that remain of all steps so far, ascending by sequence number."""
         kept = self._ended.copy()
         for life in self._lives.values():
             kept += life.told()
@@ -99,26 +99,27 @@ class Compaction:
         return kept
 
     def _meet(self, step: Step, *, named_anew: bool) -> None:
-        """The first step of a life, or the first that is in the backlog."""
+        """Begins a life with its first step, or with its first step in the backlog."""
         if step.op is Op.DELETED:
             self._ended.append(Kept(step.sequence, step.op, step.sequence))
             return
-        unheard_of = step.op is Op.ADDED and step.sequence > self._told_through and not named_anew
+        unheard_of = step.op is Op.ADDED and step.sequence > self._uncertain_through and not named_anew
         self._lives[step.key] = _Life(step.uid, step.op, step.sequence, step.before or step.sequence, unheard_of)
 
 
 class _Life(msgspec.Struct, gc=False):
-    """An object that is there after the last step."""
+    """An object that exists after the last step."""
 
     uid: str
     op: Op
-    """What it is told as."""
+    """The op that the sink gets."""
     newest: int
     before: int
     unheard_of: bool
-    """It was added by a step that the sink certainly has not been told."""
+    """True if the object was added by a step that the sink certainly has not received."""
     added: int = 0
-    """A step that may have been told, and is told again before the newest; 0 for none."""
+    """Sequence number of an ``added`` that may have reached the sink, and goes out again before the newest state; 0 for
+    none."""
     added_before: int = 0
 
     def change(self, step: Step) -> None:

@@ -1,4 +1,5 @@
-"""How far each sink has come: in memory at once, on disk a little later. One that was not saved costs duplicates."""
+"""Cursors: how far each sink has settled the log, at once in memory and a little later on disk. Progress that a crash
+loses costs duplicates, never records."""
 
 from __future__ import annotations
 
@@ -16,49 +17,53 @@ from bridge.outbox.sql import one, row
 
 @dataclass(slots=True)
 class Cursor:
+    """The progress of one sink, in memory."""
+
     sink: str
     settled: int
-    """Everything up to here is settled."""
+    """All records up to this sequence number are settled."""
     absent_seconds: float
     errand: Errand | None
     configured: bool = True
     dirty: bool = False
     settled_place: int = 0
-    """What is told out of turn is settled up to here."""
+    """Items of the backfill up to this index are settled."""
     paused: bool = False
-    """An operator paused the sink. Durable: a crash resumes nothing."""
+    """True while an operator pauses the sink. Durable: a restart resumes no sink."""
     memory: bytes = b""
-    """What the sink asks to be reminded of after a restart."""
+    """Opaque bytes of the sink, handed back after a restart."""
     oldest_at: float = 0.0
-    """Since when something is not settled, on the event loop's clock: what is in flight may have left the log."""
+    """Event loop time (seconds) since which some record is unsettled. Kept here because records in flight may have left
+    the log."""
 
     @property
     def holds(self) -> int:
-        """Everything up to here may leave the log, as far as this sink goes; what is selected stays all the same."""
+        """The log can be trimmed up to this sequence number as far as this sink goes. Records of a backfill stay even
+        so."""
         if self.errand is not None and self.settled >= self.errand.log_from:
             return max(self.settled, self.errand.cut)
         return self.settled
 
     @property
     def has_in_flight(self) -> bool:
-        """Something that was handed out before the errand was planned is not settled."""
+        """True while records that the sink received before the backfill was planned are unsettled."""
         return self.errand is not None and bool(self.errand.in_flight) and self.settled < self.errand.after
 
     @property
     def place_to_save(self) -> int | None:
-        """See Progress."""
+        """The index for ``Progress.place``."""
         if self.errand is None or (self.settled_place == 0 and not self.errand.in_flight):
             return None
         return self.settled_place
 
     @property
     def errand_is_settled(self) -> bool:
-        """And the log before it."""
+        """True once the backfill and the log in front of it are settled."""
         errand = self.errand
         return errand is not None and self.settled >= errand.after and self.settled_place >= errand.last
 
     def records_until(self, last: int) -> int:
-        """Records that are still to be settled, others' included."""
+        """Records that are unsettled up to ``last``, including records for other sinks."""
         if self.errand is None:
             return max(0, last - self.settled)
         before = max(0, self.errand.log_from - self.settled)
@@ -67,17 +72,17 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is to be saved of one cursor."""
+    """The values of one cursor that are written to disk."""
 
     sink: str
     settled: int
     place: int | None
-    """None where nothing of what is told out of turn is settled."""
+    """None if no item of a backfill is settled."""
     memory: bytes
 
 
 def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Cursor]:
-    """Every cursor there is."""
+    """All cursors of the database by sink; ``configured`` marks the sinks of the present configuration."""
     there = set(configured)
     found = list(database.execute("SELECT sink, settled, absent_seconds, paused, memory FROM cursors"))
     cursors = {}
@@ -98,7 +103,8 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Curs
 
 
 def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str) -> None:
-    """A cursor for a sink that has none. A snapshot of nothing is none."""
+    """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no
+    objects."""
     last, trimmed = row(database, "SELECT last, trimmed FROM meta")
     settled = trimmed if start is StartPolicy.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
@@ -107,8 +113,9 @@ def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str
 
 
 def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
+    """Writes cursors, and deletes the items that are settled."""
     for each in progress:
-        # Where there was no room, an older saving may come behind a newer one.
+        # While the disk is full, the writer runs jobs out of order: an older value may arrive after a newer one.
         database.execute(
             "UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?",
             (each.settled, each.memory, each.sink),
@@ -118,7 +125,8 @@ def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
 
 
 def miss(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:
-    """These were not configured for so much longer; the bridge's own running time counts, no clock."""
+    """Adds ``seconds`` to the absence of sinks that are not configured. Only the running time of the bridge counts, so
+    a clock that jumps forgets no sink."""
     database.executemany(
         "UPDATE cursors SET absent_seconds = absent_seconds + ? WHERE sink = ?", [(seconds, sink) for sink in sinks]
     )
@@ -129,5 +137,6 @@ def pause(database: apsw.Connection, sink: str, paused: bool) -> None:
 
 
 def forget(database: apsw.Connection, sink: str) -> None:
+    """Deletes the cursor and the backfill of a sink."""
     database.execute("DELETE FROM cursors WHERE sink = ?", (sink,))
     database.execute("DELETE FROM selections WHERE sink = ?", (sink,))

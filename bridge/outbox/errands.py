@@ -1,8 +1,8 @@
-"""What a sink is told out of turn: a snapshot, a compacted backlog, a Gap, a replay.
+"""Backfills: a snapshot, a compacted backlog, a Gap or a replay that a sink gets before it goes on with the log.
 
-An errand stands in the table ``selections``: numbers of records in the order in which they are told, each with the op
-that they are told as, or a notice. The sink's way is then: the log through ``after``, the selection, the log behind
-``cut``. It survives a crash like everything else; what was told and not yet saved as told is told again.
+A backfill is a list of items in the database: numbers of records in the order of their delivery, each with the op that
+the sink gets, or a notice. The sink reads the log through ``after``, then the items, then the log behind ``cut``. A
+backfill survives a crash; items that were delivered and not yet saved as settled are delivered again.
 """
 
 from __future__ import annotations
@@ -38,59 +38,65 @@ class ErrandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Errand:
+    """The progress of one sink's backfill, in memory."""
+
     kind: ErrandKind
     after: int
-    """The log is told up to here before."""
+    """The sink reads the log up to this sequence number before the first item."""
     cut: int
-    """The log goes on behind this."""
+    """The sink reads the log behind this sequence number after the last item."""
     told: int
-    """Places up to this one have been read."""
+    """Items up to this index have been read."""
     last: int
-    """The last place."""
+    """Index of the last item."""
     replay: int = 0
-    """The number of the replay that this errand is, or was before it was compacted; 0 for none."""
+    """Number of the replay that this backfill is, or was before a compaction; 0 outside of replays."""
     since: int | None = None
-    """The log up to here was settled when this was planned; None where all of it was, through ``after``."""
+    """The log up to this sequence number was settled when the backfill was planned; None if the sink had settled all of
+    the log through ``after``."""
     in_flight: tuple[int, ...] = ()
-    """What was handed out and not settled then, by sequence number. These records have places too, from 0 down, so that
-    the log behind ``since`` may go however long the sink is stuck: after a crash they are read from there."""
+    """Sequence numbers of the records that the sink had received and not settled at that time. They are items too, with
+    the indexes from 0 down, so that the log behind ``since`` can be trimmed while the sink is stuck; after a crash the
+    sink reads them from the items."""
 
     @property
     def log_from(self) -> int:
-        """Behind this, nothing of the log through ``cut`` is needed."""
+        """The backfill needs no record of the log between this sequence number and ``cut``."""
         return self.after if self.since is None else self.since
 
     @property
     def left(self) -> int:
+        """Items that have not been read."""
         return self.last - self.told
 
 
 class Selected(NamedTuple):
-    """One row of a selection, without its place."""
+    """One row of a backfill's items, without sink and index."""
 
     sequence: int
     op: str
-    """As which a record is told; or ``gap``, ``began``, ``ended``."""
+    """The op that the sink gets for a record; or ``gap``, ``began``, ``ended`` for a notice."""
     first: int | None = None
     records: int | None = None
     time: str | None = None
-    """Of a notice that is made here; None for what stands in the log."""
+    """Of a notice that this module makes, RFC 3339; None for a record of the log."""
     before_sequence: int | None = None
-    """Of the record whose ``before`` is told, where that is another one."""
+    """The record whose ``before`` the sink gets; None for the item's own record."""
     before: bytes | None = None
     concerns: str | None = None
-    """Of a gap that is made here: resources by number, each with a namespace or null, as JSON; None where it may be
-    about anything."""
+    """Resources of the records that a Gap of this module stands for: JSON pairs of resource number and namespace (or
+    null). None if the records may be of any resource."""
 
 
 _PART = 10_000
 """Rows read in one transaction."""
 MOST_CONCERNS = 1_000
-"""That a gap names; of more, it names the resources alone."""
+"""Pairs of resource and namespace in one Gap. A Gap about more pairs names the resources only."""
 DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
 
 
 def load(database: apsw.Connection, sink: str) -> Errand | None:
+    """The backfill of one sink as the database has it, or None. Raises Damaged for an unknown kind."""
     kind, after, cut, replay = row(
         database, "SELECT errand, errand_after, errand_cut, replay FROM cursors WHERE sink = ?", (sink,)
     )
@@ -98,14 +104,15 @@ def load(database: apsw.Connection, sink: str) -> Errand | None:
         return None
     first, last = row(database, "SELECT min(place), max(place) FROM selections WHERE sink = ?", (sink,))
     if kind not in set(ErrandKind):
-        raise Damaged(f"sink {sink} has an errand of a kind that there is not: {kind}")
+        raise Damaged(f"sink {sink} has a backfill of an unknown kind: {kind}")
     return Errand(ErrandKind(kind), after, cut, 0 if first is None else first - 1, last or 0, replay)
 
 
 def read(
     database: apsw.Connection, codec: rows.Codec, sink: str, errand: Errand, limit: int
 ) -> tuple[list[Record], int]:
-    """At most ``limit`` records behind the place up to which it was read, and the place of the last of them."""
+    """At most ``limit`` records behind the last item that was read, and the index of the last item returned. Raises
+    Damaged if a record of the log is missing."""
     columns = ", ".join(f"l.{name}" for name in rows.COLUMNS.split(", "))
     found = database.execute(
         f"SELECT s.place, {_SELECTED}, {columns} FROM selections s"
@@ -119,6 +126,7 @@ def read(
         for place, *values in found:
             places.append(place)
             record = _record(sink, Selected(*values[:_WIDTH]), values[_WIDTH:], codec)
+            # Indexes up to 0 are records in flight before the replay: these keep the ids of their first delivery.
             if errand.replay and place > 0 and not isinstance(record, Snapshot):
                 record = msgspec.structs.replace(record, replay=errand.replay)
             if place <= last and isinstance(record, Delta):
@@ -131,8 +139,8 @@ def read(
 
 
 def _end_of_snapshot(database: apsw.Connection, sink: str, errand: Errand) -> int:
-    """The place of its last object; 0 where nothing of one is left to be told. What a compaction put behind it is newer
-    than all of it."""
+    """Index of the snapshot's last object; 0 if the snapshot has no unread object, or the backfill is no snapshot.
+    Items that a compaction appended are newer than the snapshot."""
     if errand.kind is not ErrandKind.SNAPSHOT:
         return 0
     query = (
@@ -157,10 +165,11 @@ def _record(sink: str, selected: Selected, logged: Sequence[Any], codec: rows.Co
             )
         return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time)
     if logged[0] is None:
-        raise Damaged(f"record {sequence}, which sink {sink} is still to be told, is not there")
+        raise Damaged(f"record {sequence}, which sink {sink} has not settled, is missing")
     if op == rows.GAP:
         return rows.record_of(logged, codec)
     if op == Op.ADDED:
+        # The log may have the record as ``updated``; an ``added`` never has a state before it.
         before = None
     elif before_sequence is None:
         before = logged[-2]
@@ -173,14 +182,14 @@ def _concerns_of(concerns: str | None, codec: rows.Codec) -> tuple[Concern, ...]
     try:
         return tuple(Concern(codec.resources[number], namespace) for number, namespace in _decode_about(concerns))
     except (KeyError, msgspec.MsgspecError) as error:
-        raise Damaged(f"what a gap is about cannot be read: {error!r}") from error
+        raise Damaged(f"the resources of a gap cannot be read: {error!r}") from error
 
 
 # ── Plans ────────────────────────────────────────────────────────────────────
 
 
 def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Errand:
-    """Every object of the ledger as added, in the order in which they were last told, between two notices."""
+    """Plans every object of the ledger as ``added``, in the order of their last records, between two notices."""
     cut = one(database, "SELECT last FROM meta")
     database.execute(
         "INSERT INTO selections (sink, place, seq, op)"
@@ -203,12 +212,14 @@ def begin_replay(
     kind: int | None,
     namespace: str | None,
 ) -> tuple[Errand | None, tuple[int, int, int]]:
-    """Records of the log from ``start`` (a sequence number, or a time) through ``taken``, once more. Returns the
-    errand, and how many there are, the first and the last. The errand's number is durable with it: a replay that goes
-    on after a crash keeps it, and no other replay of this database has it."""
+    """Plans the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken`` once more, for one kind
+    or namespace if given. Returns the backfill (None for no records), and the count, first and last sequence number of
+    its records. The replay's number becomes durable with the items: a replay that goes on after a crash keeps its
+    number, and no other replay of this database gets the same."""
     trimmed = one(database, "SELECT trimmed FROM meta")
     wheres = ["seq > ?", "seq <= ?", _MEANT_FOR]
     values: list[int | str] = [trimmed, taken, _quoted(sink)]
+    # Times are RFC 3339 in UTC with microseconds: texts of one length, whose order is the order of time.
     wheres.append("seq >= ?" if isinstance(start, int) else "time >= ?")
     values.append(start)
     if kind is not None:
@@ -235,13 +246,14 @@ def begin_replay(
 
 
 def compacted(
-    database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int, told_through: int
+    database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int, uncertain_through: int
 ) -> tuple[int, list[Selected]]:
-    """The newest of each object, through ``through``, between the notices that were there; and of how many records.
-    ``taken``: how far the log was handed out, where no errand is being read. Reads row by row: a backlog may be longer
-    than memory."""
-    if errand is not None:  # A replay holds what the log told before: the sink may know of it, whatever it is told now.
-        told_through = max(told_through, errand.after)
+    """Plans the newest record of each object through ``through``, between the notices that were waiting. Returns the
+    number of records before, and the items. ``taken``: the sink has received the log up to here, unless it reads a
+    backfill. The function reads row by row, since a backlog may exceed memory."""
+    if errand is not None:
+        # A replay repeats records that the sink may have received long ago, so none of them certainly is new to it.
+        uncertain_through = max(uncertain_through, errand.after)
     notices: list[Selected] = []
     befores: dict[int, bytes | None] = {}
     count = of_snapshot = 0
@@ -260,7 +272,7 @@ def compacted(
             yield Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence)
 
     planned = []
-    for kept in compact(steps(), told_through):
+    for kept in compact(steps(), uncertain_through):
         if kept.before == kept.sequence:
             planned.append(Selected(kept.sequence, kept.op.value))
         else:
@@ -273,8 +285,8 @@ def compacted(
 def dropped(
     database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int, time: str
 ) -> list[Selected]:
-    """A Gap in place of everything of the log through ``through`` that was not handed out; one that waits already is
-    widened. It is the last row."""
+    """Plans a Gap in place of all records of the log through ``through`` that the sink has not received; a Gap that is
+    waiting already grows instead. The Gap is the last item."""
     start = taken if errand is None else errand.cut
     first, count = start + 1, 0
     notices: list[Selected] = []
@@ -295,19 +307,19 @@ def dropped(
 
 
 class _About:
-    """Resources by number, with the namespaces of what is missing of them."""
+    """Collects resources by number, with the namespaces of the missing records."""
 
     def __init__(self) -> None:
         self._found: set[tuple[int, str | None]] | None = set()
         self._named = True
-        """With the namespaces."""
+        """False above ``MOST_CONCERNS`` pairs: then resources stand without namespaces."""
 
     def add(self, resource: int, key: str) -> None:
         namespace, slash, _ = key.partition("/")
         self._add(resource, namespace if slash else None)
 
     def add_all(self, concerns: str | None) -> None:
-        """Those of an earlier gap."""
+        """Adds the pairs of an earlier Gap; None makes this Gap one about any resource."""
         if concerns is None:
             self._found = None
             return
@@ -329,7 +341,8 @@ class _About:
 def _waiting(
     database: apsw.Connection, sink: str, errand: Errand | None, taken: int, through: int
 ) -> Iterator[tuple[Selected, Any, Any, Any, Any]]:
-    """What one sink has not been handed yet, in order, each with resource, kind, key and uid of its object."""
+    """All items and records that the sink has not received, in order, each with resource, kind, key and uid of its
+    object."""
     if errand is not None:
         selections = (
             f"SELECT s.place, {_SELECTED}, l.resource, l.kind, l.key, l.uid FROM selections s"
@@ -359,8 +372,8 @@ def _without(gone: int, notice: Selected) -> Selected:
 
 
 def _bracketed(notices: Sequence[Selected], planned: Sequence[Selected]) -> list[Selected]:
-    """A Gap stays behind what is older than it: whoever looks at the cluster when told of it must not hear afterwards
-    what was before."""
+    """Keeps a Gap behind all records that are older. A consumer may read the cluster when the Gap arrives; an older
+    record after that would set the consumer's state back."""
     begins = [notice for notice in notices if notice.op == SnapshotEdge.BEGAN]
     ends = [notice for notice in notices if notice.op == SnapshotEdge.ENDED]
     gaps = [notice for notice in notices if notice.op == rows.GAP]
@@ -382,17 +395,19 @@ def replan(
     cut: int,
     planned: Iterable[Selected],
 ) -> Errand:
-    """Put these in place of everything that the sink was not handed yet, through ``cut``."""
+    """Replaces everything through ``cut`` that the sink has not received with the items ``planned``."""
     base = errand or _with_in_flight(database, sink, Errand(kind, taken, taken, 0, 0), settled)
     database.execute("DELETE FROM selections WHERE sink = ? AND place > ?", (sink, base.told))
     begin = max(base.told, 0)
     numbered = list(enumerate(planned, begin + 1))
     _insert(database, sink, numbered)
+    # A compacted snapshot is still a snapshot: its end has to be announced.
     kind = base.kind if base.kind is ErrandKind.SNAPSHOT else kind
     return _set(database, sink, replace(base, kind=kind, cut=cut, last=begin + len(numbered)))
 
 
 def _with_in_flight(database: apsw.Connection, sink: str, errand: Errand, settled: int) -> Errand:
+    """Adds the records that the sink has received and not settled as items, with indexes from 0 down."""
     found = database.execute(
         f"SELECT seq, op FROM log WHERE seq > ? AND seq <= ? AND {_MEANT_FOR} ORDER BY seq",
         (settled, errand.after, _quoted(sink)),
@@ -403,11 +418,12 @@ def _with_in_flight(database: apsw.Connection, sink: str, errand: Errand, settle
 
 
 def settle(database: apsw.Connection, sink: str, place: int) -> None:
+    """Deletes the items up to ``place``, which the sink has settled."""
     database.execute("DELETE FROM selections WHERE sink = ? AND place <= ?", (sink, place))
 
 
 def end(database: apsw.Connection, sink: str) -> None:
-    """The selection was told and settled; the sink's cursor says so from now on."""
+    """Deletes a backfill that was delivered and settled. The caller saves the cursor in the same transaction."""
     database.execute("DELETE FROM selections WHERE sink = ?", (sink,))
     database.execute("UPDATE cursors SET errand = '', replay = 0 WHERE sink = ?", (sink,))
 

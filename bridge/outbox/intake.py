@@ -1,4 +1,4 @@
-"""From a batch of changes to durable records."""
+"""Turns batches of changes into durable records."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from bridge.outbox.store import Store
 
 @dataclass(slots=True)
 class Informer:
-    """An informer as the ledger knows it."""
+    """A running informer, as the outbox follows it."""
 
     id: int
     kind: int
     resource: Resource
     resource_number: int
+    """The resource's number in the database."""
     position: str | None
+    """The resourceVersion from which a watch can go on; None if only a list can."""
     newest: str | None
+    """The newest resourceVersion seen in this epoch."""
     epoch: int
     rebuilding: bool
-    """What its first list finds was told before the database was lost: it is told as ``sync``."""
+    """True until the first complete list after the database was lost. Objects of that list were exported before, and
+    become ``sync``."""
     has_forms: bool = False
-    """Some of its objects may have been told of the resource in another version or scope than it has now."""
+    """True if the ledger may hold objects of this resource in another version, kind or scope than the present one."""
     retiring: bool = False
-    """What it tells as deleted may be there all the same."""
+    """True while the informer exports deletes of objects that may still exist in the cluster."""
 
     def advance(self, batch: ChangeBatch) -> bool:
-        """Take in how far a batch has come; whether there is something to save. What was queued before a new epoch
-        began comes in its own, and has come nowhere in this one."""
+        """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
+        new epoch began belongs to its own epoch, and moves no position of this one."""
         if batch.epoch < self.epoch:
             return False
         began = batch.epoch > self.epoch
@@ -48,8 +52,8 @@ class Informer:
 
 
 class Intake:
-    """Numbers records and has them written. ``committed`` is called on the event loop with each batch's records and the
-    bytes that they take, in the order of their sequence, once they are durable."""
+    """Numbers records and writes them. ``committed`` runs on the event loop with the records of each batch and their
+    bytes on disk, in the order of the sequence numbers, once they are durable."""
 
     def __init__(
         self,
@@ -68,14 +72,18 @@ class Intake:
         self._clock = clock
         self._committed = committed
         self.informers: dict[tuple[str, Scope], Informer] = {}
-        """Those that run: resource by name, and scope. See ``begin``."""
+        """Running informers by resource name and scope. See ``begin``."""
         self._reached: dict[int, work.Reached] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """Records, ledger and position in one transaction, all or nothing. Returns when they are durable, and waits for
-        as long as there is no room. A batch without changes has its position saved a little later. One with changes and
-        without a position clears the saved one, since after a crash only a list can tell; but a resync changes nothing.
-        A new epoch clears what the old one reached."""
+        """Writes records, ledger and position in one transaction. Returns the records once they are durable; waits
+        while the disk is full.
+
+        A batch without changes has its position saved within half a second; a crash before that repeats a part of the
+        watch, which exports no change twice. A batch with changes and without a position clears the saved position,
+        because after a crash only a list can find the state; a resync keeps it. A new epoch clears the position of the
+        old one.
+        """
         informer = self.informers[batch.resource.name, batch.scope]
         rebuilding = informer.rebuilding
         moved = informer.advance(batch)
@@ -114,33 +122,36 @@ class Intake:
     async def tell_deleted(
         self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
     ) -> None:
-        """Deletes of objects that no informer has any more, the resources that they were told of, and the records that
-        had their last states. Their sequence numbers come from ``number_next``."""
+        """Writes deletes of objects that no informer covers any more. ``resources``: number of the resource that each
+        object was exported as. ``replaced``: the record with the last state of each. The sequence numbers come from
+        ``number_next``."""
         no_states = [False] * len(gone)
         await self._write(work.Append(None, kind, None, gone, resources, no_states, replaced, None, None, 1, True))
 
     def begin(self, name: str, scope: Scope, informer: Informer) -> None:
-        """It runs from now on."""
+        """Registers a running informer."""
         self.informers[name, scope] = informer
         self._epoch = max(self._epoch, informer.epoch)
 
     def counted(self) -> tuple[int, int]:
-        """The newest sequence number that was given, and the newest epoch that may have begun: a part that leaves lets
-        its kind begin one later (``ledger_sql.leave_behind``). From any thread."""
+        """The newest assigned sequence number, and an upper bound of the epochs begun: a part that leaves lets its kind
+        begin one later (``ledger_sql.leave_behind``). Thread-safe."""
         return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:
-        """Take the next sequence number. Whoever takes numbers has them written before it waits for anything."""
+        """Assigns the next sequence number. The caller submits its records before the next await, so that numbers reach
+        the log in order."""
         self._assigned += 1
         return self._assigned
 
     @property
     def has_reached(self) -> bool:
-        """There are positions to be saved."""
+        """True if positions wait to be saved."""
         return bool(self._reached)
 
     def forget(self, name: str, scope: Scope) -> int | None:
-        """It does not run any more. Returns its number, which another one may get."""
+        """Unregisters an informer. Returns its number in the database, which a later informer may get; None if the
+        informer was not registered."""
         informer = self.informers.pop((name, scope), None)
         if informer is None:
             return None
@@ -148,14 +159,14 @@ class Intake:
         return informer.id
 
     def stand_still(self, name: str) -> Mapping[int, work.Reached]:
-        """No part of this resource runs any more. Returns what they reached and nobody saved."""
+        """Unregisters all informers of a resource. Returns their unsaved positions by the informers' numbers."""
         numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
         self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
         return {number: self._reached.pop(number) for number in numbers if number in self._reached}
 
     def forsake(self, parts: Collection[tuple[Resource, Scope]], *, restored: bool) -> Awaitable[None]:
-        """None of these goes on from what it has reached, whenever this process ends; where their server was
-        ``restored``, each is in a new epoch. Takes effect for what is appended after the call; durable when awaited."""
+        """Discards the positions of these informers: after a restart they list. If their server was ``restored`` from a
+        backup, each begins a new epoch. Appends after the call see the effect; it is durable when awaited."""
         forsaken = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
         for informer in forsaken:
             self._reached.pop(informer.id, None)
@@ -166,7 +177,7 @@ class Intake:
         return self._store.write(lambda database: work.reach(database, now))
 
     def take_reached(self) -> Mapping[int, work.Reached]:
-        """Positions that were reached without a change, to be saved now."""
+        """Positions that moved without a change, by the informers' numbers. The caller saves them."""
         reached, self._reached = self._reached, {}
         return reached
 
@@ -178,8 +189,8 @@ class Intake:
         )
 
     def _resources_of(self, informer: Informer, changes: Sequence[Change]) -> list[int]:
-        """Of each of these changes the resource that it is told of: that of its informer, but what a record says of an
-        object, a delete says as well, and so does a resync, whatever became of the resource since."""
+        """The resource number of each change: the informer's present one. Deletes and resyncs keep the resource that
+        their object's last record names, even if the informer follows another version by now."""
         resources = [informer.resource_number] * len(changes)
         if informer.has_forms:
             for index, change in enumerate(changes):
@@ -211,9 +222,9 @@ class Intake:
 
 
 def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
-    """Of each of a batch's changes the record that had the last state until now. Where an object changes again within
-    the batch, that is a record of the batch: what its informer knew of it then had no number yet. KeyError is a bug,
-    since an informer whose batch was not appended does not go on."""
+    """For each change, the record that held the object's previous state; None if there was none, or if the change is no
+    state. An object that changes twice in a batch replaces its record of the same batch, which had no number when the
+    informer made the change. KeyError is a bug: an informer stops after a batch that could not be appended."""
     replaced: list[int | None] = []
     here: dict[str, int] = {}
     for sequence, change in enumerate(changes, first):
@@ -230,6 +241,7 @@ def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
 
 
 def _newest(newest: str | None, batch: ChangeBatch) -> str | None:
-    """What comparison told carries the version that was known, which may be of an older epoch."""
+    """The newest resourceVersion after this batch. Deletes and resyncs do not count: a delete inferred from a list
+    carries the last known version, which may belong to an older epoch."""
     told = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
     return newest_of((newest, *told, batch.position))

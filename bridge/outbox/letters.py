@@ -1,4 +1,4 @@
-"""Dead letters: records that a sink did not take, and those that wait behind them."""
+"""Dead letters: records that a sink rejected, and the later records of the same objects, which are parked."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from bridge.outbox.store import Store
 
 OrderingKey: TypeAlias = tuple[str, str]
 MOST = 100_000
-"""Dead letters of one sink; of each, its number and its object are in memory."""
+"""Dead letters of one sink. Memory holds the number and the object of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there was of one sink's letters at the start."""
+    """The dead letters of one sink at the start of the process."""
 
     letters: Mapping[int, tuple[OrderingKey, int, bool]]
-    """By number: of which object, the record's sequence number, whether it is parked."""
+    """Number → ordering key of the object, the record's sequence number, and whether the record was parked without an
+    attempt."""
     retrying: bool
 
 
 def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
-    """For these sinks, and for every other that has a letter."""
+    """The dead letters of these sinks, and of every other sink that has some."""
     letters: dict[str, dict[int, tuple[OrderingKey, int, bool]]] = {sink: {} for sink in sinks}
     again: set[str] = set()
     found = database.execute(
@@ -46,7 +47,8 @@ def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
 
 
 class Letters:
-    """Those of one sink. What is buried is durable when ``bury`` returns."""
+    """The dead letters of one sink. A dead letter is durable when ``bury`` returns, and survives a crash with its
+    record, so the log can be trimmed behind it."""
 
     def __init__(self, store: Store, sink: str, found: Found, most: int = MOST) -> None:
         self._store = store
@@ -57,9 +59,9 @@ class Letters:
         self._parked: set[int] = set()
         self._of: dict[OrderingKey, dict[int, int]] = {}
         self.keys: dict[OrderingKey, int] = {}
-        """Objects that have a letter, and the sequence number of the first of them."""
+        """Objects that have a dead letter → the sequence number of their first one."""
         self.retrying = found.retrying
-        """An operator asked for some to be delivered again, and that is still to be done."""
+        """True while some dead letters are marked for another delivery."""
         for number, (key, sequence, parked) in found.letters.items():
             self._note(number, key, sequence, parked)
 
@@ -68,13 +70,14 @@ class Letters:
 
     @property
     def parked(self) -> int:
-        """Of these, those that were not tried."""
+        """Number of dead letters that were parked without an attempt."""
         return len(self._parked)
 
     async def bury(self, burials: Sequence[Burial]) -> None:
-        """Behind those that are there, in this order. A record that is a letter already stays one. Waits while there
-        are ``most`` of them: a sink that takes nothing any more holds up itself, and its backlog has a bound. Not while
-        some are to be delivered again: whoever buries does that, and comes to it only then."""
+        """Appends dead letters in this order. A record that is a dead letter already stays one, without a second entry.
+        Waits while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its
+        backlog has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself,
+        after this call."""
         while len(self._letters) >= self._most and not self.retrying:
             self._looked_at.clear()
             await self._looked_at.wait()
@@ -99,24 +102,28 @@ class Letters:
         )
 
     async def next_retries(self, limit: int) -> Sequence[Letter]:
-        """The oldest that are to be delivered again, in the order of their numbers."""
+        """The oldest dead letters that are marked for retry, at most ``limit``, in the order of their numbers. Raises
+        Damaged."""
+        # Reset before the read: a retry that an operator asks for meanwhile sets it again, and is not lost.
         self.retrying = False
         found = await self._store.ask(partial(_next_retries, sink=self._sink, limit=limit))
         self.retrying = self.retrying or bool(found)
         return [Letter(number, rows.opened(record)) for number, record in found]
 
     async def delivered(self, numbers: Sequence[int]) -> None:
+        """Deletes dead letters that reached the destination."""
         await self._store.write(
             partial(_delete, sink=self._sink, numbers=numbers), committed=self._forget, shrinks=True
         )
 
     async def rejected_again(self, number: int, reason: str, answer: str) -> None:
-        """It stays, and so do the later letters of its object, until an operator asks again."""
+        """Keeps a dead letter whose retry failed, and unmarks the later ones of its object until an operator asks for
+        another retry."""
         reject = partial(_reject_again, sink=self._sink, number=number, reason=reason, answer=answer)
         await self._store.write(reject, shrinks=True)
         self._parked.discard(number)
 
-    # ── What an operator asks for ────────────────────────────────────────────
+    # ── Commands of an operator ──────────────────────────────────────────────
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
         """See model.upkeep.Upkeep.retry."""
@@ -134,7 +141,9 @@ class Letters:
         )
         return len(gone)
 
-    # ── What became durable, whether or not somebody still waits for it ──────
+    # ── After the commit ─────────────────────────────────────────────────────
+
+    # The writer calls these even if the caller of the method was cancelled: memory has to follow the database.
 
     def _note_buried(self, burials: Sequence[Burial], numbers: Sequence[int | None], released: bool) -> None:
         for number, each in zip(numbers, burials, strict=True):
@@ -173,6 +182,7 @@ class Letters:
 
 
 def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) -> list[DeadLetter]:
+    """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all."""
     found = database.execute(
         "SELECT number, sink, resource_name, key, reason, parked, retrying, record, answer FROM letters"
         " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
@@ -182,7 +192,7 @@ def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) 
 
 
 def record_of(database: apsw.Connection, number: int) -> Record:
-    """Raises UnknownTarget."""
+    """The record of a dead letter. Raises UnknownTarget."""
     found = database.execute("SELECT record FROM letters WHERE number = ?", (number,)).fetchone()
     if found is None:
         raise UnknownTarget(f"there is no dead letter {number}")
@@ -190,7 +200,8 @@ def record_of(database: apsw.Connection, number: int) -> Record:
 
 
 def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
-    """Mark these, with all letters of an object where one of them is parked or has some parked behind it."""
+    """Marks dead letters for retry: these numbers, or all (None). If an object has parked dead letters, all of that
+    object are marked, to keep their order. Returns the number of marked dead letters. Raises UnknownTarget."""
     if numbers is None:
         database.execute("UPDATE letters SET retrying = 1 WHERE sink = ?", (sink,))
     for number, name, key in _named(database, sink, numbers or ()):
@@ -208,7 +219,8 @@ def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -
 
 
 def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> tuple[list[int], bool]:
-    """Delete these; what was parked behind them and has no rejected letter before it any more is to be delivered."""
+    """Deletes dead letters: these numbers, or all (None). Parked ones without a rejected one left in front are marked
+    for retry. Returns the deleted numbers, and whether some were marked. Raises UnknownTarget."""
     if numbers is None:
         gone = [row[0] for row in database.execute("DELETE FROM letters WHERE sink = ? RETURNING number", (sink,))]
         return gone, False
@@ -240,8 +252,9 @@ def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list
 
 
 def _bury(database: apsw.Connection, letters: Sequence[tuple[Any, ...]]) -> tuple[list[int | None], bool]:
-    """The number of each; None for one that was there. And whether one of them has nothing to wait for: it is parked
-    behind none but letters that are to be delivered again."""
+    """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
+    once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
+    operator's request would ever cover it."""
     numbers: list[int | None] = []
     released = False
     for letter in letters:

@@ -1,4 +1,5 @@
-"""The outbox: records, the ledger and the cursors of all sinks, in one database."""
+"""The outbox: records, ledger and cursors in one SQLite database, with the background work that saves and trims
+them."""
 
 from __future__ import annotations
 
@@ -36,30 +37,37 @@ from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
 
 TICK = 0.5
-"""Seconds between two savings of cursors and positions, with trimming."""
+"""Seconds between two saves of cursors and positions, each with a trim of the log."""
 _TIGHT = 64 << 20
-"""Bytes: with less than this free beyond what is kept free, nothing is left lying that could be cleared away."""
+"""Bytes. With less free space than this above ``min_free``, the log cleaner runs whenever it can free a record."""
 _ABSENCE = 60.0
-"""Seconds between two countings of the sinks that are not configured."""
+"""Seconds between two updates of the absence of sinks that are not configured."""
 
 Committed = Callable[[Sequence[Delta], int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """What is kept beyond need. Seconds; bytes on disk."""
+    """Records and space that are kept beyond need. 0 turns a retention off."""
 
     retain_age: float = 0.0
+    """Seconds that a settled record stays in the log, for replays."""
     retain_bytes: int = 0
+    """Bytes of settled records that stay in the log, for replays."""
     forget_after: float = 7 * 86_400.0
+    """Seconds until a sink that is not configured loses its cursor."""
     min_free: int = 0
+    """Bytes on the disk that appends leave free."""
     before: bool = False
-    """Some sink tells what an object was before."""
+    """True if some sink delivers the state of an object before each change."""
 
 
 class Outbox:
-    """``committed`` is called on the event loop with the records of each batch, and the sequence number of the last of
-    them, in the order of the log, once they are durable."""
+    """Opens, appends, reads and maintains the database. One process at a time holds a directory.
+
+    ``committed`` runs on the event loop after each commit of records, in the order of the log, with the records and the
+    sequence number of the last. Records are durable then.
+    """
 
     def __init__(
         self, opened: Opened, keeping: Keeping, rhythm: Rhythm, report: Report, clock: Callable[[], str]
@@ -88,7 +96,8 @@ class Outbox:
         dead = {sink: Letters(self._store, sink, found) for sink, found in opened.letters.items()}
         self.sinks = Sinks(self._store, opened.cursors, dead, last=lambda: self._last, clock=clock, report=report)
         self.boot_last = opened.last
-        """Records up to here may have reached a sink before this start without its cursor saying so."""
+        """A process before this start may have delivered records up to this sequence number without saving the
+        cursor."""
         self.committed: Committed = lambda _records, _last: None
 
     @classmethod
@@ -103,9 +112,9 @@ class Outbox:
         as_it_is: bool = False,
         rhythm: Rhythm = Rhythm(),  # noqa: B008  # frozen
     ) -> Outbox:
-        """``sinks`` are those that are configured, and how one begins that was never there before. A directory that
-        holds nothing yet becomes a state; a damaged database is moved aside. With ``as_it_is`` neither is done: no
-        sink begins, and Damaged is raised. Raises StateError."""
+        """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
+        start. An empty directory gets a new database; a damaged database is moved aside. With ``as_it_is`` the state
+        stays unchanged: no cursor is created, and a damaged database raises Damaged. Raises StateError."""
         opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
         outbox = cls(opened, keeping or Keeping(), rhythm, report, clock)
         report(OutboxOpened(str(opened.holder.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
@@ -116,8 +125,8 @@ class Outbox:
         return outbox
 
     async def close(self) -> None:
-        """Save what is to be saved, where there is room, and let the directory go. Raises Damaged where the files are
-        gone, and so is what was to be saved."""
+        """Saves unsaved progress if there is room, and releases the directory. Raises Damaged if the files are gone,
+        since the progress then went with them."""
         try:
             self._require_files()
             with suppress(OutboxClosed, Damaged):
@@ -131,14 +140,15 @@ class Outbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Whatever ends what was done with the state, damage is looked for behind it. Raises Damaged in its place."""
+        """Examines the database after every error that may come from damage. Raises Damaged in place of such an
+        error."""
         cause = error if isinstance(error, Exception) else self._store.failure
         damage = await self._damage_behind(cause)
         if not damage:
             await self.close()
             return
         self._store.holder.mark_damaged(damage)
-        with suppress(Exception):  # The writer's failure once more.
+        with suppress(Exception):  # The writer raises its failure again.
             await self.close()
         if not isinstance(error, Damaged):
             raise Damaged(f"{self._store.holder.file} is damaged ({damage}); the next start moves it aside") from cause
@@ -146,15 +156,15 @@ class Outbox:
     async def _damage_behind(self, error: BaseException | None) -> str:
         if not isinstance(error, Exception) or isinstance(error, StateError | UnknownTarget | OSError):
             return ""
-        if self._store.holder.gone():  # Another database may lie there; closing says it.
+        if self._store.holder.gone():  # Another database may have the name now; ``close`` reports that.
             return ""
         if known := _damage_in(error):
             return str(known)
         return await asyncio.to_thread(find_damage, self._store.holder.file)
 
     async def run(self) -> None:
-        """Save cursors and positions, and trim, until cancelled; and look whether the files are there. Raises Damaged,
-        or a bug."""
+        """Saves cursors and positions, trims, and watches for missing files, until cancelled. Raises Damaged, or a
+        bug."""
         counted = self._now()
         while True:
             await asyncio.sleep(TICK)
@@ -173,26 +183,27 @@ class Outbox:
 
     @property
     def last(self) -> int:
-        """Sequence number of the newest record that is durable; 0 before the first."""
+        """Sequence number of the newest durable record; 0 before the first."""
         return self._last
 
     @property
     def first(self) -> int:
-        """Of the oldest record that can still be told; ``last + 1`` where there is none."""
+        """Sequence number of the oldest record that sinks can read; ``last + 1`` without records."""
         return self._trimmed + 1
 
     @property
     def records(self) -> int:
-        """That are kept because a sink has not settled them, or for a replay."""
+        """Number of records between the trimmed ones and the newest, kept for sinks and replays."""
         return self._last - self._trimmed
 
     @property
     def size(self) -> int:
-        """Bytes on disk, of these."""
+        """Bytes on disk of ``records``."""
         return self.milestones.bytes_after(self._trimmed)
 
     async def read(self, after: int, limit: int) -> Slice[Record]:
-        """At most ``limit`` records behind sequence number ``after``; the slice begins later where some are gone."""
+        """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
+        trimmed. Raises Damaged."""
         question = partial(work.read, codec=self._store.codec, after=after, limit=limit)
         records, first = await self._store.ask(question)
         return Slice(records, first)
@@ -207,11 +218,11 @@ class Outbox:
         self.milestones.reached(self._last, self._bytes, self._now())
         self.committed(deltas, self._last)
 
-    # ── How it stands ────────────────────────────────────────────────────────
+    # ── State ────────────────────────────────────────────────────────────────
 
     def backlog_of(self, sink: str) -> Size:
-        """What this sink has not settled. Of what it is told out of turn, records alone are counted: their bytes are
-        those of the ledger."""
+        """The records, bytes and age that this sink has not settled. Items of a backfill count as records only: their
+        bytes belong to the ledger, which exists anyway."""
         cursor, now = self.sinks[sink], self._now()
         held = cursor.holds
         age = self.milestones.age_of(held, now) if held < self._last else 0.0
@@ -223,27 +234,29 @@ class Outbox:
 
     @property
     def oldest_seconds(self) -> float:
-        """Age of the oldest record; 0 where there is none."""
+        """Age of the oldest record in seconds; 0 without records."""
         return self.milestones.age_of(self._trimmed, self._now()) if self.records else 0.0
 
     @property
     def no_room(self) -> str:
-        """Why nothing can be appended at this moment; empty while it can."""
+        """Why appends wait at the moment; empty while they succeed."""
         return self._store.no_room
 
     def disk(self) -> Disk:
+        """Sizes of the database files, and the free space."""
         return self._store.holder.disk()
 
     async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
-        """In the order of their numbers, behind ``after``; of all sinks, or of one."""
+        """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all, in the order of
+        their numbers."""
         return await self._store.ask(partial(letters.listed, sink=sink, after=after, limit=limit))
 
     async def dead_letter(self, number: int) -> Record:
-        """Raises UnknownTarget."""
+        """The record of a dead letter. Raises UnknownTarget."""
         return await self._store.ask(partial(letters.record_of, number=number))
 
     async def check(self) -> StateReport:
-        """Reads the whole database; not one that is gone."""
+        """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""
         if gone := self._store.holder.gone():
             return checking.nothing_left(self.disk(), gone)
         return await self._store.ask(partial(checking.report, disk=self.disk()))
@@ -251,8 +264,8 @@ class Outbox:
     # ── Housekeeping ─────────────────────────────────────────────────────────
 
     async def tidy(self) -> None:
-        """Save what was settled and reached, and let go what nobody needs any more."""
-        held = [cursor.holds for cursor in self.sinks.all]  # As they are saved now; sinks go on meanwhile.
+        """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays."""
+        held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
         await self._save_progress()
         through = trim_through(
             held,
@@ -263,7 +276,7 @@ class Outbox:
             self._last,
         )
         if self._trimmed < through:
-            # Behind what was just saved: a cursor on disk never points at what is gone.
+            # After the save: a cursor on disk never points at a trimmed record, whenever the process is killed.
             trimmed, gone = self._trimmed, self._bytes - self.size
             self._trimmed = await self._store.write(partial(clearing.trim, through=through), shrinks=True)
             self.milestones.trim(self._trimmed)
@@ -293,23 +306,24 @@ class Outbox:
         content = await asyncio.to_thread(make_dictionary, samples, number)
         if content is not None:
             dictionary = Dictionary(number, kind, content)
-            # Used only once it is durable: no body may need a dictionary that a crash took.
+            # In use only once it is durable: a body must not need a dictionary that a crash lost.
             self._store.write(
                 partial(ledger_sql.add_dictionary, dictionary=dictionary),
                 committed=lambda _: self._store.codec.bodies.learn(dictionary),
             )
 
     def _require_files(self) -> None:
-        """What is written to a file that was removed is not there any more after the process. Raises Damaged."""
+        """Raises Damaged if the open files no longer have their names: whatever is written then disappears with the
+        process."""
         if not (gone := self._store.holder.gone()):
             return
         last, epoch = self._intake.counted()
         if self._store.holder.mark_gone(gone):
-            raise Damaged(f"{gone}: the next start begins behind record {last}, and tells every sink a Gap first")
+            raise Damaged(f"{gone}: the next start begins behind record {last}, and every sink gets a Gap first")
         raise Damaged(
-            f"{gone}. Nothing can be left there for the next start: on an empty directory it begins as if nothing had "
-            f"ever been told, with record 1 in epoch 1, and tells no Gap. The last record was {last}, in epoch {epoch} "
-            "at most. If the directory was moved, move it back; if not, let consumers forget the ids that they remember"
+            f"{gone}. The next start finds no mark there: on an empty directory it exports every object again, with "
+            f"record 1 in epoch 1 and without a Gap. The last record was {last}, in epoch {epoch} at most. If the "
+            "directory was moved, move it back; otherwise let consumers forget the ids that they remember"
         )
 
     async def _save_progress(self) -> None:

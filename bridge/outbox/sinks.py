@@ -1,4 +1,4 @@
-"""Every sink's way through the log: its cursor, what it is told out of turn, its dead letters."""
+"""The cursors of all sinks, with their backfills and dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridge.outbox.store import Store
 
 
 class Sinks:
-    """``last`` tells the sequence number of the newest durable record."""
+    """Moves the cursors and plans the backfills. ``last`` returns the sequence number of the newest durable record."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Sinks:
 
     @property
     def all(self) -> Sequence[Cursor]:
+        """Every cursor, also of sinks that are no longer configured."""
         return tuple(self._cursors.values())
 
     def lag(self, sink: str) -> int:
@@ -60,25 +61,27 @@ class Sinks:
     # ── Settling ─────────────────────────────────────────────────────────────
 
     def settle(self, sink: str, through: int) -> None:
-        """Everything of the log up to ``through`` is settled for this sink."""
+        """Settles the log up to ``through`` for this sink; a lower number has no effect. Saved with the next
+        ``Outbox.tidy``."""
         cursor = self._cursors[sink]
         if through > cursor.settled:
             cursor.settled, cursor.dirty = through, True
             _settle_in_flight(cursor)
 
     def settle_errand(self, sink: str, place: int) -> None:
-        """What it was told out of turn is settled up to this place."""
+        """Settles the items of the backfill up to the index ``place``."""
         cursor = self._cursors[sink]
         cursor.settled_place, cursor.dirty = place, True
 
     def remember(self, sink: str, memory: bytes) -> None:
-        """What this sink is reminded of after a restart; saved together with what was settled until now."""
+        """Stores bytes that the sink gets back after a restart. They are saved together with the cursor of that
+        moment."""
         cursor = self._cursors[sink]
         if memory != cursor.memory:
             cursor.memory, cursor.dirty = memory, True
 
     def end_errand(self, sink: str) -> None:
-        """All of the errand is settled, and the log up to where it goes on."""
+        """Ends a settled backfill: the cursor moves to the record behind which the log goes on."""
         cursor = self._cursors[sink]
         errand = cursor.errand
         if errand is None:
@@ -87,16 +90,16 @@ class Sinks:
             self._report(SnapshotEnded(sink, max(0, errand.last - 2)))
         cursor.errand, cursor.settled_place, cursor.dirty = None, 0, True
         cursor.settled = max(cursor.settled, errand.cut)
-        # The cursor is saved with it: ended without that, what was compacted would be told from the log.
+        # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
         self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
 
     @property
     def have_progressed(self) -> bool:
-        """There are cursors to be saved."""
+        """True if some cursor has unsaved progress."""
         return any(cursor.dirty for cursor in self._cursors.values())
 
     def take_progress(self) -> list[Progress]:
-        """What changed since the last time, to be saved now."""
+        """The unsaved progress of all cursors. The caller saves it."""
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
@@ -107,7 +110,8 @@ class Sinks:
     # ── Errands ──────────────────────────────────────────────────────────────
 
     async def read_errand(self, sink: str, limit: int) -> tuple[Sequence[Record], int]:
-        """The next records that this sink is told out of turn, and the place of the last; none where all were read."""
+        """At most ``limit`` further records of the sink's backfill, and the index of the last; no records once all were
+        read. Raises Damaged."""
         cursor = self._cursors[sink]
         if cursor.errand is None:
             return (), 0
@@ -116,21 +120,27 @@ class Sinks:
         cursor.errand = replace(cursor.errand, told=told)
         return records, told
 
-    async def compact(self, sink: str, taken: int, told_through: int) -> tuple[int, int]:
-        """Put the newest of each object in place of what this sink was not handed yet. The log was handed out up to
-        ``taken``; up to ``told_through`` it may have been told before a crash. Returns records before and after."""
+    async def compact(self, sink: str, taken: int, uncertain_through: int) -> tuple[int, int]:
+        """Replaces everything that the sink has not received with the newest record of each object. The sink has
+        received the log up to ``taken``; up to ``uncertain_through`` a process that crashed may have delivered it.
+        Returns the number of records before and after."""
         cursor = self._cursors[sink]
-        through = max(taken, self._last())  # What was just committed may be handed out before it is counted.
+        through = max(taken, self._last())  # A sink may receive a record just before ``last`` counts it.
         plan = partial(
-            errands.compacted, sink=sink, errand=cursor.errand, taken=taken, through=through, told_through=told_through
+            errands.compacted,
+            sink=sink,
+            errand=cursor.errand,
+            taken=taken,
+            through=through,
+            uncertain_through=uncertain_through,
         )
         before, planned = await self._store.ask(plan)
         await self._replan(cursor, ErrandKind.COMPACTED, taken, through, planned)
         return before, len(planned)
 
     async def drop(self, sink: str, taken: int, through: int) -> tuple[int, int]:
-        """Put a Gap in place of what this sink was not handed yet, up to ``through``. Returns the first record that it
-        stands for, and how many."""
+        """Replaces everything up to ``through`` that the sink has not received with a Gap. Returns the first sequence
+        number and the number of the dropped records."""
         cursor = self._cursors[sink]
         plan = partial(
             errands.dropped, sink=sink, errand=cursor.errand, taken=taken, through=through, time=self._clock()
@@ -142,12 +152,13 @@ class Sinks:
     async def replay(
         self, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
     ) -> tuple[int, int, int]:
-        """Tell this sink once more what stands in the log from ``start`` (a sequence number or a time) up to ``taken``.
-        Returns how many records, the first and the last. Raises UnknownTarget while an errand is under way."""
+        """Plans another delivery of the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken``.
+        Returns the count, first and last sequence number of its records. Raises UnknownTarget while the sink has a
+        backfill."""
         cursor = self[sink]
         if cursor.errand is not None:
             raise UnknownTarget(
-                f"sink {sink} is being told a {cursor.errand.kind}, {cursor.errand.left} records to go: ask again then"
+                f"sink {sink} still gets a {cursor.errand.kind}, {cursor.errand.left} records to go: ask again after it"
             )
         begin = partial(
             errands.begin_replay,
@@ -176,14 +187,14 @@ class Sinks:
                 planned=planned,
             ),
             committed=partial(_set_errand, cursor),
-            shrinks=True,  # The sink is told nothing before it is done.
+            shrinks=True,  # The sink waits for the plan, and a full disk must not stop deliveries.
         )
 
     # ── Pauses ───────────────────────────────────────────────────────────────
 
     async def pause(self, sink: str, paused: bool) -> bool:
-        """Pause this sink, or resume it. Returns when that is durable; False where it was so already. Raises
-        UnknownTarget."""
+        """Pauses a sink, or resumes it. Returns when the change is durable; False if the sink was in that state
+        already. Raises UnknownTarget."""
         cursor = self[sink]
         if cursor.paused is paused:
             return False
@@ -197,7 +208,8 @@ class Sinks:
     # ── Sinks that are gone ──────────────────────────────────────────────────
 
     async def count_absence(self, seconds: float, forget_after: float) -> None:
-        """Sinks that are not configured were so for ``seconds`` more; those that were for longer are forgotten."""
+        """Adds ``seconds`` to the absence of sinks that are not configured, and forgets those absent for
+        ``forget_after`` seconds."""
         absent = [cursor for cursor in self._cursors.values() if not cursor.configured]
         for cursor in absent:
             cursor.absent_seconds += seconds
@@ -213,7 +225,7 @@ class Sinks:
 
 
 def _set_errand(cursor: Cursor, errand: Errand | None) -> None:
-    """Whoever asked for it may be gone; that the database has it counts."""
+    """Runs once the plan is durable, even if the caller was cancelled: memory follows the database."""
     begins = cursor.errand is None
     cursor.errand = errand
     if begins and errand is not None:
@@ -222,7 +234,8 @@ def _set_errand(cursor: Cursor, errand: Errand | None) -> None:
 
 
 def _settle_in_flight(cursor: Cursor) -> None:
-    """What was in flight when the errand was planned, and is settled by now, is so by its place too."""
+    """Settles the items of records that were in flight when the backfill was planned, once the cursor passes the
+    records."""
     errand = cursor.errand
     if errand is not None and errand.in_flight:
         place = bisect_right(errand.in_flight, cursor.settled) - len(errand.in_flight)

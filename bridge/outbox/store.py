@@ -1,4 +1,4 @@
-"""The database as the parts of the outbox use it: one writer, readers with short transactions, bodies by number."""
+"""Access to the database: one writer thread, readers with short transactions, bodies by sequence number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class Store:
-    """Damage is noted on disk wherever it is met, so that the next start moves the database aside: see ``clear_up``."""
+    """Connects the outbox to its file. Damage found by any reader or writer is marked on disk, so that the next start
+    moves the database aside; see ``clear_up``."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Store:
         self._suspicion: Exception | None = None
 
     async def close(self) -> None:
-        """Commit what is queued, and let the directory go."""
+        """Commits the queue, closes all connections, and releases the directory."""
         await self._writer.close()
         gone = bool(self.holder.gone())
         for reader in (*self._readers, self._lookup):
@@ -73,16 +74,17 @@ class Store:
         return self._writer.failure
 
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
-        """Read in a thread, on a connection that nobody else uses meanwhile. Raises Damaged."""
+        """Runs ``question`` in a thread, on a connection of its own. Raises Damaged, and whatever ``question``
+        raises."""
         with self._noticed():
             return await asyncio.to_thread(self._answer, question)
 
     def _answer(self, question: Callable[[apsw.Connection], T]) -> T:
-        # In the thread: who asked may be cancelled, and the connection is in use until there is an answer.
+        # In the thread, and not around to_thread: the caller may be cancelled while the connection is still in use.
         try:
             reader = self._readers.pop()
         except IndexError:
-            if gone := self.holder.gone():  # Another database may lie there.
+            if gone := self.holder.gone():  # Another database may have the name now.
                 raise Damaged(gone) from None
             reader = open_reader(self.holder.file)
         try:
@@ -91,31 +93,31 @@ class Store:
             self._readers.append(reader)
 
     def body(self, sequence: int) -> bytes:
-        """That of a record which holds an object's last state, or is still in the log. Blocks for some 20 µs. Raises
+        """The body of a record that holds an object's last state or is still in the log. Blocks for about 20 µs. Raises
         Damaged."""
         with self._noticed():
             packed = work.body(self._lookup, sequence)
             if packed is None:
-                raise Damaged(f"record {sequence} should hold an object's last state, and is not there")
+                raise Damaged(f"record {sequence} should hold an object's last state, and is missing")
             try:
                 return self.codec.bodies.unpack(packed)
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 
     def resource_of(self, sequence: int) -> int:
-        """The number of the resource that such a record was told of. Blocks as ``body`` does. Raises Damaged."""
+        """The number of the resource that such a record names. Blocks as ``body`` does. Raises Damaged."""
         with self._noticed():
             number = work.resource(self._lookup, sequence)
             if number not in self.codec.resources:
-                raise Damaged(f"record {sequence} should hold an object's last state, and is of no resource")
+                raise Damaged(f"record {sequence} should hold an object's last state, and names no known resource")
             return number
 
     def has_forms(self, name: str) -> bool:
-        """Whether this resource, by name, was told of in more than one form: version, kind or scope."""
+        """True if the database knows this resource in more than one version, kind or scope."""
         return sum(resource.name == name for resource in self.codec.resources.values()) > 1
 
     async def number_of(self, resource: Resource) -> int:
-        """What rows of the log call it from now on."""
+        """The resource's number in the database; assigned and durable when this returns."""
         number = await self.write(lambda database: ledger_sql.resource_id(database, resource))
         self.codec.resources[number] = resource
         return number
@@ -134,8 +136,8 @@ class Store:
             raise
 
     async def clear_up(self) -> None:
-        """Whoever asked may have been an operator, and not ended the outbox: was what a question raised damage? Raises
-        Damaged; a bug is the asker's."""
+        """Examines the database after an error of a reader. Needed because the error may have gone to an operator's
+        request, which does not end the outbox. Raises Damaged; a bug stays with its caller."""
         suspicion, self._suspicion = self._suspicion, None
         if isinstance(suspicion, Damaged):
             raise suspicion

@@ -1,4 +1,4 @@
-"""What the writer does inside a transaction, and what readers ask for: the SQL of the log and the ledger. Hot."""
+"""SQL statements of the log and the ledger: the writer's transactions, and the readers' questions. Hot."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from bridge.outbox.bodies import Bodies
 from bridge.outbox.sql import one
 
 MOST_BYTES = 16 << 20
-"""Of bodies as they are told, read at once; the record that goes beyond is the last."""
+"""Unpacked bytes of one read. The record that crosses the bound is the last one."""
 
 
 class Append(msgspec.Struct, frozen=True):
     """One batch of one informer, ready to be written."""
 
     informer: int | None
-    """None where no informer told it: its object left what is configured."""
+    """Number of the informer; None for deletes of objects that no informer covers."""
     kind: int
     resource: int | None
-    """That the informer follows; None where there is none."""
+    """Number of the resource that the informer follows; None without an informer."""
     deltas: Sequence[Delta]
     resources: Sequence[int]
-    """Of each of them: the resource that it is told of."""
+    """For each delta, the number of the resource that its record names."""
     are_states: Sequence[bool]
-    """Of each of them: whether it has the state of its object from now on; a delete has not, nor has a resync."""
+    """For each delta, True if the record holds the state of its object from now on. Deletes and resyncs do not."""
     replaced: Sequence[int | None]
-    """Of each of them: the record that had the last state of its object until now; None where it changes nothing, or
-    none had it."""
+    """For each delta, the record that held the previous state. None if there was none, or if the delta changes no
+    state."""
     position: str | None
     newest: str | None
     epoch: int
     retiring: bool
-    """What is told as deleted may be there all the same."""
+    """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
 
 
 def append(database: apsw.Connection, batch: Append, bodies: Bodies) -> int:
-    """Log, ledger and position. Returns the bytes of the bodies that are kept."""
+    """Writes log, ledger and position. Returns the bytes of the compressed bodies."""
     written = [
         rows.delta_row(delta, batch.kind, resource, bodies)
         for delta, resource in zip(batch.deltas, batch.resources, strict=True)
@@ -74,8 +74,8 @@ def _entries(batch: Append) -> list[ledger_sql.Entry]:
 
 
 def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
-    """These objects left, and may still be there: an informer that had them and gets its scope back, before its row is
-    gone, must not go on with a watch."""
+    """Clears the positions of the informers that had these objects. The objects may still exist: an informer that gets
+    its scope back must list, and not go on with its watch."""
     database.executemany(
         "UPDATE informers SET position = NULL"
         " WHERE id = (SELECT informer FROM ledger WHERE kind = ? AND seq = ?) AND position IS NOT NULL",
@@ -84,14 +84,14 @@ def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
 
 
 def _end_rebuilding(database: apsw.Connection) -> None:
-    """A rebuilt database is like any other once every informer has told all it found."""
+    """Ends the rebuilding of a lost database once every informer has listed."""
     database.execute(
         "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
     )
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """How far an informer has come without a change."""
+    """The progress of an informer without a change."""
 
     position: str | None
     newest: str | None
@@ -99,7 +99,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
-    """By number of the informer."""
+    """Saves progress by the informers' numbers."""
     if not informers:
         return
     database.executemany(
@@ -114,9 +114,9 @@ def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
 
 
 def read(database: apsw.Connection, codec: rows.Codec, after: int, limit: int) -> tuple[list[Record], int]:
-    """At most ``limit`` records behind ``after``, and the sequence number of the first of them (of the next to come,
-    where there are none)."""
-    database.execute("BEGIN")  # Both questions see the same moment.
+    """At most ``limit`` records behind ``after``, and the sequence number at which the result begins, even if it is
+    empty. Raises Damaged."""
+    database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
     try:
         first = max(after, one(database, "SELECT trimmed FROM meta")) + 1
         found = database.execute(f"SELECT {rows.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit))
@@ -126,17 +126,19 @@ def read(database: apsw.Connection, codec: rows.Codec, after: int, limit: int) -
 
 
 def resource(database: apsw.Connection, sequence: int) -> int | None:
+    """The resource number of a record; None if the record is not in the log."""
     found = database.execute("SELECT resource FROM log WHERE seq = ?", (sequence,)).fetchone()
     return None if found is None else found[0]
 
 
 def body(database: apsw.Connection, sequence: int) -> bytes | None:
+    """The compressed body of a record; None if the record is not in the log."""
     found = database.execute("SELECT body FROM log WHERE seq = ?", (sequence,)).fetchone()
     return None if found is None else found[0]
 
 
 def bounded(records: Iterable[Record]) -> Iterator[Record]:
-    """As many of these as are read at once."""
+    """The records up to ``MOST_BYTES``."""
     total = 0
     for record in records:
         yield record

@@ -1,4 +1,4 @@
-"""The one thread that writes. What many ask for at about the same time becomes one transaction (group commit). Hot."""
+"""The writer thread. Jobs submitted at about the same time become one transaction (group commit). Hot."""
 
 from __future__ import annotations
 
@@ -24,44 +24,48 @@ T = TypeVar("T")
 _FULL = (apsw.FullError, apsw.IOError, apsw.BusyError)
 
 Work: TypeAlias = Callable[[apsw.Connection], T]
-"""Runs inside a transaction that others may share. Where there is no room it is rolled back and run again, so all it
-changes is the database. It may refuse with UnknownTarget before it has changed anything."""
+"""A job of the writer. It runs inside a transaction with other jobs, and runs again after a rollback on a full disk, so
+it must have no effect outside the database. It may raise UnknownTarget before its first change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Seconds, and records."""
+    """Timing of the writer, in seconds."""
 
     window: float = 0.002
-    """Waited for others to join a transaction that holds fewer than ``records``."""
+    """How long a transaction waits for further jobs while it has fewer than ``records`` records."""
     records: int = 500
+    """Records that end the wait."""
     retry: float = 0.5
-    """Between two attempts where there is no room."""
+    """Wait between two attempts on a full disk."""
 
 
 class OutboxClosed(Exception):
-    """The outbox was closed before this was committed: nothing of it happened."""
+    """The outbox was closed before the job was committed; the job has no effect."""
 
 
 class NoRoom(Exception):
-    """The disk has less room left than is to be kept free."""
+    """The disk has less free space than ``state.min_free_bytes``."""
 
 
 @dataclass(slots=True)
 class _Job(Generic[T]):
+    """A submitted job."""
+
     work: Work[T]
     done: asyncio.Future[T]
     committed: Callable[[T], None] | None = None
     weight: int = 1
-    """Records."""
+    """Number of records."""
     shrinks: bool = False
-    """It makes room, or needs next to none: it need not wait behind what finds no room."""
+    """The job frees space or needs almost none; on a full disk it runs alone, ahead of others."""
     result: Any = field(default=None, init=False)
     refused: UnknownTarget | None = field(default=None, init=False)
 
 
 class Writer:
-    """Runs on the event loop that made it; its thread ends with ``close``, and never outlives the process."""
+    """Owns the only connection that writes. Belongs to the event loop that made it; the thread ends with ``close`` or
+    with the process."""
 
     def __init__(
         self, connection: apsw.Connection, holder: Holder, *, min_free: int, report: Report, pace: Pace | None = None
@@ -75,9 +79,9 @@ class Writer:
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self.no_room = ""
-        """Why transactions do not go through at this moment; empty while they do."""
+        """Why transactions fail at the moment; empty while they succeed."""
         self.failure: BaseException | None = None
-        """Why the thread has ended before ``close``."""
+        """The error that ended the thread before ``close``."""
         self._thread = threading.Thread(target=self._run, name="outbox writer", daemon=True)
         self._thread.start()
 
@@ -91,8 +95,8 @@ class Writer:
         weight: int = 1,
         shrinks: bool = False,
     ) -> asyncio.Future[T]:
-        """Queue work behind all that was submitted before. ``committed`` is called with its result on the event loop,
-        in that same order, before the future is done. The future raises UnknownTarget, Damaged, OutboxClosed, or a
+        """Queues a job behind all earlier ones. ``committed`` gets the result of the job on the event loop, in the
+        order of submission, before the future is done. The future raises UnknownTarget, Damaged, OutboxClosed, or a
         bug."""
         if self.failure is not None:
             raise self.failure
@@ -103,12 +107,12 @@ class Writer:
         return done
 
     async def close(self) -> None:
-        """Commit what is queued, once more where there was no room, and end the thread."""
+        """Commits the queue, with a single attempt on a full disk, and ends the thread."""
         self._closing.set()
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    # ── In the thread ────────────────────────────────────────────────────────
+    # ── In the writer thread ─────────────────────────────────────────────────
 
     def _run(self) -> None:
         group: list[_Job[Any]] = []
@@ -126,7 +130,7 @@ class Writer:
             close(self._connection, gone=bool(self._holder.gone()))
 
     def _collect(self, group: list[_Job[Any]]) -> bool:
-        """Wait for a job, and a little for others. False where the last one came."""
+        """Fills ``group`` with the next job and those within the window. Returns False at the end of the queue."""
         job = self._jobs.get()
         deadline = time.monotonic() + self._pace.window
         weight = 0
@@ -134,7 +138,7 @@ class Writer:
             group.append(job)
             weight += job.weight
             try:
-                # Beyond the window, or where it is full, only what is there already comes along.
+                # After the window, or above the bound of records, only jobs that are queued already join.
                 left = deadline - time.monotonic() if weight < self._pace.records else 0.0
                 job = self._jobs.get(timeout=left) if left > 0 else self._jobs.get_nowait()
             except queue.Empty:
@@ -182,15 +186,17 @@ class Writer:
         self._loop.call_soon_threadsafe(_finish, group)
 
     def _make_room(self, group: list[_Job[Any]]) -> list[_Job[Any]]:
-        """Do what makes room, that of jobs which came meanwhile as well. Returns what is still to be done."""
+        """Runs the jobs that free space, also those queued meanwhile. Returns the other jobs."""
         group.extend(self._waiting())
         left = [job for job in group if not (job.shrinks and self._fits(job))]
         with suppress(*_FULL):
+            # Free pages are reusable only in the database file; the truncated log gives its own space back to the disk.
             self._connection.pragma("wal_checkpoint(truncate)")
         return left
 
     def _fits(self, job: _Job[Any]) -> bool:
-        """Do it by itself: what takes more room than there is does not hold up what takes none."""
+        """Runs a job in a transaction of its own, so that no large job holds up a small one. Returns False on a full
+        disk."""
         try:
             self._transact([job])
         except _FULL as error:
@@ -200,7 +206,7 @@ class Writer:
         return True
 
     def _waiting(self) -> Iterator[_Job[Any]]:
-        """What is queued; the end of the queue stays in it."""
+        """Takes the queued jobs; the end marker stays in the queue."""
         while True:
             try:
                 job = self._jobs.get_nowait()
@@ -215,7 +221,7 @@ class Writer:
         free = self._holder.free_bytes()
         if free >= self._min_free:
             return
-        # What sinks settled leaves pages that are free inside the file, and the disk may never see them.
+        # Trimmed records leave free pages inside the file, which SQLite reuses and the file system never sees.
         inside = int(self._connection.pragma("freelist_count")) * page_bytes(self._connection)
         if free + inside < self._min_free:
             raise NoRoom(
@@ -230,18 +236,18 @@ class Writer:
         if not is_damage(error) and not isinstance(error, Damaged):
             return error
         self._holder.mark_damaged(str(error))
-        return Damaged(f"{self._holder.file} is damaged ({error}); the next start moves it aside and tells all again")
+        return Damaged(f"{self._holder.file} is damaged ({error}); the next start moves it aside and exports all again")
 
     def _fail(self, error: BaseException, group: list[_Job[Any]]) -> None:
         self.failure = error
         self._loop.call_soon_threadsafe(self._break, group, error)
 
     def _break(self, group: list[_Job[Any]], error: BaseException) -> None:
-        # On the event loop: nothing is submitted between the last look at the queue and the refusals.
+        # On the event loop, where ``submit`` runs too: no job can enter the queue behind this last look.
         for job in (*group, *self._waiting()):
             if not job.done.done():
                 job.done.set_exception(error)
-                job.done.exception()  # Nobody waits for some of them; whoever submits next hears of it as well.
+                job.done.exception()  # Retrieved here, since some futures have no waiter and asyncio would log them.
 
 
 def _finish(group: list[_Job[Any]]) -> None:

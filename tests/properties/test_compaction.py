@@ -111,7 +111,7 @@ def prefix(data: st.DataObject, steps: Sequence[Step], through: int) -> list[Ste
 @often
 @given(stories())
 def test_a_sink_of_kept_records_knows_all_and_is_never_surprised(story: Story) -> None:
-    kept = compact(story.steps, told_through=0)
+    kept = compact(story.steps, uncertain_through=0)
     consumer = story.known.copy().hears(story.with_bodies(story.as_steps(kept)))
 
     assert consumer.knows_what(story.all_told())
@@ -124,8 +124,8 @@ def test_a_sink_of_kept_records_knows_all_and_is_never_surprised(story: Story) -
 def test_what_was_before_an_update_is_what_the_consumer_has(data: st.DataObject, story: Story) -> None:
     """Also after a second compaction."""
     middle = data.draw(st.integers(0, len(story.steps)))
-    waiting = story.as_steps(compact(story.steps[:middle], told_through=0))
-    kept = story.as_steps(compact([*waiting, *story.steps[middle:]], told_through=0))
+    waiting = story.as_steps(compact(story.steps[:middle], uncertain_through=0))
+    kept = story.as_steps(compact([*waiting, *story.steps[middle:]], uncertain_through=0))
     consumer = story.known.copy().hears(story.with_bodies(kept))
     in_the_log = story.all_told().told_before
 

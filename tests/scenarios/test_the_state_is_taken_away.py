@@ -92,7 +92,7 @@ async def test_a_directory_that_is_removed_as_a_whole_is_said_loudly(tmp_path: P
         finally:
             bridge.kill9()
         said = bridge.log_tail()
-        assert "was removed, or moved away, while it was in use. Nothing can be left there for the next start" in said
+        assert "was removed, or moved away, while it was in use. The next start finds no mark there" in said
         assert await asyncio.to_thread(bridge.ended) == NOT_CONFIGURED_RIGHT
 
 

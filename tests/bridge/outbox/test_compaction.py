@@ -43,7 +43,7 @@ def told(kept: list[Kept]) -> str:
     ],
 )
 def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, left: str) -> None:
-    assert told(compact(steps(backlog), told_through=0)) == left
+    assert told(compact(steps(backlog), uncertain_through=0)) == left
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, le
     ],
 )
 def test_a_sync_is_told_only_where_nothing_changed(backlog: str, left: str) -> None:
-    assert told(compact(steps(backlog), told_through=0)) == left
+    assert told(compact(steps(backlog), uncertain_through=0)) == left
 
 
 @pytest.mark.parametrize(
-    ("backlog", "told_through", "left"),
+    ("backlog", "uncertain_through", "left"),
     [
         ("+1 ~2 -3", 1, "-3"),
         ("+1 -2 +3b -4b", 1, "-2"),
@@ -74,8 +74,8 @@ def test_a_sync_is_told_only_where_nothing_changed(backlog: str, left: str) -> N
         ("~1 -2", 9, "-2"),
     ],
 )
-def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, told_through: int, left: str) -> None:
-    assert told(compact(steps(backlog), told_through)) == left
+def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, uncertain_through: int, left: str) -> None:
+    assert told(compact(steps(backlog), uncertain_through)) == left
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, told_
 )
 def test_what_may_have_been_told_is_told_again_as_it_was(backlog: str, left: str) -> None:
     """Under another op it would have another id, and the sink could not tell that it has it."""
-    for told_through in (2, 9):
-        assert told(compact(steps(backlog), told_through)) == left
+    for uncertain_through in (2, 9):
+        assert told(compact(steps(backlog), uncertain_through)) == left
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_what_may_have_been_told_is_told_again_as_it_was(backlog: str, left: str
     ],
 )
 def test_a_name_that_changed_hands_without_a_delete_is_unsure(backlog: str, left: str) -> None:
-    assert told(compact(steps(backlog), told_through=0)) == left
+    assert told(compact(steps(backlog), uncertain_through=0)) == left
 
 
 @pytest.mark.parametrize(
-    ("backlog", "told_through", "left"),
+    ("backlog", "uncertain_through", "left"),
     [
         ("~1 ~2 ~3", 0, {3: 1}),
         ("=1 =2 ~3 =4 ~5", 0, {5: 3}),
@@ -115,9 +115,9 @@ def test_a_name_that_changed_hands_without_a_delete_is_unsure(backlog: str, left
     ],
 )
 def test_before_is_the_state_before_the_first_folded_record(
-    backlog: str, told_through: int, left: dict[int, int]
+    backlog: str, uncertain_through: int, left: dict[int, int]
 ) -> None:
-    assert {each.sequence: each.before for each in compact(steps(backlog), told_through)} == left
+    assert {each.sequence: each.before for each in compact(steps(backlog), uncertain_through)} == left
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_before_is_the_state_before_the_first_folded_record(
     ],
 )
 def test_before_survives_a_second_compaction(backlog: str, left: list[Kept]) -> None:
-    first = compact(steps(backlog), told_through=1)
+    first = compact(steps(backlog), uncertain_through=1)
     again = [Step(each.sequence, "web", "a", each.op, each.before) for each in first]
 
-    assert compact([*again, *steps("~9")], told_through=1) == left
+    assert compact([*again, *steps("~9")], uncertain_through=1) == left
 
 
 def test_objects_are_independent_in_the_order_of_kept_records() -> None:
@@ -141,11 +141,11 @@ def test_objects_are_independent_in_the_order_of_kept_records() -> None:
         key=lambda step: step.sequence,
     )
 
-    assert told(compact(backlog, told_through=0)) == "~5 -7 +8"
+    assert told(compact(backlog, uncertain_through=0)) == "~5 -7 +8"
 
 
 def test_a_backlog_is_folded_in_pieces_and_readable_at_any_time() -> None:
-    compaction = Compaction(told_through=0)
+    compaction = Compaction(uncertain_through=0)
     left = []
     for step in steps("~1 ~2 -3 +4b"):
         compaction.fold([step])

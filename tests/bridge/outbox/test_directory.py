@@ -81,7 +81,7 @@ async def filled(outbox: Outbox) -> Informed:
 async def test_files_that_vanish_end_the_outbox_and_the_next_has_a_gap(
     state: Path, harm: Callable[[Path], object]
 ) -> None:
-    with pytest.raises(Damaged, match="the next start begins behind record 3, and tells every sink a Gap first"):
+    with pytest.raises(Damaged, match="the next start begins behind record 3, and every sink gets a Gap first"):
         async with opened(state, AUDIT) as outbox:
             informer = await Informed(epoch=3).begin(outbox)
             await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a")
@@ -136,7 +136,7 @@ async def test_an_orderly_end_without_its_files_leaves_the_mark_too(state: Path)
 async def test_a_vanished_directory_is_reported_with_what_it_costs(
     state: Path,
 ) -> None:
-    with pytest.raises(Damaged, match=r"Nothing can be left there.*The last record was 3, in epoch 4 at most"):
+    with pytest.raises(Damaged, match=r"The next start finds no mark there.*The last record was 3, in epoch 4 at most"):
         async with opened(state) as outbox:
             await filled(outbox)
             shutil.rmtree(state)
@@ -161,7 +161,7 @@ async def test_another_bridges_state_in_its_place_is_let_alone(state: Path, tmp_
     other.mkdir()
     async with opened(other, {"theirs": StartPolicy.NOW}) as theirs:
         await (await Informed(DEPLOYMENTS).begin(theirs)).tells(theirs, "added shop/theirs")
-        with pytest.raises(Damaged, match="Nothing can be left there"):
+        with pytest.raises(Damaged, match="The next start finds no mark there"):
             async with opened(state) as outbox:
                 await filled(outbox)
                 state.rename(tmp_path / "moved")
