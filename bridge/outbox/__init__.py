@@ -1,15 +1,15 @@
-"""What must survive: records until every sink has settled them, the ledger of objects, positions, cursors.
+"""Durable state of the bridge: records until every sink has settled them, the ledger of objects, positions, cursors.
 
-Outbox       opens the database; append, read, tidy
-Intake       a batch of changes → records, ledger and position in one transaction
-Ledger       which objects were told, which informer has them, which cluster they are of
-Sinks        every sink's cursor, and what it is told out of turn: snapshot, compacted backlog, Gap, replay
-Letters      dead letters
-Store        one writer thread with group commit, readers with short transactions
-Holder       the directory: who holds it, whether its files are there, and the mark for the next start
-integrity    what of the file cannot have been written; wal: what of its log is missing
-clearing     what nobody needs any more leaves, much at once
-compaction, backlog   decisions alone: what is told of a long backlog, when it is too long, what may leave
+Outbox          opens the database; append, read, maintain
+Appender        turns a batch of changes into records, ledger rows and a position, in a single transaction
+Ledger          the exported objects, the informer that has each, and the cluster they belong to
+SinkCursors     the cursor of every sink, with its backfill: snapshot, compacted backlog, Gap or replay
+DeadLetters     records that a sink rejected, and those parked behind them
+Store           a writer thread with group commit, readers with short transactions
+StateDirectory  the lock, the identity of the files, and the mark for the next start
+integrity       finds damage in the file; wal: finds transactions missing from the write-ahead log
+clearing        the log cleaner: removes records that no sink and no object needs, in bulk
+compaction, backlog   pure decisions: the records left of a long backlog, its bounds, the end of the log
 """
 
 from bridge.outbox.backlog import Bounds

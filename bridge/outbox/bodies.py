@@ -1,8 +1,8 @@
-"""How bodies rest in the database: as zstd frames, with a dictionary for each kind once enough of it was seen. Hot.
+"""The codec of bodies: zstd frames, with a dictionary for each kind once enough samples were seen. Hot.
 
-Objects of one kind are much alike: a dictionary halves what a pod takes, and what compressing it costs.
+Objects of one kind resemble each other: a dictionary halves both the size of a pod and the time to compress it.
 
-A frame names its dictionary. Dictionaries are kept for ever; there is one for each kind at most.
+A frame names its dictionary. A kind has one dictionary at most, which stays in the database for ever.
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ from bridge.model.packing import MAX_BODY, pack, unpack
 
 LEVEL = 1
 FIRST_NUMBER = 32_768
-"""Lower numbers of dictionaries are reserved by the format (RFC 8878). Ours is this and the number of the kind."""
+"""The number of a dictionary is this plus the number of its kind. The format reserves lower numbers (RFC 8878)."""
 _DICTIONARY_BYTES = 64 * 1024
 _SAMPLES = 100
-"""Bodies, at least, of which a dictionary is made."""
+"""Bodies needed to train a dictionary."""
 _SAMPLE_BYTES = 1 << 20
-"""And bytes, at least; so few objects that there are not as many take little anyway."""
+"""Bytes needed to train a dictionary; a kind with fewer takes little space anyway."""
 _ALL_SAMPLE_BYTES = 16 << 20
-"""Kept at most, of all kinds, until their dictionaries are made."""
+"""Bound of the samples in memory, of all kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
+    """A trained dictionary and the kind that uses it."""
+
     number: int
     kind: int
     content: bytes
 
 
 class Bodies:
-    """``pack`` is called by one thread, the others by any."""
+    """Thread-safe, with one restriction: only one thread calls ``pack``."""
 
     def __init__(self, dictionaries: Iterable[Dictionary] = ()) -> None:
         self._compressors: dict[int, zstandard.ZstdCompressor] = {}
         self._dictionaries: dict[int, zstandard.ZstdCompressionDict] = {}
-        # As in model.packing: a decompressor works for one thread at a time.
+        # A decompressor serves a single thread at a time, so each call takes one from this pool (as model.packing).
         self._decompressors: dict[int, list[zstandard.ZstdDecompressor]] = {}
         self._samples: dict[int, list[bytes]] = {}
         self._sampled: dict[int, int] = {}
@@ -48,7 +50,8 @@ class Bodies:
             self.learn(dictionary)
 
     def pack(self, kind: int, body: bytes) -> bytes:
-        """One frame that says how large its content is, and notices damage."""
+        """The body as one zstd frame with content size and checksum. Collects samples while the kind has no
+        dictionary."""
         compressor = self._compressors.get(kind)
         if compressor is None:
             self._sample(kind, body)
@@ -56,7 +59,8 @@ class Bodies:
         return compressor.compress(body)
 
     def unpack(self, packed: bytes) -> bytes:
-        """What ``pack`` was given. Raises ValueError for anything else, a frame of an unknown dictionary included."""
+        """The body of a frame. Raises ValueError for a damaged frame, an unknown dictionary, or a size beyond
+        MAX_BODY."""
         try:
             frame = zstandard.get_frame_parameters(packed)
         except zstandard.ZstdError as error:
@@ -66,7 +70,7 @@ class Bodies:
         if not 0 <= frame.content_size <= MAX_BODY:
             raise ValueError(f"a packed body claims {frame.content_size} bytes; the limit is {MAX_BODY}")
         if frame.dict_id not in self._dictionaries:
-            raise ValueError(f"a packed body needs dictionary {frame.dict_id}, which is not there")
+            raise ValueError(f"a packed body needs dictionary {frame.dict_id}, which is missing")
         pile = self._decompressors[frame.dict_id]
         try:
             decompressor = pile.pop()
@@ -82,7 +86,7 @@ class Bodies:
     # ── Dictionaries ─────────────────────────────────────────────────────────
 
     def take_samples(self) -> tuple[int, list[bytes]] | None:
-        """A kind that has no dictionary and of which enough was seen, with bodies to make one of."""
+        """A kind without a dictionary that has enough samples, with the samples; None if there is no such kind."""
         for kind, size in list(self._sampled.items()):
             if size >= _SAMPLE_BYTES and len(self._samples[kind]) >= _SAMPLES:
                 self._taken.add(kind)
@@ -91,10 +95,12 @@ class Bodies:
         return None
 
     def learn(self, dictionary: Dictionary) -> None:
-        """Pack bodies of that kind with it from now on. Raises ValueError for what is no dictionary, or another one."""
+        """Uses the dictionary for its kind from now on. Raises ValueError for damaged content."""
         content = zstandard.ZstdCompressionDict(dictionary.content)
         if content.dict_id() != dictionary.number:
-            raise ValueError(f"dictionary {dictionary.number} is damaged: it says that it is {content.dict_id()}")
+            raise ValueError(
+                f"dictionary {dictionary.number} is damaged: its content has the number {content.dict_id()}"
+            )
         try:
             content.precompute_compress(level=LEVEL)
         except zstandard.ZstdError as error:
@@ -106,7 +112,7 @@ class Bodies:
         )
 
     def _sample(self, kind: int, body: bytes) -> None:
-        # Samples may be taken between any two lines of this; then what is kept here is one body too many.
+        # The event loop may take the samples between any two lines; then the body is kept in vain, without harm.
         samples, size = self._samples.setdefault(kind, []), self._sampled.get(kind, 0)
         enough = size >= _SAMPLE_BYTES and len(samples) >= _SAMPLES
         if enough or kind in self._taken or sum(self._sampled.values()) >= _ALL_SAMPLE_BYTES:
@@ -116,7 +122,7 @@ class Bodies:
 
 
 def make_dictionary(samples: list[bytes], number: int) -> bytes | None:
-    """The content of a dictionary; None where these have nothing in common. Takes a tenth of a second."""
+    """The content of a dictionary; None if the samples have too little in common. Takes about 0.1 s."""
     try:
         return zstandard.train_dictionary(_DICTIONARY_BYTES, [*samples], dict_id=number).as_bytes()
     except zstandard.ZstdError:

@@ -1,4 +1,4 @@
-"""What ``kubedelta state check`` finds."""
+"""The report of ``kubedelta state check``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.outbox.sql import one, row
 
 
 def report(database: apsw.Connection, disk: Disk) -> StateReport:
-    """Reads everything: SQLite's own check, every record, and whether the tables agree."""
+    """Reads the whole database: SQLite's own check, every record, and whether the tables agree."""
     page = page_bytes(database)
     return StateReport(
         path=str(disk.path),
@@ -34,7 +34,7 @@ def report(database: apsw.Connection, disk: Disk) -> StateReport:
 
 
 def nothing_left(disk: Disk, gone: str) -> StateReport:
-    """``gone``: why there is no database to be read."""
+    """The report without a database; ``gone`` says why there is none."""
     return StateReport(
         path=str(disk.path),
         sqlite=apsw.sqlite_lib_version(),

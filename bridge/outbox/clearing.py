@@ -1,13 +1,13 @@
-"""What nobody needs any more leaves the database, much of it at once.
+"""The log cleaner (as Kafka's LogCleaner) removes records that no sink and no object needs, many in a pass.
 
-A record is needed until every sink has settled it (then it is trimmed), while a sink is to be told of it out of turn,
-and as long as it holds the last state of its object. Which one does, the ledger tells: a row names the record that it
-replaces. Nothing is removed just then: where objects change at random, that would write one page of the log and one of
-the ledger for every change.
+A record is needed until every sink has settled it (then it is trimmed), while a backfill has it, and as long as it
+holds the last state of its object. The ledger says which record does: each row names the record that it replaces.
+Replaced records stay until the next pass. Where objects change at random, immediate removal would write a page of the
+log and a page of the ledger for every change.
 
-Instead the ledger is looked through from ``meta.cleared`` to ``meta.trimmed``, one stretch after the other: the numbers
-of what goes are put in order, in memory, and taken away part by part, so that a page is written once for many of them.
-A crash in between costs nothing but looking again.
+A pass reads the ledger from ``meta.cleared`` to ``meta.trimmed``, range by range. It collects the numbers of the
+garbage in memory, in order, and removes the records in steps, so that each page is written once for many of them. After
+a crash the pass reads its range again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from bridge.outbox.database import page_bytes
 from bridge.outbox.sql import one, row
 
 _ROW_BYTES = 300
-"""Of a record besides its body: in the log, in the ledger, and left free in their pages."""
+"""Estimate of a record without its body: rows of the log and the ledger, and free space in their pages."""
 _PAGES = 1024
-"""Given back in one transaction."""
+"""Pages returned to the disk in each transaction."""
 
-# What is kept of a stretch from one transaction to the next: how far it was looked at, and what goes.
+# The state of a pass between transactions: the progress within a range, and its garbage. Lost in a crash.
 _TEMPORARY = """
 CREATE TEMP TABLE stretch (looked INTEGER NOT NULL, through INTEGER NOT NULL) STRICT;
 CREATE TEMP TABLE leaving (seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL) STRICT;
 """
 
-# Kind by kind, since that is how the ledger is ordered.
+# Kind by kind, in the order of the ledger's primary key: without this SQLite would scan the ledger for each range.
 _RECORDS = (
     "(SELECT 0 AS id UNION ALL SELECT id FROM kinds) k"
     " CROSS JOIN ledger l ON l.kind = k.id AND l.seq > ?1 AND l.seq <= ?2"
@@ -39,61 +39,66 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """When clearing pays, and in which steps."""
+    """Decides when a pass of the cleaner pays, and the sizes of its steps."""
 
     least: int = 4 << 20
-    """Bytes that can go, at least."""
+    """Bytes of garbage that start a pass."""
     part: float = 1.0
-    """And records, as a part of those that were kept when it was last done: at least."""
+    """Records trimmed since the last pass that start a pass, as a part of the records that it kept. Both bounds must be
+    reached, which makes the cost of a removed record constant."""
     stretch: int = 500_000
-    """Records that are looked at before some are removed; of each that goes a few bytes are in memory."""
+    """Records in a range. The cleaner holds a few bytes in memory for each of its garbage records."""
     looked: int = 20_000
-    """Records looked at in one transaction."""
+    """Records examined in each transaction."""
     removed: int = 2_000
-    """Records removed in one transaction: an append waits for it."""
+    """Records removed in each transaction. Appends wait for that transaction."""
 
 
 @dataclass(slots=True)
 class Loose:
-    """What can go, as far as one can tell without looking."""
+    """Estimate of the garbage in the log, without a read of the ledger."""
 
     bytes: int
+    """Bytes that a pass would free."""
     cleared: int
-    """Nothing that can go is left up to this record, but what is awaited."""
+    """The cleaner's checkpoint: up to this record only pinned garbage is left."""
     kept: int
-    """Records up to ``cleared`` that stayed."""
+    """Records up to ``cleared`` that the last pass kept."""
     awaiting: bool
-    """Some of those stayed for an errand alone."""
+    """True if some of them stayed for a backfill only."""
 
     def trimmed(self, records: int, size: int) -> None:
-        """So many more, with bodies of so many bytes."""
+        """Adds ``records`` trimmed records with bodies of ``size`` bytes."""
         self.bytes += size + records * _ROW_BYTES
 
     def is_due(self, rhythm: Rhythm, trimmed: int) -> bool:
+        """True if a pass pays now."""
         return self.bytes >= rhythm.least and trimmed - self.cleared >= max(1, rhythm.part * self.kept)
 
 
 def prepare(database: apsw.Connection) -> None:
-    """Before ``Clear`` runs on this connection."""
-    database.pragma("temp_store", 2)  # In memory: there may be no other place to write.
+    """Creates the cleaner's temporary tables. Call once on the connection before ``Clear`` runs."""
+    database.pragma("temp_store", 2)  # Memory: the file system may be read-only except for state.directory.
     database.execute(_TEMPORARY)
 
 
 def trim(database: apsw.Connection, through: int) -> int:
-    """Nobody is told records up to ``through`` any more, but what is selected. Returns through which that is so."""
+    """Trims the log up to ``through``: sinks read those records no more, except as items of a backfill. Returns the new
+    start of the log, which never goes back."""
     database.execute("UPDATE meta SET trimmed = max(trimmed, ?)", (through,))
     return one(database, "SELECT trimmed FROM meta")
 
 
 class Clear:
-    """Work for the writer, to be done until there is no more of it: looks at some records, or takes some away, and says
-    whether there is more to do. Where there is no room to take so many away, the next attempt takes half as many."""
+    """A job for the writer, repeated until it returns False. Each call examines some records, or removes some. After a
+    full disk, the next call removes half as many."""
 
     def __init__(self, rhythm: Rhythm) -> None:
         self._rhythm = rhythm
         self._most = self._tried = rhythm.removed
 
     def __call__(self, database: apsw.Connection) -> bool:
+        # Halved before the attempt: on a full disk the writer rolls back and calls again, and ``was_done`` never runs.
         self._tried, self._most = self._most, max(1, self._most // 2)
         looked, through = _stretch(database, self._rhythm.stretch)
         if looked < through:
@@ -104,13 +109,13 @@ class Clear:
         return bool(one(database, "SELECT EXISTS (SELECT 1 FROM stretch) OR cleared < trimmed FROM meta"))
 
     def was_done(self, _more: bool) -> None:
-        """There was room for that."""
+        """Runs after the commit: there was room, so the next step may be larger."""
         self._most = min(self._rhythm.removed, 2 * self._tried)
 
 
 def _stretch(database: apsw.Connection, most: int) -> tuple[int, int]:
-    """How far the present one was looked at, and where it ends. One that begins has what was kept for errands before,
-    once there are none: before, it would be looked at again and again."""
+    """Progress within the current range, and its end. A new range takes over the pinned garbage of earlier ranges once
+    no backfill is left; before, each pass would examine that garbage again."""
     if not one(database, "SELECT EXISTS (SELECT 1 FROM stretch)"):
         database.execute("INSERT INTO stretch SELECT cleared, min(trimmed, cleared + ?) FROM meta", (most,))
         if not _are_some_selected(database):
@@ -120,7 +125,7 @@ def _stretch(database: apsw.Connection, most: int) -> tuple[int, int]:
 
 
 def _look(database: apsw.Connection, after: int, through: int) -> None:
-    """Put the numbers of what goes into ``leaving``. What is awaited stays, though what replaced it may go: see
+    """Collects garbage. Pinned records stay even if the record that replaced them is removed: see
     ``ledger_sql.PRESENT``."""
     bounds = (after, through)
     database.execute(
@@ -139,7 +144,7 @@ def _look(database: apsw.Connection, after: int, through: int) -> None:
 
 
 def _remove(database: apsw.Connection, most: int) -> bool:
-    """The first so many of ``leaving``. Whether there were any."""
+    """Removes the first ``most`` records of the garbage. Returns False if there was no garbage."""
     [last] = row(database, "SELECT max(seq) FROM (SELECT seq FROM leaving ORDER BY seq LIMIT ?)", (most,))
     if last is None:
         return False
@@ -155,11 +160,11 @@ def _are_some_selected(database: apsw.Connection) -> bool:
 
 
 def vacuum(database: apsw.Connection) -> bool:
-    """Give some free pages back to the disk where two thirds of the file are free, and say whether there are more to
-    give. Less than that is soon needed again: half of the file is free after each clearing."""
+    """Returns free pages to the disk if two thirds of the file are free, and returns True if there are more. A smaller
+    share is reused soon: half of the file is free after each pass."""
     if not _has_too_many_free(database):
         return False
-    for _ in database.execute(f"PRAGMA incremental_vacuum({_PAGES})"):  # Each row that is read is a page.
+    for _ in database.execute(f"PRAGMA incremental_vacuum({_PAGES})"):  # SQLite frees a page for each row that is read.
         pass
     return _has_too_many_free(database)
 
@@ -169,11 +174,11 @@ def _has_too_many_free(database: apsw.Connection) -> bool:
     return free > _PAGES and free * 3 > total * 2
 
 
-# ── How much there is ────────────────────────────────────────────────────────
+# ── Estimate ─────────────────────────────────────────────────────────────────
 
 
 def loose(database: apsw.Connection) -> Loose:
-    """Counts the ledger."""
+    """The estimate from the database. Counts the ledger."""
     last, trimmed, cleared = row(database, "SELECT last, trimmed, cleared FROM meta")
     records = one(database, "SELECT count(*) FROM ledger")
     pages = int(database.pragma("page_count")) - int(database.pragma("freelist_count"))

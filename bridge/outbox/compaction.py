@@ -1,5 +1,5 @@
-"""Compaction reduces one sink's backlog to the newest record of each object. Each kept record gets the op that is
-correct for a sink that never received the dropped ones.
+"""Compaction reduces a sink's backlog to the newest record of each object. Each kept record gets the op that is correct
+for a sink that never received the dropped ones.
 
 An object lives from its ``added`` to its ``deleted``. A life that ended becomes its ``deleted``, or no record if the
 sink certainly never received the object; a life that goes on becomes its newest state.
@@ -26,7 +26,7 @@ from bridge.model.change import Op
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """One record of the backlog, as far as compaction reads it."""
+    """A record of the backlog, as far as compaction reads it."""
 
     sequence: int
     key: Hashable
@@ -56,7 +56,7 @@ def compact(steps: Iterable[Step], uncertain_through: int) -> list[Kept]:
 
 
 class Compaction:
-    """Folds the steps of one sink's backlog in the order of their sequence numbers. Memory grows with the number of
+    """Folds the steps of a sink's backlog in the order of their sequence numbers. Memory grows with the number of
     living objects and of kept deletes; a step takes about 1 µs.
 
     ``uncertain_through``: steps up to this sequence number may have reached the sink; later steps certainly have not.
@@ -79,7 +79,7 @@ class Compaction:
             elif life.uid != step.uid:
                 # Another object took the name, and the delete of the first is unknown: both objects' records are kept.
                 del lives[key]
-                self._ended += life.told()
+                self._ended += life.kept()
                 self._meet(step, named_anew=True)
             elif op is Op.DELETED:
                 del lives[key]
@@ -94,7 +94,7 @@ class Compaction:
         """The records that remain of all steps so far, ascending by sequence number."""
         kept = self._ended.copy()
         for life in self._lives.values():
-            kept += life.told()
+            kept += life.kept()
         kept.sort(key=attrgetter("sequence"))
         return kept
 
@@ -129,6 +129,6 @@ class _Life(msgspec.Struct, gc=False):
             self.op, self.before = Op.UPDATED, step.before or step.sequence
         self.newest = step.sequence
 
-    def told(self) -> list[Kept]:
+    def kept(self) -> list[Kept]:
         newest = Kept(self.newest, self.op, self.before)
         return [Kept(self.added, Op.ADDED, self.added_before), newest] if self.added else [newest]

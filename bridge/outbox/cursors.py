@@ -17,7 +17,7 @@ from bridge.outbox.sql import one, row
 
 @dataclass(slots=True)
 class Cursor:
-    """The progress of one sink, in memory."""
+    """The progress of a sink, in memory."""
 
     sink: str
     settled: int
@@ -72,7 +72,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The values of one cursor that are written to disk."""
+    """The values of a cursor that are written to disk."""
 
     sink: str
     settled: int

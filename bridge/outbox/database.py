@@ -1,4 +1,4 @@
-"""The database file: how it is opened and closed."""
+"""Opens and closes connections to the database file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from bridge.outbox import schema, wal
 from bridge.outbox.errors import Damaged, StateUnusable
 
 PAGE_BYTES = 4 * 1024
-"""Of a file that is made now. A change of one object writes a page of the ledger and often one of the log: small pages
-are a quarter of that to write."""
+"""Page size of a new file. A change of one object dirties a page of the ledger and often a page of the log; with 4 KiB
+that is a quarter of the bytes that pages of 16 KiB would cost."""
 _CHECKSUM_BYTES = 8
-"""At the end of each page: SQLite's cksumvfs looks at them whenever the page is read from the disk, so that a flipped
-bit is not taken for another number. A file that was made without them goes on without. Any SQLite can read one that has
-them; only one with this layer may write it."""
+"""Reserved at the end of each page for SQLite's cksumvfs, which verifies the page at every read from disk: a flipped
+bit raises an error instead of changing a value. A file created without checksums stays without. Any SQLite can read a
+file with checksums; only a SQLite with this VFS may write it."""
 _DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_SHORT_READ)
-"""A wrong checksum, one of the file system, or a file that is shorter than it was."""
+"""Extended codes of damage: a wrong checksum, an error of the file system, and a truncated file."""
 CHECKPOINT_BYTES = 16 << 20
-"""Of the write-ahead log, after which the writer takes it into the file."""
+"""Size of the write-ahead log after which the writer checkpoints."""
 
 
 def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
-    """The one connection that writes. ``made``: the file was made just now, and is empty. Raises StateUnusable,
+    """The only connection that writes. ``made``: the file was created just now, and is empty. Raises StateUnusable,
     UnknownFormat and Damaged."""
     with usable(file):
         new = made or not file.exists()
@@ -37,6 +37,7 @@ def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
             schema.recognise(connection, new=new)
             wal.require_whole(connection, file)
             if new:
+                # Page layout has to be set before the first table exists.
                 if _VFS:
                     connection.reserve_bytes("main", _CHECKSUM_BYTES)
                 connection.pragma("page_size", PAGE_BYTES)
@@ -54,11 +55,12 @@ def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
 
 
 def page_bytes(connection: apsw.Connection) -> int:
+    """Page size of the file in bytes."""
     return int(connection.pragma("page_size"))
 
 
 def open_reader(file: Path) -> apsw.Connection:
-    """A connection for short reads. It never writes, and leaves checkpoints to the writer."""
+    """A connection for short reads. Never writes; checkpoints are the writer's."""
     with usable(file):
         connection = _connect(file, apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(10_000)
@@ -69,8 +71,8 @@ def open_reader(file: Path) -> apsw.Connection:
 
 
 def close(connection: apsw.Connection, *, gone: bool) -> None:
-    """``gone``: the file does not lie where it was opened. SQLite removes the files beside it by their names when the
-    last connection is closed; then these names may be those of another database, and are let alone."""
+    """Closes a connection. ``gone``: the open file no longer has its name. SQLite's last close removes the companion
+    files by name; with ``gone`` these names may belong to another database, and the files stay."""
     if gone:
         keep = ctypes.c_int(1)
         connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
@@ -78,19 +80,20 @@ def close(connection: apsw.Connection, *, gone: bool) -> None:
 
 
 def _connect(file: Path, flags: int) -> apsw.Connection:
-    # SQLite refuses a symbolic link anywhere in the path; the directory may be reached through one, the file may not.
+    # SQLITE_OPEN_NOFOLLOW refuses links anywhere in the path. Only the file must not be a link, so the directory is
+    # resolved first.
     return apsw.Connection(str(file.parent.resolve() / file.name), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=_VFS)
 
 
 def is_damage(error: BaseException) -> bool:
-    """What SQLite says where it read what cannot be."""
+    """True for the errors that SQLite raises on a damaged file."""
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return True
     return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _DAMAGE
 
 
 def _load_checksums() -> str | None:
-    """The name of the layer that does it; None where apsw was built without SQLite's extensions."""
+    """The name of the VFS that verifies checksums; None if apsw was built without SQLite's extensions."""
     try:
         with closing(apsw.Connection(":memory:")) as connection:
             apsw.sqlite_extra.load(connection, "cksumvfs")
@@ -104,7 +107,7 @@ _VFS = _load_checksums()
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Raises Damaged in place of what SQLite calls it."""
+    """Raises Damaged in place of SQLite's errors for it."""
     try:
         yield
     except apsw.Error as error:
@@ -115,7 +118,7 @@ def understood() -> Iterator[None]:
 
 @contextmanager
 def usable(file: Path) -> Iterator[None]:
-    """While it is opened. Raises StateUnusable and Damaged in place of what SQLite calls it."""
+    """For the time of opening: raises StateUnusable and Damaged in place of SQLite's errors."""
     try:
         with understood():
             yield

@@ -1,4 +1,4 @@
-"""The directory of the state: who holds it, whether its files lie where they were opened, what the next start finds."""
+"""The state directory: its lock, the identity of the open files, and the mark for the next start."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ Identity: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Bytes."""
+    """Paths and sizes of the state, in bytes."""
 
     path: Path
     file: int
     wal: int
-    """The write-ahead log beside it."""
+    """Size of the write-ahead log."""
     free: int
-    """On the disk."""
+    """Free space of the file system."""
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process holds it. Who holds it does not notice; who does not is kept for some microseconds from taking
-    it. Raises OSError."""
+    """True if a process holds the directory. The test takes a shared lock for some microseconds; a bridge that starts
+    in that time is refused. Raises OSError."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -54,12 +54,12 @@ def is_held(directory: Path) -> bool:
 
 
 def unusable(directory: Path) -> str:
-    """Why a start could not use the files that lie there, in words; empty where it could. Opens none. Raises
+    """Why a start could not use the files of the directory, in words; empty if it could. Opens no file. Raises
     OSError."""
     for each in sorted(directory.iterdir()):
         if not _is_ours(each.name):
             continue
-        with suppress(FileNotFoundError):  # A running bridge takes some away.
+        with suppress(FileNotFoundError):  # A running bridge removes companion files at any time.
             if not stat.S_ISREG(each.lstat().st_mode):
                 return no_file(each.name)
             if not os.access(each, os.R_OK | os.W_OK) and each.exists():
@@ -72,21 +72,21 @@ def _is_ours(name: str) -> bool:
 
 
 class Holder:
-    """Holds ``state.directory`` until ``release``, or until the process ends, however it ends (flock).
+    """Locks ``state.directory`` until ``release`` or the end of the process, however it ends (flock).
 
-    The directory itself is locked, and the file ``lock`` in it: whoever removes that file lets nobody in, and in a
-    directory that others may read, only who may open the file could hold it. The files of the state are closed to
-    everybody else, those that were there before included."""
+    Two locks: on the directory, since a file ``lock`` could be removed and created anew by a second bridge; and on that
+    file, since any user who can read a directory can lock it. All files of the state, old ones included, get mode 0600.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Raises StateUnusable."""
         self.directory = directory
         self._files: dict[str, Identity] = {}
         self.counted: Callable[[], tuple[int, int] | tuple[None, None]] = lambda: (None, None)
-        """The newest sequence number that was given, and the newest epoch that may have begun, for the mark."""
+        """The newest assigned sequence number, and an upper bound of the epochs begun; both go into the mark."""
         if not directory.is_dir():
-            what = "is no directory" if directory.exists() else "does not exist"
-            raise StateUnusable(f"state.directory: {directory} {what}: make it, or mount a volume there")
+            state = "is no directory" if directory.exists() else "does not exist"
+            raise StateUnusable(f"state.directory: {directory} {state}: make it, or mount a volume there")
         with self._explained():
             self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -98,16 +98,17 @@ class Holder:
             raise
         try:
             self._take(self._lock)
-            with suppress(OSError):  # On a full disk: it is held all the same.
+            with suppress(OSError):  # On a full disk the lock holds without the process id.
                 os.ftruncate(self._lock, 0)
                 os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
             self.exposed = self._close_to_others()
-            """Why others may reach the state; empty where they may not."""
+            """Why other users may reach the state, in words; empty if they cannot."""
         except BaseException:
             self.release()
             raise
 
     def release(self) -> None:
+        """Releases both locks."""
         os.close(self._lock)
         os.close(self._fd)
 
@@ -133,14 +134,14 @@ class Holder:
 
     def _close_to_others(self) -> str:
         reason = close_directory(self._fd)
-        for name in os.listdir(self._fd):  # noqa: PTH208  # of the directory that is held, whatever its name is now
+        for name in os.listdir(self._fd):  # noqa: PTH208  # by descriptor: the locked directory may have another name
             if not _is_ours(name):
                 continue
             with self._explained():
                 try:
                     file = open_private(self._fd, name, os.O_RDONLY)
                 except FileNotFoundError:
-                    continue  # A reader of another process has ended, and SQLite took the companions away.
+                    continue  # The last reader of another process has ended, and SQLite removed the companions.
             reason = reason or (f"{name} belongs to another user" if exposed_file(file) else "")
             os.close(file)
         return reason
@@ -150,18 +151,19 @@ class Holder:
         try:
             yield
         except OSError as error:
-            what = f"open {error.filename}" if str(error.filename).startswith(FILE) else "write"
-            raise StateUnusable(f"state.directory: cannot {what} in {self.directory}: {error.strerror}") from error
+            action = f"open {error.filename}" if str(error.filename).startswith(FILE) else "write"
+            raise StateUnusable(f"state.directory: cannot {action} in {self.directory}: {error.strerror}") from error
 
     # ── The file ─────────────────────────────────────────────────────────────
 
     @property
     def file(self) -> Path:
+        """Path of the database."""
         return self.directory / FILE
 
     def make_file(self) -> bool:
-        """The database, empty and closed to others, where there is none. SQLite gives the files beside it the mode that
-        it has. Whether there was none. Raises OSError."""
+        """Creates the database file, empty and with mode 0600; SQLite gives its companion files the same mode. Returns
+        False if the file existed. Raises OSError."""
         try:
             os.close(open_private(self._fd, FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -169,13 +171,15 @@ class Holder:
         return True
 
     def has(self, name: str) -> bool:
+        """True if the directory has a file of this name."""
         return self._identity(name) is not None
 
     def disk(self) -> Disk:
+        """Sizes of the files, and the free space."""
         return Disk(self.file, self._size(FILE), self._size(WAL), self.free_bytes())
 
     def free_bytes(self) -> int:
-        """What the disk has left for us."""
+        """Bytes that the file system has left for this user."""
         found = os.fstatvfs(self._fd)
         return found.f_bavail * found.f_frsize
 
@@ -185,22 +189,22 @@ class Holder:
         except OSError:
             return 0
 
-    # ── Whether it is there ──────────────────────────────────────────────────
+    # ── Identity of the files ────────────────────────────────────────────────
 
     def remember_files(self) -> None:
-        """They are open from now on: see ``gone``."""
+        """Records device and inode of the open files. See ``gone``."""
         found = {name: self._identity(name) for name in _NAMES}
         self._files = {name: identity for name, identity in found.items() if identity is not None}
 
     def gone(self) -> str:
-        """Why the files that are open are not those that lie there now, in words; empty where they are. Five looks at
-        names: some 10 µs."""
+        """Why the open files are not the ones that have their names now, in words; empty if they are. Five stat calls:
+        about 10 µs."""
         if moved := self._moved():
             return moved
         for name, identity in self._files.items():
             if self._identity(name) != identity:
-                what = "was replaced" if self.has(name) else "was removed"
-                return f"{self.directory / name} {what} while it was in use"
+                change = "was replaced" if self.has(name) else "was removed"
+                return f"{self.directory / name} {change} while it was in use"
         if self._files and not self._size(FILE):
             return f"{self.file} was emptied while it was in use"
         return ""
@@ -211,7 +215,7 @@ class Holder:
         except (FileNotFoundError, NotADirectoryError):
             return f"{self.directory} was removed, or moved away, while it was in use"
         except OSError:
-            return ""  # Nobody can tell now.
+            return ""  # An I/O error proves no change; the next look decides.
         if (now.st_dev, now.st_ino) == _identity_of(os.fstat(self._fd)):
             return ""
         return f"{self.directory} is another directory than it was"
@@ -222,21 +226,22 @@ class Holder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
-            return self._files.get(name)  # Nobody can tell now.
+            return self._files.get(name)  # An I/O error proves no change; the next look decides.
 
     # ── For the next start ───────────────────────────────────────────────────
 
     def mark_damaged(self, reason: str) -> bool:
-        """Let the next start move the database aside. Whether it will."""
+        """Leaves a mark, after which the next start moves the database aside. Returns False if no mark could be
+        written."""
         return mark.leave(self._fd, Mark(reason, *self.counted()))
 
     def mark_gone(self, reason: str) -> bool:
-        """Let the next start begin behind what was told. Whether it will: a directory that is gone as a whole takes no
-        mark, and one that lies in its place does only where it is nobody's state."""
-        told = Mark(reason, *self.counted())
-        return self._leave_to_successor(told) if self._moved() else mark.leave(self._fd, told)
+        """Leaves a mark, after which the next start numbers its records behind the exported ones. Returns False without
+        a place for the mark: the directory was removed, or another bridge's state has its name."""
+        left = Mark(reason, *self.counted())
+        return self._leave_to_successor(left) if self._moved() else mark.leave(self._fd, left)
 
-    def _leave_to_successor(self, told: Mark) -> bool:
+    def _leave_to_successor(self, left: Mark) -> bool:
         try:
             successor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -245,24 +250,25 @@ class Holder:
             fcntl.flock(successor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if any(name.startswith(FILE) and name != mark.NAME for name in os.listdir(successor)):  # noqa: PTH208
                 return False
-            return mark.leave(successor, told)
+            return mark.leave(successor, left)
         except OSError:
             return False
         finally:
             os.close(successor)
 
     def mark(self) -> Mark | None:
-        """What an earlier process left, that gave the database up. Raises StateUnusable."""
+        """The mark of an earlier process that gave up the database; None without a mark. Raises StateUnusable."""
         return mark.found(self._fd)
 
     def move_aside(self) -> Path | None:
-        """Make room for a new database. The old one stays beside it for who wants to look, until the next one does: two
-        of them could fill a small volume. None where there was nothing to move."""
+        """Renames the database to make room for a new one. Returns the new path, or None without a database. The file
+        stays for examination until the next is moved aside: two of them could fill a small volume."""
         earlier = list(self.directory.glob(f"{FILE}.*.aside*"))
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         aside = self.directory / f"{FILE}.{now}.aside"
         while aside.exists():
             aside = aside.with_name(aside.name + "x")
+        # The database file last: a crash in between leaves it without its log, and the mark still says so.
         for suffix in reversed(_COMPANIONS):
             part = self.directory / (FILE + suffix)
             if part.exists():
@@ -274,7 +280,7 @@ class Holder:
         return aside
 
     def mended(self) -> None:
-        """A new database has taken the damaged one's place, and says so by itself."""
+        """Removes the mark. Call after the new database is durable, since it carries the numbers of the mark."""
         with suppress(FileNotFoundError):
             os.unlink(mark.NAME, dir_fd=self._fd)
 

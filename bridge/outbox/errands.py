@@ -71,7 +71,7 @@ class Errand:
 
 
 class Selected(NamedTuple):
-    """One row of a backfill's items, without sink and index."""
+    """A row of a backfill's items, without sink and index."""
 
     sequence: int
     op: str
@@ -89,14 +89,14 @@ class Selected(NamedTuple):
 
 
 _PART = 10_000
-"""Rows read in one transaction."""
+"""Rows read in each transaction."""
 MOST_CONCERNS = 1_000
-"""Pairs of resource and namespace in one Gap. A Gap about more pairs names the resources only."""
+"""Pairs of resource and namespace in a Gap. A Gap about more pairs names the resources only."""
 DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
 
 
 def load(database: apsw.Connection, sink: str) -> Errand | None:
-    """The backfill of one sink as the database has it, or None. Raises Damaged for an unknown kind."""
+    """The backfill of one sink in the database, or None. Raises Damaged for an unknown kind."""
     kind, after, cut, replay = row(
         database, "SELECT errand, errand_after, errand_cut, replay FROM cursors WHERE sink = ?", (sink,)
     )
@@ -212,10 +212,10 @@ def begin_replay(
     kind: int | None,
     namespace: str | None,
 ) -> tuple[Errand | None, tuple[int, int, int]]:
-    """Plans the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken`` once more, for one kind
-    or namespace if given. Returns the backfill (None for no records), and the count, first and last sequence number of
-    its records. The replay's number becomes durable with the items: a replay that goes on after a crash keeps its
-    number, and no other replay of this database gets the same."""
+    """Plans the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken`` once more, for a kind or
+    namespace if given. Returns the backfill (None for no records), and the count, first and last sequence number of its
+    records. The replay's number becomes durable with the items: a replay that goes on after a crash keeps its number,
+    and no other replay of this database gets the same."""
     trimmed = one(database, "SELECT trimmed FROM meta")
     wheres = ["seq > ?", "seq <= ?", _MEANT_FOR]
     values: list[int | str] = [trimmed, taken, _quoted(sink)]
@@ -319,7 +319,7 @@ class _About:
         self._add(resource, namespace if slash else None)
 
     def add_all(self, concerns: str | None) -> None:
-        """Adds the pairs of an earlier Gap; None makes this Gap one about any resource."""
+        """Adds the pairs of an earlier Gap; None means any resource."""
         if concerns is None:
             self._found = None
             return
@@ -365,7 +365,7 @@ def _in_parts(database: apsw.Connection, query: str, after: int, *values: Any) -
 
 
 def _without(gone: int, notice: Selected) -> Selected:
-    """The end of a snapshot counts what stands in front of it: so many objects of it are told as something newer."""
+    """The end of a snapshot carries the number of its objects; ``gone`` of them were replaced by newer records."""
     if notice.op != SnapshotEdge.ENDED:
         return notice
     return notice._replace(records=(notice.records or 0) - gone)

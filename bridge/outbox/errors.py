@@ -1,18 +1,18 @@
-"""Why the state on disk cannot be used. Each message tells an operator what to do."""
+"""Errors of the state on disk. Each message names the operator's next step."""
 
 from __future__ import annotations
 
 
 class StateError(Exception):
-    """Only somebody who changes the configuration or the directory can help."""
+    """Only a change of the configuration or the directory helps."""
 
 
 class StateUnusable(StateError):
-    """``state.directory`` is missing, no directory, read-only, or held by another process."""
+    """``state.directory`` is missing, no directory, read-only, or locked by another process."""
 
 
 class UnknownFormat(StateError):
-    """The file was written by another version of kubedelta, or by something else."""
+    """Another version of kubedelta, or another program, wrote the file."""
 
 
 class OtherCluster(StateError):
@@ -20,4 +20,4 @@ class OtherCluster(StateError):
 
 
 class Damaged(Exception):
-    """The database is not what was written to it. The next start moves it aside."""
+    """The database differs from the data written to it. The next start moves it aside."""

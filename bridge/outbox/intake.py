@@ -31,13 +31,13 @@ class Informer:
     """True until the first complete list after the database was lost. Objects of that list were exported before, and
     become ``sync``."""
     has_forms: bool = False
-    """True if the ledger may hold objects of this resource in another version, kind or scope than the present one."""
+    """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
     retiring: bool = False
     """True while the informer exports deletes of objects that may still exist in the cluster."""
 
     def advance(self, batch: ChangeBatch) -> bool:
         """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
-        new epoch began belongs to its own epoch, and moves no position of this one."""
+        new epoch began belongs to its own epoch, and moves no later position."""
         if batch.epoch < self.epoch:
             return False
         began = batch.epoch > self.epoch
@@ -76,13 +76,13 @@ class Intake:
         self._reached: dict[int, work.Reached] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """Writes records, ledger and position in one transaction. Returns the records once they are durable; waits
+        """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
         while the disk is full.
 
         A batch without changes has its position saved within half a second; a crash before that repeats a part of the
         watch, which exports no change twice. A batch with changes and without a position clears the saved position,
         because after a crash only a list can find the state; a resync keeps it. A new epoch clears the position of the
-        old one.
+        old epoch.
         """
         informer = self.informers[batch.resource.name, batch.scope]
         rebuilding = informer.rebuilding
@@ -189,8 +189,8 @@ class Intake:
         )
 
     def _resources_of(self, informer: Informer, changes: Sequence[Change]) -> list[int]:
-        """The resource number of each change: the informer's present one. Deletes and resyncs keep the resource that
-        their object's last record names, even if the informer follows another version by now."""
+        """The resource number of each change: the informer's present resource. Deletes and resyncs keep the resource
+        that their object's last record names, even if the informer follows another version by now."""
         resources = [informer.resource_number] * len(changes)
         if informer.has_forms:
             for index, change in enumerate(changes):
@@ -200,11 +200,11 @@ class Intake:
 
     def _delta(self, batch: ChangeBatch, change: Change, resource: int, time: str, rebuilding: bool) -> Delta:
         thing = change.object
-        told_before = rebuilding and change.op is Op.ADDED and change.evidence is not Evidence.WATCHED
+        exported_before = rebuilding and change.op is Op.ADDED and change.evidence is not Evidence.WATCHED
         before = change.before if self._before else None
         return Delta(
             self.number_next(),
-            Op.SYNC if told_before else change.op,
+            Op.SYNC if exported_before else change.op,
             change.evidence,
             self._store.codec.resources[resource],
             thing.key,
@@ -243,5 +243,5 @@ def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
 def _newest(newest: str | None, batch: ChangeBatch) -> str | None:
     """The newest resourceVersion after this batch. Deletes and resyncs do not count: a delete inferred from a list
     carries the last known version, which may belong to an older epoch."""
-    told = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
-    return newest_of((newest, *told, batch.position))
+    versions = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
+    return newest_of((newest, *versions, batch.position))

@@ -1,7 +1,7 @@
-"""Whether a database can be what was written to it: its pages, tables, values and frames, and whether they agree.
+"""Integrity checks: pages, tables, values and frames of a database, and whether the tables agree.
 
-For ``kubedelta state check``, and behind every error that is none of ours: what is found here is damage, and the next
-start begins anew; where nothing is found the error is a bug, and the database stays.
+Used by ``kubedelta state check``, and after errors that do not come from our own classes. A problem found here is
+damage, and the next start begins with a new database; without a problem the error is a bug, and the database stays.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bridge.outbox.ledger_sql import PRESENT
 from bridge.outbox.sql import one
 
 MOST = 100
-"""Problems told."""
-_TELLING = (
+"""Problems that are reported."""
+_SCHEMA_ERRORS = (
     apsw.SQLError,
     apsw.MismatchError,
     apsw.TooBigError,
@@ -33,8 +33,8 @@ _TELLING = (
     apsw.InternalError,
     apsw.ConstraintError,
 )
-"""What SQLite says of our own questions only where the tables are not ours any more. That there is no room, no memory
-or no lock tells nothing about them."""
+"""Errors that our own statements can cause only on foreign or damaged tables. A full disk, lack of memory and locks say
+no such thing."""
 _TYPES = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 _SMALL = ("meta", "kinds", "resources", "informers", "cursors")
 _REPLACED_LATER = "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq > meta.cleared"
@@ -42,12 +42,12 @@ _OPS = {*(op.value for op in Op), *(edge.value for edge in SnapshotEdge), rows.G
 
 
 def find_damage(file: Path) -> str:
-    """The first problem of this file, in words; empty where there is none, or where nobody can tell now. Reads all of
-    it: seconds for each gigabyte."""
+    """The first problem of this file, in words; empty if it is sound, or cannot be examined now. Reads the whole file:
+    seconds for each gigabyte."""
     try:
         with closing(open_reader(file)) as database:
             return next(iter(problems(database)), "")
-    except (Damaged, *_TELLING) as error:
+    except (Damaged, *_SCHEMA_ERRORS) as error:
         return str(error)
     except apsw.Error as error:
         return str(error) if is_damage(error) else ""
@@ -56,22 +56,23 @@ def find_damage(file: Path) -> str:
 
 
 def problems(database: apsw.Connection) -> list[str]:
-    """At most MOST, of the first part that has some: the later ones read what the earlier ones found right."""
-    database.execute("BEGIN")  # All of them see the same moment.
+    """At most MOST problems, from the first failing part: later parts rely on the earlier ones. Reads the whole
+    database in one transaction."""
+    database.execute("BEGIN")  # One snapshot for all queries: the bridge may go on writing.
     try:
         for part in _PARTS:
-            if found := list(islice(_told(part, database), MOST)):
+            if found := list(islice(_reported(part, database), MOST)):
                 return found
         return []
     finally:
-        with suppress(apsw.Error):  # A question that was not read to its end may have an answer for that, too.
+        with suppress(apsw.Error):  # ROLLBACK may report the error of a query that was not read to its end.
             database.execute("ROLLBACK")
 
 
-def _told(part: Callable[[apsw.Connection], Iterator[str]], database: apsw.Connection) -> Iterator[str]:
+def _reported(part: Callable[[apsw.Connection], Iterator[str]], database: apsw.Connection) -> Iterator[str]:
     try:
         yield from part(database)
-    except (UnicodeDecodeError, Damaged, *_TELLING) as error:
+    except (UnicodeDecodeError, Damaged, *_SCHEMA_ERRORS) as error:
         yield str(error)
     except apsw.Error as error:
         if not is_damage(error):
@@ -80,15 +81,15 @@ def _told(part: Callable[[apsw.Connection], Iterator[str]], database: apsw.Conne
 
 
 def require_small(database: apsw.Connection) -> None:
-    """The tables that do not grow with the number of objects hold what they are declared to hold. Asked at each start,
-    since a wrong type is not always an error: 2.5 is as true as 1. Raises Damaged, and UnicodeDecodeError."""
+    """Checks the values of the small tables, at every start. SQLite itself accepts a wrong type in a STRICT table when
+    it reads: 2.5 counts as true like 1. Raises Damaged, and UnicodeDecodeError."""
     for table in _SMALL:
         for problem in _values_of(table, database):
             raise Damaged(problem)
 
 
 def _pages(database: apsw.Connection) -> Iterator[str]:
-    """With the checksums of all pages that hold something, and the types that the tables are declared with."""
+    """Runs SQLite's own check: page checksums, b-trees, and declared types."""
     for (found,) in database.execute(f"PRAGMA integrity_check({MOST})"):
         if found != "ok":
             yield str(found)
@@ -104,7 +105,7 @@ def _tables(database: apsw.Connection) -> Iterator[str]:
 
 
 def _values(database: apsw.Connection) -> Iterator[str]:
-    """Types again, and text: SQLite reads any bytes for text."""
+    """Checks types and text of all tables. SQLite accepts any bytes as text when it reads."""
     for table in schema.expected():
         yield from _values_of(table, database)
 
@@ -125,7 +126,7 @@ def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
 
 
 def _frames(database: apsw.Connection) -> Iterator[str]:
-    """Whatever is packed or has a meaning of its own can be read."""
+    """Decodes every body, dead letter, item and backfill."""
     try:
         bodies = Bodies(ledger_sql.dictionaries(database))
     except ValueError as error:
@@ -144,52 +145,50 @@ def _frames(database: apsw.Connection) -> Iterator[str]:
             yield f"dead letter {number}: {error}"
     for sink, place, op, before in database.execute("SELECT sink, place, op, before FROM selections"):
         if op not in _OPS:
-            yield f"place {place} of what {sink} is told has the op {op}"
+            yield f"item {place} of the backfill of {sink} has the op {op}"
         try:
             bodies.unpack(before) if before is not None else b""
         except ValueError as error:
-            yield f"place {place} of what {sink} is told: {error}"
+            yield f"item {place} of the backfill of {sink}: {error}"
     for (sink,) in list(database.execute("SELECT sink FROM cursors")):
         errands.load(database, sink)
 
 
 def _agreement(database: apsw.Connection) -> Iterator[str]:
-    for what, question in _QUESTIONS.items():
+    for problem, question in _QUESTIONS.items():
         if count := one(database, question):
-            yield f"{what}: {count}"
+            yield f"{problem}: {count}"
 
 
 _QUESTIONS = {
-    "rows of what this is": "SELECT count(*) <> 1 FROM meta",
-    "numbers that cannot be": (
+    "wrong number of rows in meta": "SELECT count(*) <> 1 FROM meta",
+    "impossible sequence numbers": (
         "SELECT NOT (0 <= cleared AND cleared <= trimmed AND trimmed <= last"
         " AND (SELECT coalesce(max(seq), 0) FROM log) <= last) FROM meta"
     ),
-    "references to what is not there": "SELECT count(*) FROM pragma_foreign_key_check",
+    "references to missing rows": "SELECT count(*) FROM pragma_foreign_key_check",
     "records without a row in the ledger, or rows without a record": (
         "SELECT (SELECT count(*) FROM log WHERE (kind, seq) NOT IN (SELECT kind, seq FROM ledger))"
         " + (SELECT count(*) FROM ledger WHERE seq NOT IN (SELECT seq FROM log))"
     ),
-    "objects of an informer that is not there": (
-        f"SELECT count(*) FROM {PRESENT} AND informer NOT IN (SELECT id FROM informers)"
-    ),
+    "objects of a missing informer": (f"SELECT count(*) FROM {PRESENT} AND informer NOT IN (SELECT id FROM informers)"),
     "objects with more than one last state": (
         f"SELECT count(*) FROM (SELECT 1 FROM {PRESENT} GROUP BY kind, key HAVING count(*) > 1)"
     ),
-    "last states replaced by those of another object": (
+    "last states replaced by records of another object": (
         "SELECT count(*) FROM ledger n JOIN ledger o ON o.kind = n.kind AND o.seq = n.replaces WHERE o.key <> n.key"
     ),
     "records missing in the log": (
         "SELECT meta.last - meta.trimmed - (SELECT count(*) FROM log WHERE seq > meta.trimmed) FROM meta"
     ),
-    "records kept for nobody": (
+    "records that the log cleaner missed": (
         f"SELECT count(*) FROM log, meta WHERE seq <= cleared AND seq NOT IN (SELECT seq FROM {PRESENT})"
         f" AND seq NOT IN (SELECT seq FROM awaited) AND seq NOT IN ({_REPLACED_LATER})"
     ),
-    "cursors that point at what is gone": (
+    "cursors that point at trimmed records": (
         "SELECT count(*) FROM cursors, meta WHERE settled < trimmed AND (errand = '' OR settled < errand_after)"
     ),
-    "cursors that point at what is to come": "SELECT count(*) FROM cursors, meta WHERE settled > last",
+    "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
 }
 
 _PARTS = (_pages, _tables, _values, _frames, _agreement)

@@ -1,4 +1,4 @@
-"""The ledger: every object that was told and not told deleted, which informer has it, and which cluster it is of."""
+"""The ledger: every exported object until its delete, the informer that has the object, and the cluster."""
 
 from __future__ import annotations
 
@@ -20,61 +20,62 @@ from bridge.outbox.sql import row
 from bridge.outbox.store import Store
 
 _AT_ONCE = 500
-"""Objects whose last states are read and told deleted in one transaction."""
+"""Objects whose deletes are exported in each transaction."""
 
 
 class Ledger:
+    """Assigns objects to informers, and exports deletes of objects that no informer covers any more."""
+
     def __init__(self, store: Store, intake: Intake, clock: Callable[[], str]) -> None:
         self._store = store
         self._intake = intake
         self._clock = clock
 
     async def identify(self, cluster: str, *, restart: bool) -> str | None:
-        """Say which cluster this is (the uid of its namespace kube-system), before any informer runs. Where the state
-        belongs to another one: with ``restart``, what was told is compared with this one, in a new epoch, and the other
-        one's uid is returned; else raises OtherCluster."""
+        """Compares the cluster (the uid of its namespace kube-system) with the state's, before any informer runs.
+        Another cluster raises OtherCluster; with ``restart`` all informers begin a new epoch and compare the ledger
+        with the new cluster, and the old uid is returned. Durable when this returns."""
         was = await self._store.write(partial(_identify, cluster=cluster, restart=restart))
         if was in ("", cluster):
             return None
         if not restart:
             raise OtherCluster(
                 f"state.directory: {self._store.holder.directory} belongs to the cluster whose namespace kube-system "
-                f"has the uid {was}; this one's is {cluster}. Give each cluster a directory of its own, or set "
-                "state.on_cluster_change: restart to compare what was told with this cluster and go on"
+                f"has the uid {was}; this cluster has the uid {cluster}. Give each cluster its own directory, or "
+                "set state.on_cluster_change: restart to compare the ledger with this cluster and go on"
             )
         return was
 
     async def is_identified(self) -> bool:
-        """Whether it is known which cluster the state belongs to."""
+        """True if the state names a cluster."""
         return bool(await self._store.ask(lambda database: row(database, "SELECT cluster FROM meta")[0]))
 
     async def resources(self) -> Sequence[Resource]:
-        """Every resource that was watched before, in the version in which it was last served."""
+        """Every resource with an informer in the database, in the version that was watched last."""
         return await self._store.ask(ledger_sql.remembered_resources)
 
     async def scopes(self, name: str) -> Sequence[Scope]:
-        """The parts of a resource that were watched before."""
+        """The watched scopes of a resource. KeyError for an unknown name."""
         kind = (await self._store.ask(ledger_sql.kinds))[name]
         return [each.scope for each in await self._store.ask(partial(ledger_sql.informers, kind=kind))]
 
     async def told(self) -> Sequence[Resource]:
-        """Every resource of which a record was ever made, in every version."""
+        """Every resource that some record names, in every version."""
         return list((await self._store.ask(ledger_sql.resources)).values())
 
     async def kind_of(self, name: str) -> int:
-        """The number of a resource by its name, as kubectl has it. Raises UnknownTarget."""
+        """The number of a resource by its name in kubectl's form. Raises UnknownTarget."""
         found = await self._store.ask(ledger_sql.kinds)
         if name not in found:
-            raise UnknownTarget(f"nothing was ever told of {name}; of: {', '.join(sorted(found)) or 'nothing at all'}")
+            raise UnknownTarget(f"no record was ever made of {name}, only of: {', '.join(sorted(found)) or 'nothing'}")
         return found[name]
 
     async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Remembered | None], int]:
-        """These parts of a resource are watched from now on and nothing else of it; called while no informer of it
-        runs.
+        """Makes ``scopes`` the watched parts of a resource. Call while no informer of the resource runs.
 
-        Objects that no part covers any more are told as deleted, with their last state; should they come back, then in
-        a later epoch. Returns what each part's informer knows (None for one that begins in the first), and how many
-        objects left.
+        Objects outside all scopes are exported as deleted, with their last state; if they return, then in a later
+        epoch. Returns a checkpoint for each informer (None for a first one), and the number of those deletes. A crash
+        in the middle is repaired by the next call.
         """
         if reached := self._intake.stand_still(resource.name):
             await self._store.write(partial(work.reach, informers=reached))
@@ -105,8 +106,9 @@ class Ledger:
 
     @asynccontextmanager
     async def retiring(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
-        """This part is watched no more, since its resource is not served: inside, everything of it is told as deleted.
-        Should it come back, killed or not meanwhile, it begins in a later epoch: no id of before comes again."""
+        """Retires the informer of a resource that is no longer served: the caller exports the deletes inside the
+        context. If the resource returns, its informer begins a later epoch, even after a kill inside the context: so no
+        id repeats."""
         if (informer := self._intake.informers.get((resource.name, scope))) is not None:
             informer.retiring = True
         yield

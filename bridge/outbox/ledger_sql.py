@@ -1,8 +1,7 @@
-"""The SQL of the ledger, and the decision which informer an object belongs to.
+"""SQL of the ledger, and the decision which informer has an object.
 
-The ledger is only ever appended to, like the log: a row for each record. An object is there while a row says which
-informer has it, and no other row replaced that one. So a change writes no page of its own, however many objects there
-are.
+The ledger is append-only like the log: a row for each record. An object exists while a row names its informer and no
+other row replaces that row. So a change dirties only the pages at the end of the table, however many objects there are.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from bridge.outbox.sql import one
 
 @dataclass(frozen=True, slots=True)
 class InformerRow:
+    """A row of ``informers``."""
+
     id: int
     scope: Scope
     position: str | None
@@ -33,28 +34,30 @@ class InformerRow:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """An object that no informer covers any more."""
+    """An object that no configured scope covers any more."""
 
     key: str
     uid: str
     version: str
     sequence: int
-    """Of the record with its last state."""
+    """The record with its last state."""
     epoch: int
     resource: int
-    """That it was told of."""
+    """Number of the resource that this record names."""
 
 
 # ── Decisions ────────────────────────────────────────────────────────────────
 
 
 def covering(scopes: Iterable[Scope], key: str) -> Scope | None:
-    """The scope whose namespace this object is in. Selectors do not count: whether they still match, a list tells."""
+    """The scope whose namespace has this object. Selectors are ignored: only a list can show whether they still
+    match."""
     namespace = key.rpartition("/")[0]
     return next((scope for scope in scopes if scope.namespace in (None, namespace)), None)
 
 
 def is_unchanged(held: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
+    """True if the informers of the database are exactly these scopes."""
     return {row.scope for row in held} == set(scopes)
 
 
@@ -68,33 +71,36 @@ _LAST_STATES = (
     " AND seq NOT IN (SELECT replaces FROM ledger WHERE {of}replaces IS NOT NULL)"
 )
 PRESENT = _LAST_STATES.format(of="")
-"""The last states of all objects; reads the whole ledger. A record that is awaited was replaced too, by one that may be
-gone."""
+"""The last states of all objects; reads the whole ledger. Pinned records are excluded by their table: they were
+replaced too, by records that the cleaner may have removed."""
 _PRESENT_OF = _LAST_STATES.format(of="kind = ?1 AND ")
-"""The same of one kind; reads that part of the ledger."""
+"""The last states of a kind; reads that part of the ledger."""
 
 
 def enter(database: apsw.Connection, entries: Iterable[Entry]) -> None:
-    """For every record that is written to the log, in the same transaction."""
+    """Adds the ledger rows of new records. Call in the transaction that writes the records."""
     database.executemany("INSERT INTO ledger VALUES (?,?,?,?,?,?,?)", entries)
 
 
 def resources(database: apsw.Connection) -> dict[int, Resource]:
+    """Resources by their numbers."""
     found = database.execute("SELECT id, api_group, version, plural, object_kind, namespaced FROM resources")
     return {row[0]: Resource(row[1], row[2], row[3], row[4], bool(row[5])) for row in found}
 
 
 def kinds(database: apsw.Connection) -> dict[str, int]:
-    """Resources by name → their numbers."""
+    """Names of resources → their numbers."""
     return {name: number for number, name in database.execute("SELECT id, name FROM kinds")}
 
 
 def kind_id(database: apsw.Connection, name: str) -> int:
+    """The number of a kind; a new kind gets the next number, and begins in the epoch of ``meta``."""
     database.execute("INSERT OR IGNORE INTO kinds (name, epoch) SELECT ?, epoch FROM meta", (name,))
     return one(database, "SELECT id FROM kinds WHERE name = ?", (name,))
 
 
 def resource_id(database: apsw.Connection, resource: Resource) -> int:
+    """The number of a resource; a new version gets the next number."""
     values = (resource.group, resource.version, resource.plural, resource.kind, int(resource.namespaced))
     database.execute(
         "INSERT OR IGNORE INTO resources (kind, api_group, version, plural, object_kind, namespaced)"
@@ -110,6 +116,7 @@ def resource_id(database: apsw.Connection, resource: Resource) -> int:
 
 
 def dictionaries(database: apsw.Connection) -> list[Dictionary]:
+    """All dictionaries."""
     return [Dictionary(*found) for found in database.execute("SELECT number, kind, content FROM dictionaries")]
 
 
@@ -121,12 +128,13 @@ def add_dictionary(database: apsw.Connection, dictionary: Dictionary) -> None:
 
 
 def remembered_resources(database: apsw.Connection) -> list[Resource]:
-    """Every resource that has an informer in the ledger, in the version in which it was last watched."""
+    """Every resource that has an informer, in the version that was watched last."""
     known = resources(database)
     return [known[row[0]] for row in database.execute("SELECT DISTINCT resource FROM informers")]
 
 
 def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
+    """The informers of a kind, oldest first."""
     found = database.execute(
         "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding"
         " FROM informers WHERE kind = ? ORDER BY id",
@@ -136,7 +144,7 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
 
 
 def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[Leaver]:
-    """Objects of this kind that none of the scopes covers, as they were last told, in that order."""
+    """Objects of this kind that none of the scopes covers, in the order of their last records."""
     found = database.execute(
         "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource"
         f" FROM (SELECT * FROM {_PRESENT_OF}) o JOIN informers i ON i.id = o.informer JOIN log l ON l.seq = o.seq"
@@ -147,13 +155,12 @@ def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> li
 
 
 def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, str]]:
-    """Key, uid and version of every object of a kind."""
+    """Key, uid and resourceVersion of every object of a kind."""
     return database.execute(f"SELECT key, uid, version FROM {_PRESENT_OF}", (kind,))
 
 
 def remembered(database: apsw.Connection, kind: int, held: Sequence[InformerRow]) -> dict[Scope, Remembered | None]:
-    """What the informers of a kind know when they start; None for one that never told or reached anything, in the first
-    epoch."""
+    """The checkpoint of each informer of a kind; None for a first start, in epoch 1."""
     tables = {row.id: KnownTable() for row in held}
     for informer, key, uid, version, sequence in database.execute(
         f"SELECT informer, key, uid, version, seq FROM {_PRESENT_OF}", (kind,)
@@ -177,7 +184,8 @@ _DELETES = (
 
 
 def _newest_delete(row: InformerRow, deletes: Iterable[tuple[str, str, str, int]]) -> Deleted | None:
-    """What another informer had told, before scopes changed, is in an earlier epoch."""
+    """The newest announced delete in this scope and epoch; None without a position. Deletes of an earlier division into
+    scopes belong to an earlier epoch."""
     if row.position is None:
         return None
     covered = (each for each in deletes if each[3] == row.epoch and covering([row.scope], each[0]) is not None)
@@ -185,9 +193,9 @@ def _newest_delete(row: InformerRow, deletes: Iterable[tuple[str, str, str, int]
 
 
 def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence[Scope]) -> list[InformerRow]:
-    """Give every object of the kind to the informer of the scope that covers it, in one transaction: rows for scopes
-    that are new, none for those that are gone. A scope that is not as it was begins with a list. Objects that no scope
-    covers must have left before."""
+    """Assigns every object of the kind to the informer whose scope covers it, atomically; creates and removes informers
+    to match ``scopes``. Returns the informers. A changed scope loses its position, and begins with a list. Call after
+    the objects outside all scopes were exported as deleted."""
     held = informers(database, kind)
     rebuilding = one(database, "SELECT rebuilt FROM meta")
     for scope in (each for each in scopes if each not in {row.scope for row in held}):
@@ -198,7 +206,7 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
         )
     if not is_unchanged(held, scopes):
         _hand_over(database, kind, held, scopes)
-    # Who is to list may find again what was told as deleted though it was there.
+    # A list may find objects again that were exported as deleted while they existed.
     database.execute(
         "UPDATE informers SET epoch = max(epoch, (SELECT epoch FROM kinds WHERE id = informers.kind))"
         " WHERE kind = ? AND position IS NULL",
@@ -208,7 +216,7 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
 
 
 def _hand_over(database: apsw.Connection, kind: int, held: Sequence[InformerRow], scopes: Sequence[Scope]) -> None:
-    """Objects of informers that go, to those of the scopes."""
+    """Moves the objects of removed informers to the informers that cover them now."""
     now = {row.scope: row.id for row in informers(database, kind)}
     gone = {row.id: row.epoch for row in held if row.scope not in scopes}
     moved = []
@@ -217,7 +225,7 @@ def _hand_over(database: apsw.Connection, kind: int, held: Sequence[InformerRow]
         if taker is not None:
             moved.append((now[taker], kind, sequence))
     database.executemany("UPDATE ledger SET informer = ? WHERE kind = ? AND seq = ?", moved)
-    # An informer that took objects over does not know what happened to them since, but how new they are.
+    # An informer that takes objects over must list, and must reject a list that is older than their newest version.
     newest = newest_of(row.newest for row in held)
     takers = [(newest, informer) for informer in {row[0] for row in moved}]
     database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", takers)
@@ -226,11 +234,12 @@ def _hand_over(database: apsw.Connection, kind: int, held: Sequence[InformerRow]
 
 
 def leave_behind(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:
-    """Objects that were told as deleted in these epochs may come back, with the ids that they had: informers of the
-    kind begin in a later one."""
+    """Lets later informers of the kind begin in a later epoch than ``epochs``. Objects that were exported as deleted in
+    these epochs may return unchanged, and their ids must not repeat."""
     database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
 
 
 def drop_informer(database: apsw.Connection, number: int) -> None:
+    """Deletes an informer; see ``leave_behind``."""
     for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):
         leave_behind(database, kind, [epoch])

@@ -19,12 +19,12 @@ from bridge.outbox.store import Store
 
 OrderingKey: TypeAlias = tuple[str, str]
 MOST = 100_000
-"""Dead letters of one sink. Memory holds the number and the object of each."""
+"""Dead letters of a sink. Memory holds the number and the object of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The dead letters of one sink at the start of the process."""
+    """The dead letters of a sink at the start of the process."""
 
     letters: Mapping[int, tuple[OrderingKey, int, bool]]
     """Number → ordering key of the object, the record's sequence number, and whether the record was parked without an
@@ -47,8 +47,8 @@ def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
 
 
 class Letters:
-    """The dead letters of one sink. A dead letter is durable when ``bury`` returns, and survives a crash with its
-    record, so the log can be trimmed behind it."""
+    """The dead letters of a sink. A dead letter is durable when ``bury`` returns, and survives a crash with its record,
+    so the log can be trimmed behind it."""
 
     def __init__(self, store: Store, sink: str, found: Found, most: int = MOST) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class Letters:
         self._parked: set[int] = set()
         self._of: dict[OrderingKey, dict[int, int]] = {}
         self.keys: dict[OrderingKey, int] = {}
-        """Objects that have a dead letter → the sequence number of their first one."""
+        """Objects that have a dead letter → the sequence number of their first."""
         self.retrying = found.retrying
         """True while some dead letters are marked for another delivery."""
         for number, (key, sequence, parked) in found.letters.items():
@@ -74,10 +74,10 @@ class Letters:
         return len(self._parked)
 
     async def bury(self, burials: Sequence[Burial]) -> None:
-        """Appends dead letters in this order. A record that is a dead letter already stays one, without a second entry.
-        Waits while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its
-        backlog has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself,
-        after this call."""
+        """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits
+        while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its backlog
+        has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself, after
+        this call."""
         while len(self._letters) >= self._most and not self.retrying:
             self._looked_at.clear()
             await self._looked_at.wait()

@@ -1,4 +1,4 @@
-"""What a process that loses its database leaves for the next start: a small file beside it."""
+"""The mark: a small file beside the database, by which a process that loses the database informs the next start."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _UNKNOWN = "unknown damage"
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The next start moves aside whatever database it finds, and begins behind these numbers with a Gap."""
+    """Makes the next start move the database aside and begin behind these numbers, with a Gap."""
 
     reason: str = _UNKNOWN
     last: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] | None = None
-    """The newest sequence number that was given; None where it was not known."""
+    """The newest assigned sequence number; None if unknown."""
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] | None = None
-    """The newest epoch that may have begun."""
+    """Upper bound of the epochs begun; None if unknown."""
 
 
 def leave(directory: int, mark: Mark) -> bool:
-    """Durably, as far as the disk lets: on a full one there is room for the name, and none for what is in it. Whether
-    a mark lies there now. ``directory`` is a descriptor."""
+    """Writes the mark and syncs the file and the directory, as far as the disk allows: a full disk has room for the
+    name, not for the content. Returns True if a mark exists afterwards. ``directory`` is a descriptor."""
     try:
         file = open_private(directory, NAME, os.O_WRONLY | os.O_CREAT)
     except OSError:
@@ -35,7 +35,7 @@ def leave(directory: int, mark: Mark) -> bool:
     try:
         content = msgspec.json.encode(mark)
         with suppress(OSError):
-            os.pwrite(file, content, 0)  # In place of an older one: on a full disk that one is better than nothing.
+            os.pwrite(file, content, 0)  # Over an older mark, without O_TRUNC: on a full disk the old one stays.
             os.ftruncate(file, len(content))
             os.fsync(file)
             os.fsync(directory)
@@ -45,7 +45,7 @@ def leave(directory: int, mark: Mark) -> bool:
 
 
 def found(directory: int) -> Mark | None:
-    """What an earlier process left. Raises StateUnusable."""
+    """The mark of an earlier process; None without a mark. Raises StateUnusable."""
     try:
         file = open_private(directory, NAME, os.O_RDONLY)
     except FileNotFoundError:
@@ -56,5 +56,5 @@ def found(directory: int) -> Mark | None:
         os.close(file)
     try:
         return msgspec.json.decode(content, type=Mark)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # Bits flip in this file, too.
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # A bit flip must not hide the mark.
         return Mark(content.decode(errors="replace") or _UNKNOWN)

@@ -1,4 +1,4 @@
-"""Before the first record: the directory is taken, the file opened, moved aside where it is damaged, and read."""
+"""Recovery: takes the directory, opens the database or moves a damaged one aside, and reads the state."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ from bridge.outbox.integrity import find_damage, require_small
 from bridge.outbox.mark import Mark
 from bridge.outbox.sql import one, row
 
-_REBUILT = "the database was damaged; what it held and nobody had been told is not known"
+_REBUILT = "the database was damaged, and undelivered records in it are lost"
 _SKIPPED = 1_000_000
-"""Sequence numbers left out behind the newest one that a damaged file still tells."""
+"""Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
 _MOST = 1 << 62
-"""Nobody counts as far as this."""
+"""Exclusive upper bound of believable sequence numbers."""
 _MOST_EPOCHS = 1 << 31
-"""An integer of CloudEvents is smaller."""
+"""Exclusive upper bound of believable epochs: CloudEvents integers are signed 32-bit."""
 _2026 = 1_767_225_600
-"""When it began, in seconds of Unix time."""
+"""The beginning of 2026 as Unix time in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """The state as an outbox starts with it."""
+
     holder: Holder
     connection: apsw.Connection
     codec: rows.Codec
-    """By the number that rows of the log name."""
+    """Resources and dictionaries by the numbers that rows have."""
     cursors: dict[str, Cursor]
     letters: dict[str, letters.Found]
     last: int
@@ -48,17 +50,18 @@ class Opened:
     objects: int
     loose: Loose
     marks: list[tuple[int, int, float]]
-    """Stretches of the log: the last sequence number of each, its bytes, and the age of its first record in seconds."""
+    """Ranges of the log: last sequence number, bytes, and age of the first record in seconds."""
     epoch: int
-    """The newest that may have begun."""
+    """Upper bound of the epochs begun."""
     damage: str = ""
-    """Why what was there before is given up; empty where it is not."""
+    """Why the earlier database was moved aside; empty if it was not."""
     aside: Path | None = None
-    """Where it lies now, if anything was left of it."""
+    """New path of the damaged database, if a file was left."""
 
 
 def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> Opened:
-    """Blocks: seconds for a log of millions of records. Raises StateError."""
+    """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
+    repeats the repair. Raises StateError."""
     holder = Holder(directory)
     try:
         mark = holder.mark()
@@ -67,8 +70,8 @@ def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> O
                 return _read_all(holder, sinks, now)
             except Damaged as error:
                 mark = Mark(str(error))
-                holder.mark_damaged(mark.reason)  # Until it is mended: a crash on the way begins here again.
-        last, epoch = _last_told(holder.file, mark), _epoch_untold(holder.file, mark)
+                holder.mark_damaged(mark.reason)  # Removed after the repair: a crash during the repair repeats it.
+        last, epoch = _last_exported(holder.file, mark), _unused_epoch(holder.file, mark)
         aside = holder.move_aside()
         connection = _open(holder)
         _begin_anew(connection, last, epoch, sinks, now)
@@ -80,8 +83,8 @@ def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> O
 
 
 def open_existing(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> Opened:
-    """For who looks at the state of a bridge that does not run: nothing begins, and nothing is mended. Raises
-    StateError and Damaged."""
+    """Opens the state of a stopped bridge for an operator's command: no sink is registered, and a damaged database
+    stays. Raises StateError and Damaged."""
     holder = Holder(directory)
     try:
         if mark := holder.mark():
@@ -96,7 +99,7 @@ def open_existing(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -
 
 
 def _read_all(holder: Holder, sinks: Mapping[str, StartPolicy | None], now: str) -> Opened:
-    """Whatever reading raises, damage is looked for behind it. Raises StateError, Damaged, and a bug."""
+    """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
     try:
         return _read_or_close(holder, _open(holder), sinks, now)
     except Exception as error:
@@ -117,7 +120,8 @@ def _open(holder: Holder) -> apsw.Connection:
 
 
 def _expect_file(holder: Holder) -> None:
-    """What a killed process had written last lies beside the file: without the file, it was somebody who removed it."""
+    """Raises Damaged if the write-ahead log is there without its database. A kill cannot cause this; somebody removed
+    the file, and with it the records in front of the log."""
     if holder.has(WAL) and not holder.has(FILE):
         raise Damaged(f"{holder.file} is missing, and {WAL} is there")
 
@@ -128,7 +132,7 @@ def _read_or_close(
     try:
         return _read(holder, connection, sinks, now)
     except BaseException:
-        connection.close()  # Closed later, it would take the write-ahead log of the next database with it.
+        connection.close()  # Now: SQLite's last close removes the write-ahead log by name, even the next database's.
         raise
 
 
@@ -141,7 +145,7 @@ def _read(holder: Holder, connection: apsw.Connection, sinks: Mapping[str, Start
             for sink, start in sinks.items():
                 if sink not in known and start is not None:
                     cursors.register(connection, sink, start, now)
-                # Nothing is written that is so already: a disk may be full, and sinks are told all the same.
+                # Without the condition every start would write, and fail on a full disk where deliveries can go on.
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
         last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
         return Opened(
@@ -166,8 +170,8 @@ def _check(connection: apsw.Connection) -> None:
     settled = one(connection, "SELECT coalesce(max(settled), 0) FROM cursors")
     if not 0 <= cleared <= trimmed <= last < _MOST or newest > last or settled > last:
         raise Damaged(
-            f"the newest record has the number {newest}, counted were {last}, {trimmed} are gone, {cleared} looked at,"
-            f" {settled} settled"
+            f"the newest record has the number {newest}, the last assigned is {last}, trimmed through {trimmed}, "
+            f"cleaned through {cleared}, settled through {settled}"
         )
 
 
@@ -189,16 +193,17 @@ def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tupl
         try:
             age = (present - datetime.fromisoformat(time)).total_seconds()
         except (ValueError, TypeError) as error:
-            raise Damaged(f"a record up to {last} has no time: {error}") from error
+            raise Damaged(f"a record up to {last} has no valid time: {error}") from error
         yield last, size, max(0.0, age)
 
 
 def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
-    """Every sink gets a Gap first, and then everything that the first lists find, in this epoch."""
+    """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
+    ``sync``, in this epoch."""
     gap = Gap(last + 1, last + 1, None, _REBUILT, now)
     with usable(Path(connection.filename)), connection:
         connection.execute(
-            # No database before this one had as many replays.
+            # Replay numbers must not repeat; no earlier database planned more replays than it had records.
             "UPDATE meta SET last = ?, trimmed = ?2, cleared = ?2, rebuilt = 1, epoch = ?3, replays = ?2",
             (gap.sequence, last, epoch),
         )
@@ -214,8 +219,8 @@ _NEWEST_EPOCH = (
 )
 
 
-def _last_told(file: Path, mark: Mark) -> int:
-    """A sequence number behind all that a sink has seen. Where neither the mark nor the damaged file tells any, one
+def _last_exported(file: Path, mark: Mark) -> int:
+    """A sequence number behind all that any sink has received: from the mark or the damaged file; if neither has one,
     made of the time."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
@@ -226,9 +231,8 @@ def _last_told(file: Path, mark: Mark) -> int:
     return known + _SKIPPED if known else time_ns() // 1000
 
 
-def _epoch_untold(file: Path, mark: Mark) -> int:
-    """One in which nothing was told. Where neither the mark nor the damaged file tells which there were, one made of
-    the time."""
+def _unused_epoch(file: Path, mark: Mark) -> int:
+    """An epoch without exported records: from the mark or the damaged file; if neither has one, made of the time."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             epoch = one(connection, _NEWEST_EPOCH)
@@ -239,5 +243,5 @@ def _epoch_untold(file: Path, mark: Mark) -> int:
 
 
 def utc_now() -> str:
-    """RFC 3339 with microseconds, e.g. 2026-11-21T08:30:00.000001Z."""
+    """Now as RFC 3339 with microseconds, such as 2026-11-21T08:30:00.000001Z."""
     return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

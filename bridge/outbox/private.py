@@ -1,4 +1,4 @@
-"""Files that the bridge's user alone may open. A symbolic link in place of one is refused, never followed."""
+"""Files that only the bridge's user may open. A symbolic link is refused, never followed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ _MOUNTED = frozenset({"lost+found"})
 
 
 def open_private(directory: int, name: str, flags: int) -> int:
-    """A descriptor of the regular file ``name``, which nobody else may open from now on; made where ``flags`` have
-    O_CREAT. ``directory`` is a descriptor. Raises OSError, and StateUnusable where the name is no regular file.
+    """A descriptor of the regular file ``name``, with mode 0600 from now on; created if ``flags`` have O_CREAT.
+    ``directory`` is a descriptor. Raises OSError, and StateUnusable for anything but a regular file.
 
-    Not for a file that this process has open through SQLite: closing the descriptor would take SQLite's locks."""
+    Not for a file that this process has open through SQLite: POSIX drops all locks of the process on a file when any of
+    its descriptors is closed.
+    """
     try:
-        # O_NONBLOCK: a FIFO of this name holds up nobody.
+        # O_NONBLOCK: the open of a FIFO would wait for its other end.
         file = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, OWNER_ALONE, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
@@ -31,21 +33,21 @@ def open_private(directory: int, name: str, flags: int) -> int:
         os.close(file)
         raise StateUnusable(no_file(name))
     if stat.S_IMODE(found.st_mode) != OWNER_ALONE:
-        with suppress(PermissionError):  # It belongs to somebody else: see exposed_file.
+        with suppress(PermissionError):  # The file belongs to another user: see exposed_file.
             os.fchmod(file, OWNER_ALONE)
     return file
 
 
 def exposed_file(file: int) -> bool:
-    """Somebody else may open it all the same."""
+    """True if another user may open the file in spite of its mode."""
     found = os.fstat(file)
     return bool(found.st_mode & _OTHERS) or found.st_uid not in (os.geteuid(), 0)
 
 
 def close_directory(directory: int) -> str:
-    """Close a directory that belongs to this user to everybody else. Returns why others may enter it all the same;
-    empty where they may not. A directory that holds other directories, or has the sticky bit, is shared with others:
-    closing /tmp or /var/lib by a mistake in the configuration would hurt them."""
+    """Takes all access of others from a directory of this user. Returns why others may enter in spite of that; empty if
+    they cannot. A directory with the sticky bit, or with other directories inside, keeps its mode: a mistake in the
+    configuration must not close /tmp or /var/lib."""
     found = os.fstat(directory)
     mode = stat.S_IMODE(found.st_mode)
     if not mode & _OTHERS:
@@ -53,7 +55,7 @@ def close_directory(directory: int) -> str:
     if found.st_uid != os.geteuid():
         return f"it belongs to uid {found.st_uid} and has mode {mode:o}; this process has uid {os.geteuid()}"
     if mode & stat.S_ISVTX or _has_directories(directory):
-        return f"it has mode {mode:o}, and is used for other things as well"
+        return f"it has mode {mode:o}, and other programs use it too"
     try:
         os.fchmod(directory, mode & ~_OTHERS)
     except OSError as error:
@@ -67,5 +69,5 @@ def _has_directories(directory: int) -> bool:
 
 
 def no_file(name: str) -> str:
-    """What to say of something else that has the name of a file."""
+    """The error for a name that is no regular file."""
     return f"state.directory: {name} is no regular file (a symbolic link is not followed): put the file itself there"

@@ -1,4 +1,4 @@
-"""Records as rows of the log, and back."""
+"""The codec between records and rows of the log, and between records and the contents of dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bridge.outbox.bodies import Bodies
 from bridge.outbox.errors import Damaged
 
 GAP = "gap"
-"""In place of an op: the row is a Gap, its body is JSON."""
+"""Stands for the op in the row of a Gap, whose body is JSON."""
 
 COLUMNS = "seq, op, evidence, kind, resource, key, uid, version, time, epoch, audience, before, body"
 INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -30,7 +30,7 @@ _TYPES = {
     for audience in (str, type(None))
     for before in (bytes, type(None))
 }
-"""Of the columns of a row. SQLite checks them when a row is written, and believes the file when it is read."""
+"""Valid types of a row's columns. SQLite checks types when a row is written, and trusts the file when it is read."""
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 _encode = msgspec.json.Encoder().encode
@@ -39,14 +39,14 @@ _decode_audience = msgspec.json.Decoder(tuple[str, ...]).decode
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """What rows say by number."""
+    """Resources and dictionaries by the numbers that rows have."""
 
     resources: dict[int, Resource]
     bodies: Bodies
 
 
 def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies) -> LogRow:
-    """Compresses the body."""
+    """The row of a delta. Compresses body and ``before``."""
     return (
         delta.sequence,
         delta.op.value,
@@ -65,20 +65,21 @@ def delta_row(delta: Delta, kind: int, resource: int, bodies: Bodies) -> LogRow:
 
 
 def gap_row(gap: Gap) -> LogRow:
+    """The row of a Gap."""
     return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
 
 
 def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
-    """``op`` in place of the one the row has, for a selection. Raises Damaged."""
-    sequence, told, evidence, _, resource, key, uid, version, time, epoch, audience, before, body = row
+    """The record of a row; ``op`` replaces the row's op, for a backfill. Raises Damaged."""
+    sequence, logged, evidence, _, resource, key, uid, version, time, epoch, audience, before, body = row
     if tuple(map(type, row)) not in _TYPES:
-        raise Damaged(f"record {sequence} cannot be read: it has the types {[type(each).__name__ for each in row]}")
+        raise Damaged(f"record {sequence} cannot be read: its types are {[type(each).__name__ for each in row]}")
     try:
-        if told == GAP:
+        if logged == GAP:
             return msgspec.json.decode(body, type=Gap)
         return Delta(
             sequence,
-            op or _OPS[told],
+            op or _OPS[logged],
             _EVIDENCE[evidence],
             codec.resources[resource],
             key,
@@ -98,7 +99,7 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
 
 
 class _Letter(msgspec.Struct, frozen=True):
-    """A record by itself: what became of the log does not matter to it."""
+    """A record with its resource, so that it can be decoded without the log."""
 
     delta: Delta | None = None
     gap: Gap | None = None
@@ -106,6 +107,7 @@ class _Letter(msgspec.Struct, frozen=True):
 
 
 def sealed(record: Record) -> bytes:
+    """The content of a dead letter."""
     match record:
         case Delta():
             letter = _Letter(delta=record)
@@ -117,7 +119,7 @@ def sealed(record: Record) -> bytes:
 
 
 def opened(letter: bytes) -> Record:
-    """Raises Damaged."""
+    """The record of a dead letter. Raises Damaged."""
     try:
         found = msgspec.msgpack.decode(unpack(letter), type=_Letter)
     except (ValueError, msgspec.MsgspecError) as error:

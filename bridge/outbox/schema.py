@@ -1,17 +1,17 @@
 """The tables of the database, and the number of their format.
 
-meta        one row: what this file is, and what it belongs to
-kinds       resources by name, such as deployments.apps, whatever the version; in which epoch their informers begin
-resources   each version of each of them that was ever served to us
-informers   one row for each part of a resource that is watched: its selectors, how far it has come
-log         records; those up to meta.trimmed are there only because they hold an object's last state, or did
-ledger      a row for each record: of which object it is, which informer has the object in this state (none: it is no
-            state), and which record it replaces as the one with the last state; see ledger_sql and clearing
-awaited     records that could have been cleared away, were a sink not to be told of them out of turn
-dictionaries  what bodies are compressed with
-cursors     how far each sink has come
-selections  what a sink is told before it goes on with the log: records by their numbers, or a notice
-letters     dead letters; each holds its record, so that the log may go on
+meta        a single row: the cluster, counters, and how far the log was trimmed and cleaned
+kinds       resources by name, such as deployments.apps, without a version; the epoch in which informers begin
+resources   each version of a kind that was ever served
+informers   a watched part of a resource: selectors, and progress
+log         records; up to meta.trimmed they are kept only for the last states that they hold
+ledger      a row for each record: object, informer that has the object in this state (NULL: the record is no state),
+            and the record with the previous state; see ledger_sql and clearing
+awaited     garbage that stays in the log for a backfill only
+dictionaries  compression dictionaries of bodies
+cursors     progress of each sink
+selections  items of each sink's backfill: numbers of records, or notices
+letters     dead letters; each contains its record, so that the log can be trimmed
 """
 
 from __future__ import annotations
@@ -161,20 +161,19 @@ CREATE INDEX letters_of ON letters (sink, resource_name, key, number);
 TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
 
 Part: TypeAlias = tuple[str, str, str, int, str, int]
-"""Of a table: what it is, its name, and four things more."""
+"""A part of a table: "column", "index" or "table", then its name and four properties."""
 Shape: TypeAlias = Mapping[str, frozenset[Part]]
-"""Tables by name."""
+"""Parts by table."""
 
 
 def shape(database: apsw.Connection) -> Shape:
-    """The tables that this database has: columns with their types, indexes that were asked for, and how they are
-    kept."""
+    """The tables of a database: columns with their types, explicit indexes, and storage options."""
     return {table: frozenset(_parts(database, table)) for table in _tables(database) if not table.startswith("sqlite_")}
 
 
 @cache
 def expected() -> Shape:
-    """That of a database of this format."""
+    """The tables of a database of this format."""
     with closing(apsw.Connection(":memory:")) as database:
         database.execute(_TABLES)
         return shape(database)
@@ -212,7 +211,7 @@ def recognise(database: apsw.Connection, *, new: bool) -> None:
         raise Damaged(f"its header does not say kubedelta's format {FORMAT}, although its tables are of that format")
     if not found and not _tables(database):
         if not new:
-            raise Damaged("it has no tables")
+            raise Damaged("the file has no tables")
         return
     if application != APPLICATION_ID:
         raise UnknownFormat(f"{database.filename} is a database, but none of kubedelta's: move it away")

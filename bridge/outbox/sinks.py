@@ -116,9 +116,9 @@ class Sinks:
         if cursor.errand is None:
             return (), 0
         question = partial(errands.read, codec=self._store.codec, sink=sink, errand=cursor.errand, limit=limit)
-        records, told = await self._store.ask(question)
-        cursor.errand = replace(cursor.errand, told=told)
-        return records, told
+        records, through = await self._store.ask(question)
+        cursor.errand = replace(cursor.errand, told=through)
+        return records, through
 
     async def compact(self, sink: str, taken: int, uncertain_through: int) -> tuple[int, int]:
         """Replaces everything that the sink has not received with the newest record of each object. The sink has

@@ -1,4 +1,4 @@
-"""What every file with SQL needs."""
+"""Helpers for queries that always return a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.outbox.errors import Damaged
 
 
 def row(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """The one row that this query always has. Raises Damaged."""
+    """The row of a query that always returns one. Raises Damaged without a row."""
     found = database.execute(query, values).fetchone()
     if found is None:
         raise Damaged(f"no row: {query}")
@@ -19,5 +19,5 @@ def row(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> tu
 
 
 def one(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> int:
-    """The number in it."""
+    """The row's only value, as a number. Raises Damaged without a row."""
     return int(row(database, query, values)[0])

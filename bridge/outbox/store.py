@@ -1,4 +1,4 @@
-"""Access to the database: one writer thread, readers with short transactions, bodies by sequence number."""
+"""Access to the database: a writer thread, readers with short transactions, bodies by sequence number."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Whether SQLite took all of its write-ahead log that was ever promised to be durable.
+"""Finds committed transactions that SQLite ignores in a damaged write-ahead log.
 
-Of the log of a killed process SQLite takes the frames up to the first one whose checksum is wrong: so it leaves out a
-last transaction that was not written to its end. Where a bit flips in the middle, it leaves out all that follows as
-well, and says nothing; and where some of that was in the database file already, it reads pages of two different times.
-A transaction begins when the one before it is on the disk: so where the log goes on behind one that was left out, that
-one was whole once.
+After a crash SQLite reads the log up to the first frame with a wrong checksum: an unfinished last transaction is
+ignored, as it should be. A bit flip in the middle makes SQLite ignore all later transactions too, without an error; if
+some of their pages were in the database file already, SQLite then mixes pages of two moments. A transaction begins only
+after the sync of the previous one. So a log that goes on behind an ignored transaction proves that this transaction was
+complete once.
+
 https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
@@ -23,20 +24,20 @@ from bridge.outbox.errors import Damaged
 _HEADER_BYTES = 32
 _SALTS = slice(16, 24)
 _LITTLE_ENDIAN = 0x377F0682
-"""The magic number of a log whose checksums are made of little-endian words."""
+"""Magic number of a log whose checksums are computed over little-endian words."""
 _FRAME = struct.Struct(">4xI8s8x")
 
 
 class _Frame(NamedTuple):
     commits: int
-    """Pages that the database has then; 0 where its transaction goes on."""
+    """Database size in pages after the commit; 0 inside a transaction."""
     salts: bytes
-    """Those of the header, but in what is left of an older log."""
+    """Equal to the header's salts, except in the rest of an older log."""
 
 
 def require_whole(connection: apsw.Connection, file: Path) -> None:
-    """Called when ``connection`` has read something and nobody has written: then SQLite has taken what it takes. Raises
-    Damaged."""
+    """Raises Damaged if SQLite ignores a committed transaction. Call after a first read on ``connection`` and before
+    any write: only then does SQLite's frame count describe the log that it found."""
     log = file.with_name(f"{file.name}-wal")
     if not log.exists() or log.stat().st_size <= _HEADER_BYTES:
         return
@@ -44,12 +45,12 @@ def require_whole(connection: apsw.Connection, file: Path) -> None:
     left_out = False
     for frame in _frames_behind(log, max(0, taken), connection.pragma("page_size")):
         if left_out:
-            raise Damaged(f"{log.name} is damaged behind its frame {max(0, taken)}, and goes on behind that")
+            raise Damaged(f"{log.name} is damaged behind frame {max(0, taken)}, and has later transactions")
         left_out = bool(frame.commits)
 
 
 def _is_whole(header: bytes) -> bool:
-    """Then SQLite believes it, and takes the frames that have its salts."""
+    """True if the header's checksum is right: then SQLite accepts the frames that have its salts."""
     order = "<" if header[:4] == _LITTLE_ENDIAN.to_bytes(4, "big") else ">"
     words = struct.unpack(f"{order}6I", header[:24])
     first = second = 0
@@ -60,7 +61,7 @@ def _is_whole(header: bytes) -> bool:
 
 
 def _frames_behind(log: Path, taken: int, page_bytes: int) -> Iterator[_Frame]:
-    """Those of the newest log, in order."""
+    """The frames of the newest log behind the first ``taken``, in order."""
     with log.open("rb") as content:
         header = content.read(_HEADER_BYTES)
         salts = header[_SALTS] if _is_whole(header) else content.read(_FRAME.size)[8:16]

@@ -13,11 +13,11 @@ from bridge.outbox.bodies import Bodies
 from bridge.outbox.sql import one
 
 MOST_BYTES = 16 << 20
-"""Unpacked bytes of one read. The record that crosses the bound is the last one."""
+"""Unpacked bytes of a read. The record that crosses the bound is the last."""
 
 
 class Append(msgspec.Struct, frozen=True):
-    """One batch of one informer, ready to be written."""
+    """A batch of an informer, ready to be written."""
 
     informer: int | None
     """Number of the informer; None for deletes of objects that no informer covers."""

@@ -1,4 +1,4 @@
-"""The writer thread. Jobs submitted at about the same time become one transaction (group commit). Hot."""
+"""The writer thread. Jobs submitted at about the same time become a single transaction (group commit). Hot."""
 
 from __future__ import annotations
 

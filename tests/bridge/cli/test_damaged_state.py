@@ -82,7 +82,7 @@ def test_no_command_is_a_bug_on_a_damaged_state(
 
 
 HARMS: dict[str, tuple[Callable[[Path], object], int, str]] = {
-    "emptied": (lambda state: os.truncate(state / FILE, 0), Exit.NO, "there is nothing in it"),
+    "emptied": (lambda state: os.truncate(state / FILE, 0), Exit.NO, "the file has no tables"),
     "removed": (lambda state: (state / FILE).unlink(), Exit.CONFIG, "there is no outbox.db"),
     "marked": (lambda state: (state / f"{FILE}.damaged").write_text("page 7"), Exit.NO, "page 7"),
     "removed while it was in use": (lambda state: asyncio.run(_remove(state)), Exit.NO, "was removed while it was in"),

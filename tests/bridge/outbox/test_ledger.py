@@ -51,7 +51,9 @@ async def test_the_first_cluster_is_the_one(tmp_path: Path) -> None:
 async def test_another_cluster_is_refused_with_both_names(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await outbox.ledger.identify("uid-1", restart=False)
-        with pytest.raises(OtherCluster, match=r"uid uid-1; this one's is uid-2.*on_cluster_change: restart"):
+        with pytest.raises(
+            OtherCluster, match=r"uid uid-1; this cluster has the uid uid-2.*on_cluster_change: restart"
+        ):
             await outbox.ledger.identify("uid-2", restart=False)
         assert await outbox.ledger.identify("uid-1", restart=False) is None
 

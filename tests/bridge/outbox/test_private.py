@@ -99,7 +99,7 @@ async def test_a_directory_in_other_use_is_reported_and_left_as_it_is(state: Pat
         (state / "somebody").mkdir()
     before = mode_of(state)
 
-    assert await exposed(state) == [f"it has mode {before}, and is used for other things as well"]
+    assert await exposed(state) == [f"it has mode {before}, and other programs use it too"]
     assert mode_of(state) == before
 
 
