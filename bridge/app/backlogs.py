@@ -16,6 +16,8 @@ LOOK = 0.25
 """Seconds between two looks at the backlogs; they are counted in records, so little grows meanwhile."""
 _WORTH_IT = 1000
 """Records."""
+_SETTING = "max_backlog"
+"""Path of the bounds in a sink's configuration."""
 
 
 class Backlogs:
@@ -83,7 +85,7 @@ class Backlogs:
             self._report(BacklogCompacted(plan.name, before, after))
 
     def _why_full(self, plan: SinkPlan) -> str:
-        return why_full(plan.bounds, self._outbox.backlog_of(plan.name))
+        return why_full(plan.bounds, self._outbox.backlog_of(plan.name), _SETTING)
 
 
 def _worth_it(bound: int | None, left: int) -> int:

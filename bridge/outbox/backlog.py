@@ -34,17 +34,17 @@ class Size:
     """Age of the oldest record, in seconds."""
 
 
-def why_full(bounds: Bounds, size: Size) -> str:
+def why_full(bounds: Bounds, size: Size, setting: str) -> str:
     """The bound that the backlog has reached, in words; empty below all bounds. An empty backlog is never full,
-    whatever the bounds."""
+    whatever the bounds. ``setting``: the path of the bounds in the configuration."""
     if not size.records:
         return ""
     if bounds.records is not None and size.records >= bounds.records:
-        return f"{size.records} records wait, and max_backlog.records is {bounds.records}"
+        return f"{size.records} records wait, and {setting}.records is {bounds.records}"
     if bounds.bytes is not None and size.bytes >= bounds.bytes:
-        return f"{size.bytes} bytes wait, and max_backlog.bytes is {bounds.bytes}"
+        return f"{size.bytes} bytes wait, and {setting}.bytes is {bounds.bytes}"
     if bounds.age is not None and size.age >= bounds.age:
-        return f"the oldest record has waited {size.age:.0f} s, and max_backlog.age is {bounds.age:.0f} s"
+        return f"the oldest record has waited {size.age:.0f} s, and {setting}.age is {bounds.age:.0f} s"
     return ""
 
 
@@ -160,8 +160,7 @@ class Milestones:
         return max(0, bisect_right(self._marks, sequence, key=_sequence) - 1)
 
     def _merge(self) -> None:
-        """Keeps the ends, and joins neighbours until each mark covers a quarter of ``most``'s share of bytes or
-        time."""
+        """Keeps the ends, and joins neighbours that together span less than 4/``most`` of the bytes and of the time."""
         first, last = self._marks[0], self._marks[-1]
         size = (last.total - first.total) / self._parts
         seconds = (last.newest - self._marks[1].oldest) / self._parts

@@ -33,11 +33,11 @@ def ten_commits() -> Milestones:
     ],
 )
 def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: Bounds, size: Size, why: str) -> None:
-    assert why_full(bounds, size) == why
+    assert why_full(bounds, size, "max_backlog") == why
 
 
 def test_a_backlog_of_nothing_is_never_full() -> None:
-    assert why_full(Bounds(0, 0, 0.0), NOTHING) == ""
+    assert why_full(Bounds(0, 0, 0.0), NOTHING, "max_backlog") == ""
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, throu
 
     assert dropped == through
     left = Size(100 - dropped, milestones.bytes_after(dropped), milestones.age_of(dropped, now=10.5))
-    assert why_full(bounds, left) == ""
+    assert why_full(bounds, left, "max_backlog") == ""
 
 
 def test_nothing_is_dropped_while_there_is_room_or_twice() -> None:
