@@ -67,7 +67,7 @@ class Ledger:
         """The number of a resource by its name in kubectl's form. Raises UnknownTarget."""
         found = await self._store.ask(ledger_sql.kinds)
         if name not in found:
-            raise UnknownTarget(f"no record was ever made of {name}, only of: {', '.join(sorted(found)) or 'nothing'}")
+            raise UnknownTarget(f"{name} has no records; resources with records: {', '.join(sorted(found)) or 'none'}")
         return found[name]
 
     async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Remembered | None], int]:

@@ -76,7 +76,7 @@ async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path
         )
         request = ReplayRequest(SINK, "beginning", resource=name)
         assert (await client.replay(request)).records == 1
-        with pytest.raises(UnknownTarget, match="no record was ever made of po, only of: configmaps"):
+        with pytest.raises(UnknownTarget, match="po has no records; resources with records: configmaps"):
             await client.replay(ReplayRequest(SINK, "beginning", resource="po"))
     async with the_files(tmp_path) as upkeep:
         assert await upkeep._kind_of(name) == await upkeep._kind_of("configmaps")

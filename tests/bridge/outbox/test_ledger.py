@@ -329,10 +329,10 @@ async def test_a_new_informer_does_not_inherit_a_position(tmp_path: Path) -> Non
 
 async def test_an_unexported_resource_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        with pytest.raises(UnknownTarget, match="nothing at all"):
+        with pytest.raises(UnknownTarget, match="resources with records: none"):
             await outbox.ledger.kind_of("pods")
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a")
-        with pytest.raises(UnknownTarget, match="of: pods"):
+        with pytest.raises(UnknownTarget, match="podz has no records; resources with records: pods"):
             await outbox.ledger.kind_of("podz")
         assert await outbox.ledger.kind_of("pods") == 1
 
