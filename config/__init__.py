@@ -1,9 +1,12 @@
-"""What an operator writes: one YAML file, the environment over it, secrets from files.
+"""The configuration: one YAML file, environment variables over it, secrets in files of their own.
 
-document     the file, read strictly, each value with its line
-environment  the variables, laid over it
-values       what options are made of; rules are between them
-schema       what may be written; sinks adds the options of the sinks at hand
-mistakes     what is wrong with it, in the operator's words
-load         all of these in a row
+load         the file and the environment → Settings, or every mistake in them
+document     the file, read strictly; each value with its line
+environment  the variables
+errors       ConfigError: one Problem for each mistake
+reference    the JSON Schema, and config/reference.yaml
+values       the types of options: numbers, durations, sizes, texts
+rules        rules between options of one section
+schema/      the options, a module for each section
+mistakes/    pydantic's errors in the operator's words
 """

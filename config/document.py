@@ -1,10 +1,10 @@
-"""Reads one YAML file strictly: a key given twice is an error, and every value remembers its line.
+"""Reads one YAML file strictly: a key given twice is an error, and every value has its line.
 
-Words and numbers are read as JSON has them, whatever YAML 1.1 would make of them: ``on`` is text (and may be a
-namespace), and so are a date, ``010`` and ``12:30``.
+Scalars are read by JSON's rules in place of YAML 1.1's: ``on`` is text (and may be a namespace), and so are a date,
+``010`` and ``12:30``.
 
-A file is bounded in bytes, in nesting and in values, those that aliases repeat included: all of it is checked before
-anything is built, so that no file can keep the start waiting.
+A file is bounded in bytes, in nesting and in values (values that aliases repeat included). The bounds are checked
+before any object is built, so that no file can keep the start waiting.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _CORE = "tag:yaml.org,2002:"
 LARGEST = 1 << 20
 """Bytes of a file. A ConfigMap cannot be larger either."""
 DEEPEST = 64
-"""Lists and mappings inside one another. The options need six."""
+"""Levels of lists and mappings. The options need six."""
 MOST_VALUES = 20_000
-"""Keys and values, where each alias counts as all that it stands for."""
+"""Keys and values. An alias counts as often as the values that it repeats."""
 _TOO_MANY = f"more than {MOST_VALUES} values, counting what aliases (*name) repeat"
 
 _TAGS = frozenset(_CORE + tag for tag in ("map", "seq", "str", "int", "float", "bool", "null"))
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """What a file says, and where it says it."""
+class ConfigFile:
+    """The content of a file, with the line of each value."""
 
     name: str
-    """The file as the operator named it."""
+    """The file, as the operator named it."""
     data: Mapping[str, Any]
     lines: Mapping[Path, int]
     problems: tuple[Problem, ...]
-    """Keys given twice and keys that are not text. ``data`` is without them: the first one stands."""
+    """Keys given twice, and keys that are not text. ``data`` is without them: of two equal keys it has the first."""
 
     def line(self, path: Path) -> int:
-        """The line of ``path``, or of what should have held it; 0 for the file as a whole."""
+        """The line of ``path``; else of the nearest section around it; 0 for the file as a whole."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
@@ -54,7 +54,7 @@ class Document:
         return f"{self.name}:{line}" if line else self.name
 
 
-def read(file: File) -> Document:
+def read(file: File) -> ConfigFile:
     """Raises ConfigError: the file cannot be read, is empty, is too large, is not YAML, or is not a mapping."""
     name = str(file)
     try:
@@ -68,12 +68,12 @@ def read(file: File) -> Document:
     return parse(text, name)
 
 
-def parse(text: str | bytes, name: str) -> Document:
-    """As ``read``, for text that is at hand."""
+def parse(text: str | bytes, name: str) -> ConfigFile:
+    """Like ``read``, for a text in memory. ``name`` is the file's name in problems."""
     walk = _Walk(name)
     data = _load(text, walk)
     if isinstance(data, dict):
-        return Document(name, data, walk.lines, tuple(walk.left_out))
+        return ConfigFile(name, data, walk.lines, tuple(walk.left_out))
     if data is None:
         message = "is empty; cluster.name, resources and sinks are needed at least"
     else:
@@ -82,7 +82,7 @@ def parse(text: str | bytes, name: str) -> Document:
 
 
 def plain(text: str, name: str) -> Any:
-    """One YAML value of any kind, for an environment variable that sets a list or a mapping. Raises ConfigError."""
+    """One YAML value of any kind, from an environment variable. Raises ConfigError."""
     walk = _Walk(name)
     data = _load(text, walk)
     if walk.left_out:
@@ -90,8 +90,8 @@ def plain(text: str, name: str) -> Any:
     return data
 
 
-class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers: dict[Any, Any] = {  # noqa: RUF012 - PyYAML looks for it here
+class _StrictLoader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[Any, Any] = {  # noqa: RUF012 - PyYAML reads this attribute
         first: [(tag, pattern) for tag, pattern in known if tag.endswith((":null", ":merge"))]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -100,7 +100,8 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self._composed = 0
 
-    # The scanner is asked, not the composer: what it does for each bracket grows with the number of open ones.
+    # The depth is bounded in the scanner, before the composer: PyYAML's scanner takes time for each bracket that grows
+    # with the number of open brackets.
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         self._go_deeper(self.flow_level)
@@ -127,28 +128,30 @@ for _tag, _pattern, _first in (
     ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
     ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"{_CORE}{_tag}", re.compile(f"^(?:{_pattern})$"), [*_first])
+    _StrictLoader.add_implicit_resolver(f"{_CORE}{_tag}", re.compile(f"^(?:{_pattern})$"), [*_first])
 
 
 def _load(text: str | bytes, walk: _Walk) -> Any:
     try:
-        loader = _Loader(text)
+        loader = _StrictLoader(text)
         node = loader.get_single_node()
         if node is None:
             return None
         walk.under(node, (), frozenset())
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        raise ConfigError([_syntax(error, walk.name)]) from None  # its text would quote the line, secrets and all
+        # PyYAML's own text would quote the line, secrets included.
+        raise ConfigError([_syntax(error, walk.name)]) from None
     except yaml.reader.ReaderError as error:
         raise ConfigError([Problem(walk.name, (), f"not text: {error.reason} at position {error.position}")]) from None
-    except (ValueError, LookupError, RecursionError) as error:  # LookupError: a !!bool or an !!int that is none.
+    except (ValueError, LookupError, RecursionError) as error:
+        # LookupError: a !!bool or !!int with another text.
         raise ConfigError([Problem(walk.name, (), f"not YAML that can be read: {type(error).__name__}")]) from None
 
 
 @dataclass(slots=True)
 class _Walk:
-    """Notes the line of everything under a node, and takes out what YAML lets pass and we do not."""
+    """Notes the line of each value under a node, and removes keys that YAML allows and a configuration does not."""
 
     name: str
     lines: dict[Path, int] = field(default_factory=dict)
@@ -156,7 +159,7 @@ class _Walk:
     values: int = 0
 
     def under(self, node: yaml.Node, path: Path, above: frozenset[int]) -> None:
-        """Raises ConfigError for what cannot be left out."""
+        """Raises ConfigError for a tag, an anchor that contains itself, or too many values."""
         self.values += 1
         if self.values > MOST_VALUES:
             raise ConfigError([Problem(self.name, (), _TOO_MANY)])
@@ -167,9 +170,9 @@ class _Walk:
         if isinstance(node, yaml.MappingNode):
             self._mapping(node, path, above | {id(node)})
         elif isinstance(node, yaml.SequenceNode):
-            for place, item in enumerate(node.value):
-                self.lines[*path, place] = _line(item)
-                self.under(item, (*path, place), above | {id(node)})
+            for index, item in enumerate(node.value):
+                self.lines[*path, index] = _line(item)
+                self.under(item, (*path, index), above | {id(node)})
 
     def _mapping(self, node: yaml.MappingNode, path: Path, above: frozenset[int]) -> None:
         seen: dict[str, int] = {}

@@ -1,10 +1,9 @@
-"""``KUBEDELTA__SECTION__FIELD``: values from the environment, as a mapping like the file's.
+"""``KUBEDELTA__SECTION__FIELD``: options from environment variables, as a mapping in the form of the file.
 
-The part behind the prefix is a path in lower case. Where the option is text or a word, the variable's value is
-taken as it is; where it is a number, a list or a mapping, the value is YAML:
-``KUBEDELTA__RESOURCES='[pods, jobs.batch]'``.
-A sink named ``audit-log`` may be spelt ``AUDIT_LOG``, since shells allow no '-'. ``KUBEDELTA_…`` with a single
-underscore is left alone: Kubernetes sets such variables for a Service called kubedelta.
+The part behind the prefix is a path, in any case. For an option that is text or a word, the variable's value is taken
+literally; for a number, a list or a mapping, the value is YAML: ``KUBEDELTA__RESOURCES='[pods, jobs.batch]'``.
+A sink named ``audit-log`` may be spelt ``AUDIT_LOG``, since shells allow no '-'. Variables ``KUBEDELTA_…`` with a
+single underscore are ignored: Kubernetes sets such variables for a Service called kubedelta.
 """
 
 from __future__ import annotations
@@ -16,37 +15,37 @@ from typing import Any
 from config.document import plain
 from config.errors import ConfigError, Path, Problem, dotted, unknown
 from config.schema import Settings
-from config.shape import UNKNOWN, fields_at, is_composite, is_number, type_at
+from config.schema.shape import UNKNOWN, fields_at, is_composite, is_number, type_at
 
 PREFIX = "KUBEDELTA__"
 
 
 @dataclass(slots=True)
 class Overlay:
-    """What the environment sets."""
+    """Options that environment variables set."""
 
     data: dict[str, Any] = field(default_factory=dict)
     variables: dict[Path, str] = field(default_factory=dict)
-    """Which variable set the value at a path."""
+    """Path → the variable that set the value there."""
     problems: list[Problem] = field(default_factory=list)
 
     def variable(self, path: Path) -> str | None:
-        """The variable that set the value at ``path`` or what holds it."""
+        """The variable that set the value at ``path``, or a section around it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.variables:
                 return self.variables[path[:length]]
         return None
 
     def variable_below(self, path: Path) -> str | None:
-        """A variable that set something inside the mapping at ``path``."""
+        """A variable that set an option inside the mapping at ``path``."""
         return next((name for set_at, name in self.variables.items() if set_at[: len(path)] == path), None)
 
 
 def overlay(environ: Mapping[str, str], file: Mapping[str, Any], settings: type[Settings]) -> Overlay:
-    """Reads every ``KUBEDELTA__…`` variable. One that names nothing is a problem that names the variable."""
+    """Reads every ``KUBEDELTA__…`` variable. A variable that names no option becomes a Problem with its name."""
     found = Overlay()
     paths = {name: _path(name, file) for name in environ if name.startswith(PREFIX)}
-    for name, path in sorted(paths.items(), key=_turn):
+    for name, path in sorted(paths.items(), key=_order):
         below = merged(file, found.data)
         kind = type_at(settings, path, below)
         if kind is None:
@@ -86,8 +85,8 @@ def _sink(name: str, known: Iterable[Any]) -> str:
     return name if name in alike or len(alike) != 1 else alike[0]
 
 
-def _turn(variable: tuple[str, Path]) -> tuple[bool, int, str]:
-    """A sink's type comes first, since it decides on the rest; then a mapping before what stands in it."""
+def _order(variable: tuple[str, Path]) -> tuple[bool, int, str]:
+    """Sort key: a sink's type first, since its options depend on the type; then a mapping before its own options."""
     name, path = variable
     return path[-1] != "type", len(path), name
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one Problem for each mistake, all of them at once."""
+"""ConfigError: every mistake in a configuration at once, a Problem for each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value stands: the names and list places that lead to it from the top of the file."""
+"""A path in the file: names of options and indexes of lists, from the top."""
 
 
 def dotted(path: Path) -> str:
@@ -22,13 +22,13 @@ def dotted(path: Path) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that ``word`` was probably meant to be."""
+    """The known name closest to ``word``; None where no name is close."""
     close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def unknown(word: str, allowed: Iterable[str]) -> str:
-    """Says that ``word`` is no option, what it was probably meant to be, and what there is."""
+    """The message for an unknown option ``word``: the closest name, if any, and all allowed names."""
     names = sorted(allowed)
     close = nearest(word, names)
     guess = f'; did you mean "{close}"?' if close else ";"
@@ -37,21 +37,21 @@ def unknown(word: str, allowed: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake. Never holds the value of an option that may be a secret."""
+    """One mistake. It never has the value of an option that may be a secret."""
 
     source: str
-    """Who said it: ``kubedelta.yaml:12`` or the name of an environment variable."""
+    """The source of the value: ``kubedelta.yaml:12``, or the name of an environment variable."""
     path: Path
-    """Empty where the file as a whole is meant."""
+    """Empty for the file as a whole."""
     message: str
-    """What was found and what is allowed."""
+    """The value that was found, and the allowed values."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.source, dotted(self.path), self.message) if part)
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. Its text has one line for each problem."""
+    """The configuration cannot be used. The text has a line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""File and environment to Settings, or to every mistake in them."""
+"""The file and the environment → Settings, or every mistake in them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_settings import InitSettingsSource, PydanticBaseSettingsSource
 
-from config.document import Document, read
+from config.document import ConfigFile, read
 from config.environment import Overlay, merged, overlay
 from config.errors import ConfigError, Path, Problem
-from config.mistakes import Mistake, mistakes
-from config.resources import ResourceEntry, ResourceSettings, overlaps
-from config.schema import Settings, SinkSettings
-from config.sinks import SinkOptionTypes, settings_type
+from config.mistakes.pydantic_errors import Mistake, mistakes
+from config.schema import Settings, SinkOptionTypes, SinkSettings, settings_type
+from config.schema.resources import ResourceEntry, ResourceSettings, overlaps
 from config.values import why_no_path
 
 _ENTRY: TypeAdapter[ResourceSettings] = TypeAdapter(ResourceEntry)
@@ -25,9 +24,9 @@ _ENTRY: TypeAdapter[ResourceSettings] = TypeAdapter(ResourceEntry)
 def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) -> Settings:
     """Settings from the YAML file at ``path`` with the ``KUBEDELTA__…`` variables of ``environ`` laid over it.
 
-    ``sink_options`` says which types of sinks there are and what may be set for each. Relative paths are taken from
-    the file's folder, also those that a variable gives; ``~`` is the home folder; ``-`` stays as it is. Secret files
-    are not opened here. Raises ConfigError with one problem for each mistake.
+    ``sink_options`` maps each type of sink to its options. Relative paths, from the file or from a variable, are
+    resolved in the file's folder; ``~`` is the home folder; ``-`` stays ``-``. Files with secrets stay unopened here.
+    Raises ConfigError with a problem for each mistake.
     """
     document = read(path)
     settings = judged(document, environ, settings_type(sink_options))
@@ -36,29 +35,29 @@ def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) 
     return Settings.model_construct(**_located(dict(settings), path.absolute().parent))
 
 
-def judged(document: Document, environ: Mapping[str, str], known: type[Settings]) -> Settings:
-    """As ``load``, for a document that is at hand and settings that are known; paths stay as they are written."""
+def judged(document: ConfigFile, environ: Mapping[str, str], known: type[Settings]) -> Settings:
+    """Like ``load``, for a file that was read and a settings type that was made; paths stay as written."""
     found = overlay(environ, document.data, known)
     written = merged(document.data, found.data)
-    # A section of which every line is commented out is as if it were not there.
+    # YAML reads a section whose every line is commented out as null: the section takes its defaults.
     data = {name: value for name, value in written.items() if value is not None or name not in known.model_fields}
-    told = _overlaps(data)
+    wrong = _overlaps(data)
     try:
         settings = _validated(known, data)
     except ValidationError as error:
-        told = [*mistakes(error.errors(), data, known), *told]
+        wrong = [*mistakes(error.errors(), data, known), *wrong]
     else:
-        told = [*told, *_unusable(settings, (), why_no_path)]
+        wrong = [*wrong, *_unusable(settings, (), why_no_path)]
     problems = [*document.problems, *found.problems]
-    told.sort(key=lambda mistake: document.line(mistake.path))
-    problems += [Problem(_source(each.path, document, found), *each) for each in told]
+    wrong.sort(key=lambda mistake: document.line(mistake.path))
+    problems += [Problem(_source(each.path, document, found), *each) for each in wrong]
     if problems:
         raise ConfigError(problems)
     return settings
 
 
-def _source(path: Path, document: Document, environment: Overlay) -> str:
-    """Who set the value at ``path``; where it is missing, who set what should hold it."""
+def _source(path: Path, document: ConfigFile, environment: Overlay) -> str:
+    """The source of the value at ``path``; for a missing value, the source of the section around it."""
     above = path[:-1]
     alone = environment.variable_below(above) if above and above not in document.lines else None
     return environment.variable(path) or alone or document.source(path)
@@ -68,33 +67,34 @@ def _validated(known: type[Settings], data: dict[str, Any]) -> Settings:
     class Sourced(known):  # type: ignore[misc, valid-type]
         @classmethod
         def settings_customise_sources(cls, *_: Any, **__: Any) -> tuple[PydanticBaseSettingsSource, ...]:
-            """What was read, and nothing behind the caller's back."""
+            """Only ``data``: pydantic-settings would also read variables of its own naming."""
             return (InitSettingsSource(cls, init_kwargs=data),)
 
     return Sourced()
 
 
 def _overlaps(data: Mapping[str, Any]) -> list[Mistake]:
-    """Of the entries that are right by themselves, those that may mean the same object."""
+    """A mistake for each two entries of ``resources`` that may mean the same object. Invalid entries are skipped: they
+    have a mistake of their own."""
     entries: dict[int, ResourceSettings] = {}
     written = data.get("resources")
-    for place, entry in enumerate(written if isinstance(written, list) else []):
+    for index, entry in enumerate(written if isinstance(written, list) else []):
         with suppress(ValidationError):
-            entries[place] = _ENTRY.validate_python(entry)
-    places = list(entries)
+            entries[index] = _ENTRY.validate_python(entry)
+    indexes = list(entries)
     return [
         Mistake(
-            ("resources", places[there]),
-            f"{entries[places[there]].resource} may mean the same objects as resources[{places[here]}] "
-            f"({entries[places[here]].resource}); an object belongs to one entry: join the two, or give them different "
-            "namespaces",
+            ("resources", indexes[there]),
+            f"{entries[indexes[there]].resource} may mean the same objects as resources[{indexes[here]}] "
+            f"({entries[indexes[here]].resource}); an object belongs to one entry: join the two, or give them "
+            "different namespaces",
         )
         for here, there in overlaps(list(entries.values()))
     ]
 
 
 def _unusable(value: Any, path: Path, why: Callable[[File], str]) -> Iterator[Mistake]:
-    """Every path in ``value`` that ``why`` has a reason against."""
+    """A mistake for each path in ``value`` to which ``why`` returns a reason."""
     match value:
         case File():
             if reason := why(value):
@@ -105,8 +105,8 @@ def _unusable(value: Any, path: Path, why: Callable[[File], str]) -> Iterator[Mi
                 beside = isinstance(value, SinkSettings) and name == "options"
                 yield from _unusable(getattr(value, name), path if beside else (*path, name), why)
         case list() | tuple():
-            for place, each in enumerate(value):
-                yield from _unusable(each, (*path, place), why)
+            for index, each in enumerate(value):
+                yield from _unusable(each, (*path, index), why)
         case Mapping():
             for name, each in value.items():
                 yield from _unusable(each, (*path, name), why)
@@ -121,7 +121,7 @@ def _why_no_home(path: File) -> str:
 
 
 def _located(value: Any, folder: File) -> Any:
-    """``value`` with every relative path in it taken from ``folder``."""
+    """``value``, with every relative path in it resolved in ``folder``."""
     match value:
         case File():
             return value if str(value) == "-" else folder / value.expanduser()

@@ -1,4 +1,4 @@
-"""What can be written, for editors (a JSON Schema) and for people (`config/reference.yaml`)."""
+"""All options, for editors (a JSON Schema) and for people (`config/reference.yaml`)."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from config.delivery import DeliverySettings
-from config.resources import ResourceSettings
-from config.schema import Address, Settings
-from config.shape import model_of, words_of
-from config.sinks import SinkOptionTypes, settings_type
+from config.schema import Address, DeliverySettings, Settings, SinkOptionTypes, settings_type
+from config.schema.resources import ResourceSettings
+from config.schema.shape import model_of, words_of
 from config.values import LONGEST_PATH, PATH, Duration, Size, written_size
 
 _WIDTH = 116
 _HEAD = """\
-# Every option of kubedelta, with its default. Made by `make reference`; the text of each option stands beside its type.
+# Every option of kubedelta, with its default. Made by `make reference` from the descriptions in the source.
 #
-# Options without '#' have no default: a file needs them. To set another one, take away its '#' (the one without a
-# space behind it). Any option can also be set by an environment variable, which wins over the file:
+# Options without '#' are required. To set another option, remove its '#' (the '#' without a space behind it).
+# Any option can also be set by an environment variable, which wins over the file:
 # KUBEDELTA__TELEMETRY__LOG_LEVEL=debug, KUBEDELTA__SINKS__<NAME>__TOPIC=deltas. Lists and mappings are written there
 # as YAML: KUBEDELTA__RESOURCES='[pods, deployments.apps]'.
 #
-# A time is a number of seconds, or has a unit: 500ms, 90s, 10m, 12h, 7d. A size is a number of bytes, or has one:
+# A time is a number of seconds, or has a unit: 500ms, 90s, 10m, 12h, 7d. A size is a number of bytes, or has a unit:
 # 64KiB, 4GiB (powers of 1024; 10Gi is the same), 5MB (powers of 1000).
 #
-# A relative path is taken from the folder of this file. A secret is never written here: options that end in _file name
-# the file that holds it.
+# A relative path is resolved in the folder of this file. Secrets stand in files of their own: options that end in _file
+# name them.
 """
 
 
 def json_schema(sink_options: SinkOptionTypes) -> dict[str, Any]:
-    """JSON Schema 2020-12 of the file, for these types of sinks."""
+    """The file's JSON Schema (2020-12), for these types of sinks."""
     schema = settings_type(sink_options).model_json_schema()
     _bound_paths(schema)
     for name in schema["properties"].keys() - set(schema["required"]):
-        # A section of which every line is commented out is as if it were not there: the loader leaves it out.
+        # The loader takes a null section (every line of it is commented out) for a missing section.
         option = schema["properties"][name]
         about = {key: option.pop(key) for key in ("default", "description") if key in option}
         schema["properties"][name] = {"anyOf": [option, {"type": "null"}]} | about
@@ -49,7 +47,7 @@ def json_schema(sink_options: SinkOptionTypes) -> dict[str, Any]:
 
 
 def _bound_paths(schema: Any) -> None:
-    """``values.why_no_path`` in the schema's words, wherever a path may stand."""
+    """Bounds every path as ``values.why_no_path`` does, in the schema's words."""
     if isinstance(schema, dict):
         if schema.get("format") == "path":
             schema.setdefault("pattern", f"^(?:{PATH})$")
@@ -61,8 +59,8 @@ def _bound_paths(schema: Any) -> None:
 
 
 def reference(sink_options: SinkOptionTypes) -> str:
-    """A YAML file that loads as it stands, and in which every option is written: with its text, and its default or an
-    example. One sink of each type is named after it."""
+    """A YAML file with every option, its description, and its default or an example. It loads unchanged. It has a sink
+    of each type, named after the type."""
     lines = [_HEAD]
     for name, field in Settings.model_fields.items():
         lines += ["", *_comment(field.description or "")]
@@ -79,7 +77,7 @@ def reference(sink_options: SinkOptionTypes) -> str:
 
 def _resources() -> Iterator[str]:
     yield "- pods"
-    yield "- # Or a mapping, which says more."
+    yield "- # Or a mapping with more options."
     yield from _indented(_options(ResourceSettings.model_fields))
 
 
@@ -107,7 +105,7 @@ def _options(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
 
 
 def _block(name: str, field: FieldInfo, model: type[BaseModel]) -> Iterator[str]:
-    """An option that is a mapping: its own options stand in it, ready to be uncommented with it."""
+    """An option that is a mapping: its own options are in it, to be uncommented together."""
     off = "" if field.is_required() else "#"
     examples = {} if not field.examples else to_jsonable_python(field.examples[0])
     yield f"{off}{name}:"
@@ -119,7 +117,7 @@ def _block(name: str, field: FieldInfo, model: type[BaseModel]) -> Iterator[str]
 
 
 def _line(name: str, field: FieldInfo, example: Any = None) -> str:
-    """``name: example`` where a file needs the option, ``#name: default`` where it may be left out."""
+    """``name: example`` for a required option, ``#name: default`` for any other."""
     example = field.examples[0] if field.examples else example
     if field.is_required():
         return f"{name}: {_yaml(example)}"
@@ -136,7 +134,7 @@ def _line(name: str, field: FieldInfo, example: Any = None) -> str:
 
 
 def _written(value: Any) -> Any:
-    """A default as an operator would write it."""
+    """A default in the operator's notation."""
     match value:
         case Address() | Duration():
             return str(value)

@@ -1,5 +1,5 @@
-"""Rules between options of one section: each is declared once, judges a section that is loaded, and writes itself into
-the JSON Schema."""
+"""Rules between options of one section. A rule is declared once: the loader checks a section with it, and the JSON
+Schema has it as ``if`` and ``then``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 class Condition(Protocol):
     def holds(self, section: Any) -> bool:
-        """Of a section with its defaults."""
+        """Whether a loaded section (with its defaults) satisfies the condition."""
         ...
 
     def as_json_schema(self) -> dict[str, Any]:
-        """The same of a mapping as it is written."""
+        """The condition for a written section, where defaults are absent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An option without a default is set."""
+    """The option ``name``, whose default is null, is set."""
 
     name: str
 
@@ -33,7 +33,7 @@ class Given:
 
 
 class Is:
-    """An option has one of these values. ``default``: so it has where it is not written."""
+    """An option has one of ``values``. ``default``: its default is among them."""
 
     def __init__(self, name: str, *values: str | bool, default: bool = False) -> None:
         self._name, self._values, self._default = name, values, default
@@ -49,7 +49,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """A number is larger than its default allows it to be by itself."""
+    """A number is larger than ``bound``. Its default is not."""
 
     name: str
     bound: int
@@ -62,6 +62,8 @@ class Above:
 
 
 class AnyOf:
+    """At least one condition holds."""
+
     def __init__(self, *conditions: Condition) -> None:
         self._conditions = conditions
 
@@ -74,7 +76,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """A text has this in it. ``default``: so it has where it is not written."""
+    """A text contains ``part``. ``default``: the default text does."""
 
     name: str
     part: str
@@ -91,6 +93,8 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """The condition does not hold."""
+
     condition: Condition
 
     def holds(self, section: Any) -> bool:
@@ -102,22 +106,24 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where ``when`` holds, ``then`` must hold too."""
+    """If ``when`` holds, ``then`` must hold."""
 
     when: Condition
     then: Condition
     message: str
-    """What an operator is told, with the names of the options."""
+    """The error for the operator, with the names of the options."""
 
     def as_json_schema(self) -> dict[str, Any]:
         return {"if": self.when.as_json_schema(), "then": self.then.as_json_schema()}
 
 
 def needs(name: str, other: str) -> Rule:
-    return Rule(Given(name), Given(other), f"{name} is of no use without {other}")
+    """``name`` may be set only beside ``other``."""
+    return Rule(Given(name), Given(other), f"{name} has no effect without {other}")
 
 
 def together(name: str, other: str) -> tuple[Rule, Rule]:
+    """Both options are set, or neither."""
     message = f"{name} and {other} belong together"
     return Rule(Given(name), Given(other), message), Rule(Given(other), Given(name), message)
 

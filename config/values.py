@@ -1,7 +1,7 @@
-"""What options are made of: the base of every section, and the types of numbers, durations, sizes and texts.
+"""The types of options: numbers, durations, sizes, texts and paths; and the base of every section.
 
-Each type is one declaration for two readers: it judges a value when the file is loaded, and it writes what it allows
-into the JSON Schema.
+Each type is declared once, for the loader, which validates a value with it, and for the JSON Schema, which has its
+bounds and its pattern.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SHOWN = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 _LARGEST = 2**63 - 1
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
-"""A regular expression of 1 to 65535."""
+"""A regular expression that matches 1 to 65535."""
 HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\x00-\x20\x7f/?#@:\[\]]+)"
-"""One of a host in a URL."""
+"""A regular expression for the host of a URL."""
 
 
 class Section(BaseModel):
@@ -42,7 +42,7 @@ class Section(BaseModel):
 
 
 def _whole(value: Any) -> Any:
-    if isinstance(value, bool | str):  # Python would take true for 1, and pydantic "1"
+    if isinstance(value, bool | str):  # Python takes true for 1; pydantic would read the text "1" as a number.
         raise ValueError("a whole number is expected")  # pydantic reports ValueErrors alone
     return value
 
@@ -56,7 +56,7 @@ Flag: TypeAlias = Annotated[bool, Strict()]
 
 
 class Duration(float):
-    """Seconds. A file says ``90``, ``90s``, ``500ms``, ``10m``, ``12h`` or ``7d``; ``str()`` says the like, to the
+    """Seconds. Written as ``90``, ``90s``, ``500ms``, ``10m``, ``12h`` or ``7d``; ``str()`` writes them so too, to the
     millisecond."""
 
     __slots__ = ()
@@ -73,7 +73,7 @@ class Duration(float):
 
     @classmethod
     def read(cls, value: Any) -> Duration:
-        """Raises ValueError that says what is allowed."""
+        """Raises ValueError with the allowed form."""
         seconds: float = _read(cls, value, lambda number, unit: number * _SECONDS[unit or "s"])
         if not 0 <= seconds <= _LONGEST:
             raise ValueError("a duration from 0 to 36500d is expected")
@@ -89,8 +89,8 @@ class Duration(float):
 
 
 class Size(int):
-    """Bytes. A file says ``1048576``, ``1024KiB``, ``1MiB``, ``1Mi``, ``1.5 GB``: units with ``i`` are powers of 1024,
-    those without of 1000."""
+    """Bytes. Written as ``1048576``, ``1024KiB``, ``1MiB``, ``1Mi`` or ``1.5 GB``: units with ``i`` are powers of 1024,
+    units without it powers of 1000."""
 
     __slots__ = ()
     pattern: ClassVar[str] = _SIZE
@@ -98,7 +98,7 @@ class Size(int):
 
     @classmethod
     def read(cls, value: Any) -> Size:
-        """Raises ValueError that says what is allowed."""
+        """Raises ValueError with the allowed form."""
 
         def scaled(number: float, unit: str, binary: str = "") -> float:
             return number * float((1024 if binary else 1000) ** _POWERS[unit.lower()])
@@ -119,7 +119,7 @@ class Size(int):
 
 
 def _read(kind: type[Duration] | type[Size], value: Any, scaled: Callable[..., float]) -> float:
-    """A number as it is written, or a text with a unit."""
+    """Reads a number without a unit, or a text with a unit."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and (kind is Duration or value.is_integer()):
@@ -136,7 +136,7 @@ def _number_or_text(number: str, most: int, pattern: str) -> JsonSchemaValue:
 
 
 def written_size(size: int) -> int | str:
-    """``256MiB`` where that is exact, else the number."""
+    """``256MiB`` if that is exact, else the number of bytes."""
     for unit, factor in _SHOWN.items():
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -145,8 +145,8 @@ def written_size(size: int) -> int | str:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Narrows a Duration (seconds) or a Size (bytes); both bounds are allowed. A JSON Schema tells the bounds of a
-    plain number alone: of ``90s`` it knows the form."""
+    """Bounds a Duration (seconds) or a Size (bytes), inclusively. The JSON Schema bounds plain numbers alone: of
+    ``90s`` a schema can only check the form."""
 
     least: float = 0
     most: float | None = None
@@ -176,16 +176,17 @@ def _shown(like: Duration | Size, bound: float) -> int | str:
 # ── Texts ────────────────────────────────────────────────────────────────────
 
 _LONGEST_TEXT = 4096
-"""Characters. A pattern may take the square of a text's length."""
+"""Characters. Matching a pattern may take time that grows with the square of the length."""
 
 
 LONGEST_PATH = 4095
 PATH = r"/*(?:[^\x00/]{1,255}(?:/+[^\x00/]{1,255})*/*)?"
-"""A regular expression of what may be a path; of letters outside of ASCII fewer fit."""
+"""A regular expression for a path. It counts characters; ``why_no_path`` counts bytes, so fewer non-ASCII letters
+fit."""
 
 
 def why_no_path(path: Path) -> str:
-    """Why no file can have this name, whatever the machine; empty where one can."""
+    """The reason why this path cannot exist on any machine; empty if it can."""
     try:
         text = os.fsencode(path)
     except UnicodeEncodeError:
@@ -200,12 +201,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Narrows a text to those that a regular expression matches whole. The expression is one of ECMA 262 and of Python,
-    with the same meaning in both: no named groups, no flags, no ``\\w`` and no ``\\s``."""
+    """Restricts a text to full matches of a regular expression. The expression must mean the same in ECMA 262 (for the
+    JSON Schema) and in Python: so without named groups, flags, ``\\w`` and ``\\s``."""
 
     pattern: str
     wanted: str | Callable[[str], str]
-    """What is expected; a function may say it of the text that was found."""
+    """The error: the expected form, or a function from the found text to it."""
     longest: int = _LONGEST_TEXT
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -218,7 +219,7 @@ class Matching:
         return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.longest}
 
     def checked(self, value: T) -> T:
-        """A text, or a Path. Raises ValueError."""
+        """Returns ``value`` (a text or a Path) unchanged. Raises ValueError."""
         text = str(value)
         if len(text) > self.longest or not re.fullmatch(self.pattern, text):
             wanted = self.wanted if isinstance(self.wanted, str) else self.wanted(text)
@@ -228,7 +229,7 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Narrows a mapping to one whose names match."""
+    """Restricts the names in a mapping to matches."""
 
     matching: Matching
 

@@ -25,7 +25,7 @@ from bridge.telemetry import Metrics
 from config.load import load
 from config.reference import reference
 from config.schema import Settings
-from config.shape import type_at
+from config.schema.shape import type_at
 from sinks import registry
 from tests.kit.bridge_process import BridgeProcess
 

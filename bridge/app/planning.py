@@ -11,9 +11,8 @@ from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.resource import Scope
 from bridge.outbox import Bounds, Keeping
-from config.resources import ResourceSettings
-from config.schema import Settings, SinkSettings, WatchList
-from config.state import OnClusterChange
+from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
+from config.schema.resources import ResourceSettings
 from sinks import registry
 from sinks.base import EventOptions, SinkOptions
 

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from config.load import load
-from config.schema import Settings
-from config.sinks import SinkOptionTypes
+from config.schema import Settings, SinkOptionTypes
 from sinks import registry
 
 

@@ -55,7 +55,7 @@ class CopyOptions(BaseModel):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.keep is not None and not self.rotate:
-            raise ValueError("keep is of no use without rotate")
+            raise ValueError("keep has no effect without rotate")
         return self
 
 

@@ -89,7 +89,7 @@ def test_service_variables_of_kubernetes_are_ignored(load_with: Load) -> None:
         ("", "x", "unknown option; allowed here: cluster, "),
         ("CLUSTER__", "x", "cluster.: unknown option; allowed here: ca_file"),
         ("RESOURCES", "[pods", "resources: not YAML: while parsing a flow sequence"),
-        ("RESOURCES", "", "resources: missing: What to watch"),
+        ("RESOURCES", "", "resources: missing: Resources to watch"),
         ("SINKS__COPY", "{type: copy, type: copy}", "sinks.copy: given twice"),
         ("CLUSTER__NAME", "a b", 'cluster.name: found "a b"; letters, digits,'),
         ("SINKS__AUDIT_LOG__LOGIN__PASSWORD__X", "hunter2", "sinks.audit-log.login.password.x: unknown;"),

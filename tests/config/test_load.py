@@ -7,11 +7,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from bridge.model.policies import OnRejected, StartPolicy, WhenFull
-from config.delivery import MaxBacklogSettings
 from config.errors import ConfigError
 from config.load import load
-from config.schema import Address, Settings, WatchList
-from config.state import OnClusterChange, RetainSettings
+from config.schema import Address, MaxBacklogSettings, OnClusterChange, RetainSettings, Settings, WatchList
 from config.values import Duration, Size
 from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions
 
@@ -246,7 +244,7 @@ def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> Non
         "k.yaml: sinks",
     ]
     [name] = refused(SMALLEST.replace("name: test", "context: x"))
-    assert name.startswith("k.yaml:1: cluster.name: missing, such as prod-eu1: What this cluster is called")
+    assert name.startswith("k.yaml:1: cluster.name: missing, such as prod-eu1: The cluster's name in every event")
 
 
 @pytest.mark.parametrize(
@@ -255,9 +253,9 @@ def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> Non
         ("{path: x}", "sinks.s.type: missing; allowed: copy, queue"),
         ("{}", "sinks.s.type: missing; allowed: copy, queue"),
         ("5", "sinks.s: found 5; a mapping is expected"),
-        ("", "sinks.s: found nothing; a mapping is expected"),
+        ("", "sinks.s: found null; a mapping is expected"),
         ("{type: copy, path: 5}", "sinks.s.path: found 5; a path is expected"),
-        ("{type: copy, path: x, keep: 2}", "sinks.s: keep is of no use without rotate"),
+        ("{type: copy, path: x, keep: 2}", "sinks.s: keep has no effect without rotate"),
         ("{type: copy, path: x, rotate: maybe}", 'sinks.s.rotate: found "maybe"; true or false is expected'),
         ("{type: copy, path: x, window: true}", "sinks.s.window: found true; a whole number is expected"),
         ("{type: copy, path: x, copy: {path: y}}", "sinks.s.copy: unknown option;"),
@@ -270,7 +268,7 @@ def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> Non
         ("{type: copy, path: x, resync_seconds: soon}", 'sinks.s.resync_seconds: found "soon"; a duration is expected'),
         (
             "{type: queue, servers: a, topic: t, headers: {X: 1}}",
-            "sinks.s.headers.X: what was found is not shown; text",
+            "sinks.s.headers.X: found a value (not shown); text",
         ),
         (
             "{type: queue, servers: a, topic: t, login: {usr: u}}",

@@ -10,8 +10,7 @@ import pytest
 from config.errors import ConfigError
 from config.load import load
 from config.reference import json_schema, reference
-from config.schema import Settings
-from config.sinks import SinkOptionTypes
+from config.schema import Settings, SinkOptionTypes
 from sinks import registry
 from tests.config.options import TYPES
 

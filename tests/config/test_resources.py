@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from config.resources import ResourceEntry, ResourceSettings, overlaps
+from config.schema.resources import ResourceEntry, ResourceSettings, overlaps
 
 ENTRY: TypeAdapter[ResourceSettings] = TypeAdapter(ResourceEntry)
 

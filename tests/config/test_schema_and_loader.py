@@ -20,7 +20,7 @@ from config.document import parse
 from config.errors import ConfigError
 from config.load import judged
 from config.reference import json_schema, reference
-from config.sinks import settings_type
+from config.schema import settings_type
 from tests.config.test_reference import INSTALLED, OFF, _with
 
 ROOT = Path(__file__).parents[2]

@@ -42,7 +42,7 @@ def options(**more: object) -> KafkaOptions:
         ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism and security_protocol"),
         ({"security_protocol": "sasl_ssl"}, "sasl_mechanism and security_protocol"),
         ({"username": "me"}, "username and password_file belong together"),
-        ({"username": "me", "password_file": "/x"}, "username is of no use without sasl_mechanism"),
+        ({"username": "me", "password_file": "/x"}, "username has no effect without sasl_mechanism"),
         ({"ca_file": "/x"}, "of no use without security_protocol ssl"),
         ({"security_protocol": "ssl", "cert_file": "/x"}, "cert_file and key_file belong together"),
         ({"create_topics": {}}, "partitions"),

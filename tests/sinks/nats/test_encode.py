@@ -103,7 +103,7 @@ def test_a_subject_that_would_end_the_connection_is_no_message() -> None:
         ({"servers": ["nats://me:hush@127.0.0.1"]}, "no user and password in the URL"),
         ({"user": "me"}, "user and password_file belong together"),
         ({"token_file": "/t", "credentials_file": "/c"}, "one of credentials_file, nkey_seed_file"),
-        ({"key_file": "/k"}, "key_file is of no use without cert_file"),
+        ({"key_file": "/k"}, "key_file has no effect without cert_file"),
         ({"create_stream": {"replica": 3}}, "Extra inputs are not permitted"),
     ],
 )

@@ -32,7 +32,7 @@ from sinks.webhook.options import WebhookOptions
         ({"url": "https://example.test", "headers": {"X-Auth-Token": "x"}}, "X-Auth-Token is a credential by its name"),
         ({"url": "https://example.test", "headers": {"Webhook-Id": "x"}}, "the header Webhook-Id is set by the sink"),
         ({"url": "https://example.test", "header_files": {"ce-id": "/x"}}, "the header ce-id is set by the sink"),
-        ({"url": "https://example.test", "key_file": "/x"}, "key_file is of no use without cert_file"),
+        ({"url": "https://example.test", "key_file": "/x"}, "key_file has no effect without cert_file"),
         ({"url": "https://example.test", "format": "envelope", "batch": 2}, "leave batch at 1"),
         ({"url": "https://example.test", "before": True}, "set format: envelope"),
         ({"url": "https://example.test", "headers": {"X": "1"}, "header_files": {"x": "/f"}}, "x is in headers and"),

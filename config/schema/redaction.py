@@ -1,4 +1,4 @@
-"""How values that must not leave are replaced."""
+"""The section ``redaction``: how the values of Secrets are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RedactionSettings(Section):
     key_file: Path | None = Field(
         default=None,
         description="A file with the key of the digests that replace a Secret's values: 32 bytes at least, such as the "
-        "output of `openssl rand -hex 32`. A digest changes when its value or the key does. Without the option the "
-        "bridge makes a key of its own in state.directory; it is lost with that folder.",
+        "output of `openssl rand -hex 32`. A digest changes with its value and with the key. Without the option, the "
+        "bridge creates a key in state.directory, which is lost with that directory.",
         examples=["/run/secrets/redaction.key"],
     )

@@ -1,4 +1,4 @@
-"""The settings with the sinks that are at hand: each sink's options are judged by that sink's own type."""
+"""The settings with the option types of the available sinks: each type validates the options of its sinks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
-from config.delivery import DeliverySettings
-from config.schema import Settings, SinkSettings
+from config.schema.delivery import DeliverySettings
+from config.schema.settings import Settings, SinkSettings
 from config.values import Matching, Names
 
 SinkOptionTypes: TypeAlias = Mapping[str, type[BaseModel]]
-"""A sink's ``type`` → what may be set for it."""
+"""A sink's ``type`` → its options."""
 
 _NAME = Matching(
     "(?!.*__)[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?",
@@ -24,7 +24,8 @@ _NAME = Matching(
 
 
 def settings_type(sink_options: SinkOptionTypes) -> type[Settings]:
-    """Settings whose ``sinks`` take exactly these types. Raises TypeError for options that clash with ours."""
+    """Settings whose ``sinks`` allow exactly these types. Raises TypeError for an option with the name of a common
+    option (DeliverySettings)."""
     forms = {name: _form(name, options) for name, options in sink_options.items()}
 
     def settled(written: dict[str, BaseModel]) -> dict[str, SinkSettings]:
@@ -39,11 +40,11 @@ def settings_type(sink_options: SinkOptionTypes) -> type[Settings]:
 
 
 def _form(name: str, options: type[BaseModel]) -> type[BaseModel]:
-    """How one sink of this type is written: its own options and the common ones, side by side."""
+    """The form of a sink of this type in the file: its own options beside the common options."""
     clash = options.model_fields.keys() & {"type", *DeliverySettings.model_fields}
     if clash:
         raise TypeError(f"sink type {name}: the bridge has options of these names already: {', '.join(sorted(clash))}")
-    tag: Any = (Literal[name], Field(description="Which kind of sink this is."))
+    tag: Any = (Literal[name], Field(description="The kind of destination."))
     return create_model(name, __base__=(options, DeliverySettings), __doc__=options.__doc__, type=tag)
 
 

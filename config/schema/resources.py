@@ -1,6 +1,6 @@
-"""Which objects an operator asks for: kubectl's names for resources, and the part of each that is watched.
+"""The list ``resources``: the watched resources, by kubectl's names, and the watched part of each.
 
-Syntax alone is judged here. What a name means is known when a cluster has been asked.
+Only the syntax is checked here. The meaning of a name depends on the cluster (bridge.kube.names).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from config.values import Matching
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl takes a kind, such as StatefulSet, as well
+_KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl accepts a kind too, such as StatefulSet.
 _VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?")
 
 _BLANK = r"[ \t\r\n]"
@@ -58,12 +58,12 @@ Namespace: TypeAlias = Annotated[
 def _named_once(namespaces: tuple[str, ...]) -> tuple[str, ...]:
     twice = sorted(name for name, count in Counter(namespaces).items() if count > 1)
     if twice:
-        raise ValueError(f"each namespace is named once; twice: {', '.join(twice)}")
+        raise ValueError(f"each namespace may be named once; named twice: {', '.join(twice)}")
     return namespaces
 
 
 class ResourceSettings(BaseModel):
-    """Objects of one resource, or of all that a wildcard covers, in some namespaces or in all of them."""
+    """Objects of a resource, or of all resources that a wildcard covers, in some namespaces or in all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,14 +75,14 @@ class ResourceSettings(BaseModel):
     namespaces: Annotated[tuple[Namespace, ...], AfterValidator(_named_once)] = Field(
         default=(),
         json_schema_extra={"uniqueItems": True},
-        description="Only these namespaces, one watch each; empty for all of them in one watch. Ignored by resources "
-        "that have no namespace.",
+        description="Only these namespaces, with a watch for each; empty for all namespaces in a single watch. "
+        "Resources without namespaces ignore it.",
         examples=[["shop"]],
     )
     label_selector: LabelSelector = Field(
         default="",
         description="Only objects with these labels, in the syntax of kubectl -l. An object that loses the labels is "
-        "reported as deleted.",
+        "exported as deleted.",
         examples=["tier=web"],
     )
     field_selector: FieldSelector = Field(
@@ -100,13 +100,13 @@ def _named_alone(value: Any) -> Any:
 ResourceEntry: TypeAlias = Annotated[
     ResourceSettings, BeforeValidator(_named_alone, json_schema_input_type=ResourceName | ResourceSettings)
 ]
-"""A name alone, or a mapping that says more."""
+"""A name alone, or a mapping with further options."""
 
 
 def overlaps(entries: Sequence[ResourceSettings]) -> Iterator[tuple[int, int]]:
-    """Places of two entries that may mean the same object in different scopes. Such an object would be exported twice,
-    and its deltas would have no order: it must belong to one entry. Selectors do not keep two entries apart, since
-    labels and fields change; only different namespaces and different fixed names do."""
+    """Indexes of two entries that may mean the same object in different scopes. Such an object would be exported twice,
+    and its deltas would have no order, so an object must belong to a single entry. Different selectors are not enough,
+    since labels and fields change; only different namespaces and different fixed names are."""
     for (here, one), (there, other) in combinations(enumerate(entries), 2):
         if _same_resource(one, other) and _same_place(one, other):
             yield here, there
@@ -116,7 +116,7 @@ def _same_resource(one: ResourceSettings, other: ResourceSettings) -> bool:
     (one_plural, one_group), (other_plural, other_group) = _parts(one.resource), _parts(other.resource)
     wildcard = "*" in (one_plural, other_plural)
     if wildcard and one.resource != other.resource and _scope(one) == _scope(other):
-        return False  # One watch serves both; and a name may add what the wildcard leaves out.
+        return False  # One watch serves both, and the name may stand for a resource that the wildcard excludes.
     if "*" in (one.resource, other.resource):
         return True
     return one_group == other_group and (one_plural == other_plural or wildcard)
@@ -127,7 +127,7 @@ def _scope(entry: ResourceSettings) -> tuple[object, ...]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Plural and group of a resource's name; the version says nothing about which object is meant."""
+    """Plural and group of a resource's name. Versions are ignored: every version serves the same objects."""
     plural, _, group = name.partition(".")
     version, _, rest = group.partition(".")
     return plural, rest if _VERSION.fullmatch(version) else group

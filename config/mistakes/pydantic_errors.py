@@ -1,4 +1,4 @@
-"""pydantic's errors as the operator's mistakes: where each one stands in the file, and which are only consequences."""
+"""pydantic's errors → the operator's mistakes: each with its path in the file, without mere consequences of others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from pydantic_core import ErrorDetails
 
 from config.errors import Path, nearest
+from config.mistakes.wording import explained
 from config.schema import Settings
-from config.shape import fields_at
-from config.wording import explained
+from config.schema.shape import fields_at
 
 _NOTHING = object()
 
@@ -21,26 +21,26 @@ class Mistake(NamedTuple):
 
 
 def mistakes(errors: Sequence[ErrorDetails], data: Mapping[str, Any], settings: type[Settings]) -> list[Mistake]:
-    """One for each mistake in ``data``, in the order of the settings."""
+    """A Mistake for each path with errors, in the order of the settings."""
     found: dict[Path, list[ErrorDetails]] = {}
     for error in errors:
         found.setdefault(_path(error, data), []).append(error)
-    told = {path: of for path, of in found.items() if not _is_consequence(path, of, found, settings, data)}
-    return [Mistake(path, explained(path, of, settings, data)) for path, of in told.items()]
+    reported = {path: of for path, of in found.items() if not _is_consequence(path, of, found, settings, data)}
+    return [Mistake(path, explained(path, of, settings, data)) for path, of in reported.items()]
 
 
 def _path(error: ErrorDetails, data: Any) -> Path:
-    """Where the value stands in the file: pydantic's location without the members of unions it went through."""
+    """The value's path in the file: pydantic's location, without the members of unions in it."""
     loc = [step for step in error["loc"] if step != "[key]"]
     if loc[0] == "sinks" and len(loc) > 3 and loc[2] == _below(_below(_below(data, "sinks"), loc[1]), "type"):
         del loc[2]  # a sink's type, which may be the name of an option as well
     path: list[str | int] = []
-    for place, step in enumerate(loc):
+    for index, step in enumerate(loc):
         below = _below(data, step)
         if below is not _NOTHING:
             path.append(step)
             data = below
-        elif error["type"] == "missing" and place == len(loc) - 1:
+        elif error["type"] == "missing" and index == len(loc) - 1:
             path.append(step)
     return (*path, "type") if error["type"].startswith("union_tag") else tuple(path)
 
@@ -55,8 +55,8 @@ def _below(data: Any, step: Any) -> Any:
 def _is_consequence(
     path: Path, errors: list[ErrorDetails], found: Mapping[Path, Any], settings: type[Settings], data: Any
 ) -> bool:
-    """True where another problem is the mistake: an option is missing because its name was misspelt, a sink's options
-    are wrong because its type is, a list is not the mapping it might also have been."""
+    """True where the error follows from another mistake: an option is missing because its name was misspelt; a
+    sink's options are wrong because its type is; a list fails as the mapping that a union also allows."""
     if path[:1] == ("sinks",) and len(path) > 2 and path[2] != "type" and (*path[:2], "type") in found:
         return True
     kinds = {error["type"] for error in errors}

@@ -1,4 +1,4 @@
-"""What the settings' types allow at a place in the file: the fields of a mapping, the type of a value."""
+"""The types that the settings allow at a path of the file: the fields of a mapping, the type of a value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pydantic.fields import FieldInfo
 from config.errors import Path
 
 UNKNOWN = object()
-"""The type cannot be told, because the sink's own ``type`` is missing or wrong."""
+"""The type is not known, because the sink's own ``type`` is missing or wrong."""
 
 
 def type_at(root: type[BaseModel], path: Path, data: Any) -> Any:
-    """The type of the value at ``path``, given what else is written in ``data``; None where nothing may stand."""
+    """The type of the value at ``path``. ``data`` decides between members of a union. None where no value is
+    allowed."""
     found: Any = root
     for step in path:
         found = _below(found, step, data)
@@ -28,65 +29,65 @@ def type_at(root: type[BaseModel], path: Path, data: Any) -> Any:
 
 
 def fields_at(root: type[BaseModel], path: Path, data: Any) -> Mapping[str, FieldInfo]:
-    """What may be written in the mapping at ``path``; empty where names are free or nothing is known."""
+    """The options of the mapping at ``path``; empty where any name is allowed, or the type is not known."""
     here = type_at(root, path, data)
     for step in path:
         data = data.get(step) if isinstance(data, Mapping) else None
-    models = [one for one in _meant(here, data) if _is_model(one)]
+    models = [each for each in _meant(here, data) if _is_model(each)]
     return {name: field for model in models for name, field in model.model_fields.items()}
 
 
 def types_at(root: type[BaseModel], path: Path, data: Any) -> tuple[str, ...]:
-    """What ``type`` may be in the mapping at ``path``."""
-    return tuple(tag for one in _options(type_at(root, path, data)) for tag in _tags(one))
+    """The allowed values of ``type`` in the mapping at ``path``."""
+    return tuple(tag for each in _options(type_at(root, path, data)) for tag in _tags(each))
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
-    """The section that an option of this type is; None for a plain value."""
-    found: type[BaseModel] | None = next((one for one in _options(annotation) if _is_model(one)), None)
+    """The section's class, for an option that is a section; None for a plain value."""
+    found: type[BaseModel] | None = next((each for each in _options(annotation) if _is_model(each)), None)
     return found
 
 
 def words_of(annotation: Any) -> list[str]:
     """The members of a closed set of words; empty for any other type."""
-    enums = [one for one in _options(annotation) if isinstance(one, type) and issubclass(one, StrEnum)]
-    return [word.value for one in enums for word in one]
+    enums = [each for each in _options(annotation) if isinstance(each, type) and issubclass(each, StrEnum)]
+    return [word.value for each in enums for word in each]
 
 
 def is_composite(annotation: Any) -> bool:
-    """True for a type that only a list or a mapping can be a value of."""
-    options = [one for one in _options(annotation) if one is not NoneType]
-    return bool(options) and all(_is_model(one) or _is_collection(one) for one in options)
+    """Whether only a list or a mapping can have this type."""
+    options = [each for each in _options(annotation) if each is not NoneType]
+    return bool(options) and all(_is_model(each) or _is_collection(each) for each in options)
 
 
 def is_number(annotation: Any) -> bool:
-    """True for a type of numbers, or of true and false, that no text can be a value of."""
-    options = [one for one in _options(annotation) if one is not NoneType]
-    return bool(options) and all(one in (int, float, bool) for one in options)
+    """Whether only a number or a boolean can have this type, and no text."""
+    options = [each for each in _options(annotation) if each is not NoneType]
+    return bool(options) and all(each in (int, float, bool) for each in options)
 
 
 def _below(annotation: Any, step: str | int, data: Any) -> Any:
     options = _meant(annotation, data)
     if not options:
         return UNKNOWN
-    for one in options:
-        if _is_model(one) and step in one.model_fields:
-            field = one.model_fields[step]
+    for each in options:
+        if _is_model(each) and step in each.model_fields:
+            field = each.model_fields[step]
             return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-        if _is_collection(one) and issubclass(get_origin(one) or one, Mapping) == isinstance(step, str):
-            arguments = get_args(one)
+        if _is_collection(each) and issubclass(get_origin(each) or each, Mapping) == isinstance(step, str):
+            arguments = get_args(each)
             return (arguments[1] if isinstance(step, str) else arguments[0]) if arguments else UNKNOWN
     return None
 
 
 def _meant(annotation: Any, data: Any) -> list[Any]:
-    """The members of a union that ``data`` can mean: of models told apart by ``type``, those with its type."""
+    """The members of a union that ``data`` can mean: of models with a ``type``, the models of the written type."""
     options = list(_options(annotation))
-    tagged = [one for one in options if _tags(one)]
+    tagged = [each for each in options if _tags(each)]
     if not tagged:
         return options
     written = data.get("type") if isinstance(data, Mapping) else None
-    return [one for one in tagged if written in _tags(one)]
+    return [each for each in tagged if written in _tags(each)]
 
 
 def _tags(annotation: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What is wrong with one value, in words: what was found, and what is allowed. What may be secret is not shown."""
+"""The message of a mistake: the value that was found, and the values that are allowed. Possible secrets are hidden."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from config.errors import Path, nearest, unknown
 from config.schema import Settings
-from config.shape import fields_at, types_at
+from config.schema.shape import fields_at, types_at
 
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase)?|secret|token|credential|private|api_?key|auth|header|signature", re.IGNORECASE
@@ -51,7 +51,7 @@ _WANTED = {
 
 
 def explained(path: Path, errors: Sequence[ErrorDetails], settings: type[Settings], data: Mapping[str, Any]) -> str:
-    """One message for all that pydantic says of the value at ``path``: a union is refused once by each member."""
+    """One message for all errors at ``path``: pydantic reports an error for each member of a union."""
     fields = fields_at(settings, path[:-1], data)
     field = fields.get(str(path[-1])) if path else None
     first = errors[0]
@@ -66,23 +66,23 @@ def explained(path: Path, errors: Sequence[ErrorDetails], settings: type[Setting
             tag = str(first["ctx"]["tag"])
             return f"found {shown(tag)}; {_one_of(tag, types_at(settings, path[:-1], data))}"
     if first["loc"][-1] == "[key]":
-        return _wanted(first)  # the path ends with what was found
+        return _wanted(first)  # the path ends with the name that was found
     value = first["input"]
     wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
     if isinstance(value, Mapping) and first["type"] == "value_error":
-        return wanted  # the section as a whole is wrong, and its words name the options
+        return wanted  # a rule between options: its message names them
     if isinstance(value, str) and wanted == _WANTED["model_type"]:
-        return f"found text; {wanted}"  # which may be a secret that belongs into the mapping
+        return f"found text; {wanted}"  # The text may be a secret that belongs into the mapping.
     if not is_secret(path, field):
         return f"found {shown(value)}; {wanted}"
     if isinstance(value, str) and value:
         wanted = wanted.replace(value, "…")
-    return f"what was found is not shown; {wanted}"
+    return f"found a value (not shown); {wanted}"
 
 
 def is_secret(path: Path, field: FieldInfo | None) -> bool:
-    """True where a value may be a secret, by its type or by the name of anything on its path. A ``*_file`` is not:
-    it says where a secret is."""
+    """Whether a value may be a secret, by its type or by a name on its path. The value of a ``*_file`` option is a
+    path, and so no secret."""
     annotation = str(field.annotation) if field else ""
     if SecretStr.__name__ in annotation or SecretBytes.__name__ in annotation:
         return True
@@ -90,11 +90,11 @@ def is_secret(path: Path, field: FieldInfo | None) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as an operator would write it: short, without the inside of lists and mappings, and of an address
-    the host alone, since the rest may hold credentials."""
+    """A value in the operator's notation: short, without the inside of lists and mappings. Of an address the host
+    alone, since the rest may hold credentials."""
     match value:
         case None:
-            return "nothing"
+            return "null"
         case bool():
             return str(value).lower()
         case str():

@@ -1,0 +1,47 @@
+"""The options of the file as frozen types: a module for each section.
+
+Each option is documented where it is declared: ``config/reference.yaml`` and ``kubedelta schema`` are made from these
+descriptions and from those in each sink's ``options.py``.
+
+settings     the whole file
+cluster      the API server, and the credentials for it
+resources    the watched resources, by kubectl's names
+sink_types   the settings with the option types of the available sinks
+delivery     options that a sink of any type has
+state        the state directory, and how long its records stay
+redaction    the key of the digests in place of a Secret's values
+watch        how resources are listed and watched
+telemetry    the HTTP server for machines, and the logs
+shape        the types that the settings allow at a path of the file
+"""
+
+from config.schema.cluster import ClusterSettings
+from config.schema.delivery import DeliverySettings, MaxBacklogSettings
+from config.schema.redaction import RedactionSettings
+from config.schema.resources import ResourceSettings
+from config.schema.settings import Settings, SinkSettings
+from config.schema.sink_types import SinkOptionTypes, settings_type
+from config.schema.state import OnClusterChange, RetainSettings, StateSettings
+from config.schema.telemetry import Address, LogFormat, LogLevel, TelemetrySettings
+from config.schema.watch import WatchList, WatchSettings
+
+__all__ = [
+    "Address",
+    "ClusterSettings",
+    "DeliverySettings",
+    "LogFormat",
+    "LogLevel",
+    "MaxBacklogSettings",
+    "OnClusterChange",
+    "RedactionSettings",
+    "ResourceSettings",
+    "RetainSettings",
+    "Settings",
+    "SinkOptionTypes",
+    "SinkSettings",
+    "StateSettings",
+    "TelemetrySettings",
+    "WatchList",
+    "WatchSettings",
+    "settings_type",
+]

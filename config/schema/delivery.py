@@ -1,0 +1,75 @@
+"""Options that a sink of any type has, beside its own options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bridge.model.policies import OnRejected, StartPolicy, WhenFull
+from config.values import Between, Count, Duration, Positive, Section, Size
+
+
+class MaxBacklogSettings(Section):
+    """Bounds of a sink's backlog: the records in the outbox that it has not settled."""
+
+    records: Positive | None = Field(
+        default=None,
+        description="Most records in the backlog. The bound is checked four times a second, and at most half as many "
+        "records are in flight. With compact, the newest record of each object is kept, however many there are.",
+        examples=[1_000_000],
+    )
+    # A bound below one batch would be reached by every batch.
+    bytes: Annotated[Size, Between(1024**2)] | None = Field(
+        default=Size(4 * 1024**3),
+        description="Most bytes of the backlog in the outbox, where bodies are compressed: 4GiB hold about two million "
+        "changes to pods. A number, or with a unit such as 10GiB; null for no bound. It must fit the disk.",
+    )
+    age: Annotated[Duration, Between(1)] | None = Field(
+        default=None,
+        description="Longest age of the oldest record in the backlog.",
+        examples=["12h"],
+    )
+
+
+class DeliverySettings(Section):
+    """Options that a sink of any type has, beside its own options."""
+
+    start: StartPolicy = Field(
+        default=StartPolicy.SNAPSHOT,
+        description="Where a sink begins whose name the state does not know yet; for other sinks the option has no "
+        "effect. snapshot: with every known object as added, between a snapshot.began and a snapshot.ended, so that "
+        "its consumers know the whole state. now: with the next change. earliest: with the oldest record "
+        "that the outbox still has (state.retain).",
+    )
+    max_backlog: MaxBacklogSettings = Field(
+        default=MaxBacklogSettings(),
+        description="Bounds of the sink's backlog; the bound that is reached first counts. A backlog costs disk space, "
+        "but no memory, and it does not slow other sinks.",
+    )
+    when_full: WhenFull = Field(
+        default=WhenFull.COMPACT,
+        description="What happens at the bound of max_backlog. compact: the backlog is reduced to the newest state of "
+        "each object: enough for consumers that keep state, while an audit trail loses the steps in between. block: "
+        "the bridge stops reading from the API server, for every sink, until this sink has caught up. Changes that "
+        "the API server forgets meanwhile (a watch reaches back 75 seconds, or less) are found by comparison, without "
+        "the steps in between. drop: the backlog is dropped, and a Gap record in its place says so.",
+    )
+    on_rejected: OnRejected = Field(
+        default=OnRejected.PARK,
+        description="The fate of an object's later records after the destination rejected a record of it, which is "
+        "now a dead letter. park: they wait behind it as dead letters, so that the destination never gets them "
+        "without it. pass: they are delivered.",
+    )
+    window: Count = Field(
+        default=5000,
+        ge=1,
+        le=1_000_000,
+        description="Records in memory for this sink. A sink with a longer backlog reads from the outbox, so a larger "
+        "window costs memory and saves little.",
+    )
+    resync_seconds: Duration = Field(
+        default=Duration(0),
+        description="Time between two resyncs, which deliver every known object to this sink (op: sync) without "
+        "asking the API server; 0 for never. For consumers that cannot keep state.",
+    )

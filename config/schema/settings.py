@@ -1,0 +1,62 @@
+"""The whole file as one frozen type, ``Settings``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field, SerializeAsAny
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from config.schema.cluster import ClusterSettings
+from config.schema.delivery import DeliverySettings
+from config.schema.redaction import RedactionSettings
+from config.schema.resources import ResourceEntry
+from config.schema.state import StateSettings
+from config.schema.telemetry import TelemetrySettings
+from config.schema.watch import WatchSettings
+from config.values import Duration
+
+
+class SinkSettings(DeliverySettings):
+    """One sink: the common options, and the options of its type."""
+
+    type: str
+    options: SerializeAsAny[BaseModel]
+    """An instance of the options type that belongs to ``type``."""
+
+
+class Settings(BaseSettings):
+    """A whole configuration, valid and with all defaults, as ``config.load`` returns it."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    cluster: ClusterSettings = Field(description="The API server, and the bridge's credentials for it.")
+    resources: tuple[ResourceEntry, ...] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Resources to watch: names, or mappings that restrict them. Two entries may not mean the same "
+        "object: it would be exported twice, without an order.",
+    )
+    sinks: Mapping[str, SinkSettings] = Field(
+        min_length=1,
+        description="Destinations of the deltas: any number, each with a type, under a name of your choice. Logs and "
+        "metrics show the name, and the state keeps the sink's cursor under it.",
+    )
+    state: StateSettings = Field(
+        default=StateSettings(), description="The state directory, and how long its records stay."
+    )
+    redaction: RedactionSettings = Field(
+        default=RedactionSettings(), description="How the values of Secrets are replaced."
+    )
+    watch: WatchSettings = Field(
+        default=WatchSettings(),
+        description="How resources are listed and watched. The defaults are right for most clusters.",
+    )
+    telemetry: TelemetrySettings = Field(
+        default=TelemetrySettings(), description="The HTTP server for machines, and the logs."
+    )
+    shutdown_grace_seconds: Duration = Field(
+        default=Duration(20),
+        description="Time for sinks to finish after SIGTERM. Keep it below the pod's terminationGracePeriodSeconds "
+        "(30 by default), or the kubelet kills the bridge first.",
+    )

@@ -1,0 +1,82 @@
+"""The section ``telemetry``: the HTTP server for machines, and the logs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from config.values import PORT, Matching, Section
+
+
+class Address(NamedTuple):
+    """An address to listen on. ``host`` is empty for every interface."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+_LABEL = "[A-Za-z0-9_-]{1,63}"  # A name lookup raises for an empty label, and for a longer one.
+_LISTEN = Matching(
+    rf"(?:\[[0-9a-fA-F:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)?:(?:0|{PORT})",
+    "host:port is expected, such as 127.0.0.1:8080, [::1]:8080, or :8080 for every interface",
+)
+
+
+def _address(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError(_LISTEN.wanted)  # pydantic turns only a ValueError into a problem of this option
+    host, _, port = _LISTEN.checked(value).rpartition(":")
+    return Address(host.strip("[]"), int(port))
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    """Console on a terminal, JSON elsewhere."""
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class TelemetrySettings(Section):
+    """The HTTP server for machines, and the logs."""
+
+    listen: Annotated[
+        Address,
+        BeforeValidator(_address),
+        PlainSerializer(str, return_type=str),
+        WithJsonSchema(_LISTEN.as_json_schema()),
+    ] = Field(
+        default=Address("127.0.0.1", 8080),
+        description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is no "
+        "login; in a pod it must be 0.0.0.0:8080 (or [::]:8080) for the kubelet to probe it. Port 0 takes a free one.",
+        examples=["0.0.0.0:8080"],
+    )
+    details_token_file: Path | None = Field(
+        default=None,
+        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of "
+        "/readyz?verbose from any machine. Without it, only requests from the bridge's own machine (in a pod: "
+        "kubectl port-forward) get them, and others the short answer. The file is read at each such request.",
+        examples=["/run/secrets/telemetry-token"],
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO,
+        description="The least important log line that is written. info: changes of state and failures. debug adds a "
+        "line for each batch and each watch, and no line for a single event.",
+    )
+    log_format: LogFormat = Field(
+        default=LogFormat.AUTO,
+        description="json: one object a line. console: for people. auto: console on a terminal, json elsewhere. Logs "
+        "go to standard error.",
+    )
