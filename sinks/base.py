@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_v
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from bridge.model.cloudevent import CloudEvents
-from bridge.model.envelope import Envelopes
-from bridge.model.held import ReadBack
+from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.formats.envelope import Envelopes
 from bridge.model.record import Gap, Record, later_gap
 from bridge.model.resource import Resource
+from bridge.model.versions.stored_version import SinkReader
 from config.rules import Is, Rule, check
 from config.values import Flag
 
@@ -361,7 +361,7 @@ class SinkType:
     """One line for ``kubedelta sinks``."""
     lanes: Callable[[Any], Lanes | None] = no_lanes
     """Whether a sink with these options wants lanes. None: it is given batches, one after another."""
-    read_back: Callable[[], type[ReadBack]] | None = None
+    read_back: Callable[[], type[SinkReader]] | None = None
     """Imports and returns what reads the destination for ``kubedelta verify``; None where nothing can be read back."""
     examine: Callable[[Any], Sequence[WrongOption]] = no_mistakes
     """Before anything runs: what cannot work in options that are right by themselves, such as the files that they name.

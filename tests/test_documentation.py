@@ -17,9 +17,9 @@ import yaml
 from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
 from bridge.kube import ClusterAccess
-from bridge.model.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
 from bridge.model.status import SinkState, SinkStatus, StatusSnapshot
-from bridge.outbox.database import open_writer
+from bridge.outbox.storage.database import open_writer
 from bridge.playground import Playground
 from bridge.telemetry import Metrics
 from config.load import load

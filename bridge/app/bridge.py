@@ -7,16 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
-from bridge.app.awareness import Watched
-from bridge.app.backlogs import Backlogs
-from bridge.app.exporter import Exporter
-from bridge.app.identity import identify
-from bridge.app.plan import Plan, PlanRefused
-from bridge.app.redaction import load_key
-from bridge.app.sink_ends import SinkEnd, make_ends
+from bridge.admin.operations import LiveOperations, about
+from bridge.admin.server import AdminServer
 from bridge.app.status import informers_status, is_stuck, snapshot_of
-from bridge.app.subscriptions import Subscriptions
-from bridge.app.upkeep import LiveUpkeep, about
 from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
 from bridge.kube import Catalogue, KubeClient, connect
@@ -24,10 +17,17 @@ from bridge.model.record import Delta, Record
 from bridge.model.status import StatusSnapshot
 from bridge.outbox import Outbox, StateError
 from bridge.outbox.errors import Damaged, StateUnusable
-from bridge.processor.pipeline import transform_for
-from bridge.processor.redaction_key import RedactionKey
+from bridge.pipelines.awareness import Watched
+from bridge.pipelines.backpressure import Backlogs
+from bridge.pipelines.exporter import Exporter
+from bridge.pipelines.sink_pipeline import SinkPipeline, make_ends
+from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.redaction_key_file import load_key
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.web.admin import AdminServer
+from bridge.resources.cluster_identity import identify
+from bridge.resources.watched_resources import WatchedResources
+from bridge.transform.redaction_key import RedactionKey
+from bridge.transform.transform import transform_for
 
 
 class Bridge:
@@ -52,7 +52,10 @@ class Bridge:
         async with (
             connect(plan.access, report=self._report, silence=plan.silence_seconds) as client,
             await Outbox.open(
-                plan.state, {sink.name: sink.start for sink in plan.sinks}, keeping=plan.keeping, report=self._report
+                plan.state,
+                {sink.name: sink.start for sink in plan.sinks},
+                retention=plan.retention,
+                report=self._report,
             ) as outbox,
         ):
             key = load_key(plan.redaction_key_file, plan.state)
@@ -90,27 +93,27 @@ class _Running:
         self._outbox = outbox
         self._key = key
         self._report = report
-        self._processor = SharedProcessor[Record](outbox, audience=_audience, size=_size)
+        self._processor = SharedProcessor[Record](outbox, targets=_audience, size=_size)
         self._watched = Watched()
-        self._ends: dict[str, SinkEnd] = make_ends(plan, outbox, self._processor, self._watched, report)
+        self._ends: dict[str, SinkPipeline] = make_ends(plan, outbox, self._processor, self._watched, report)
         streams = {name: end.stream for name, end in self._ends.items()}
         self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
-        self._upkeep = LiveUpkeep(outbox, self._ends, report, catalogue=self._catalogue)
+        self._admin = LiveOperations(outbox, self._ends, report, catalogue=self._catalogue)
         self._factory: SharedInformerFactory | None = None
-        self._subscriptions: Subscriptions | None = None
+        self._subscriptions: WatchedResources | None = None
         self._ends_by = float("inf")
         """On the event loop's clock, once it is to stop: one grace for what was read and for what sinks are told."""
         outbox.committed = self._processor.distribute
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
-        admin = AdminServer(self._plan.state, self._upkeep, self._report, about=about(self._plan))
+        admin = AdminServer(self._plan.state, self._admin, self._report, about=about(self._plan))
         try:
             await admin.start()
         except OSError as error:
             raise StateUnusable(f"state.directory: cannot make admin.sock in {self._plan.state}: {error}") from error
         try:
             async with asyncio.TaskGroup() as tasks:
-                keeping = [
+                retention = [
                     tasks.create_task(self._outbox.run(), name="outbox"),
                     tasks.create_task(self._backlogs.run(), name="backlogs"),
                 ]
@@ -118,7 +121,7 @@ class _Running:
                 watching = tasks.create_task(self._watch(client, stopping), name="watching")
                 await asyncio.wait([watching])
                 await self._wait_settled()
-                for task in (*workers, *keeping):
+                for task in (*workers, *retention):
                     task.cancel()
         finally:
             await admin.stop()
@@ -127,7 +130,7 @@ class _Running:
         """Until ``stopping``: then nothing more is read, and what was read is durable, or read again next time."""
         async with asyncio.TaskGroup() as tasks, self._make_factory(client) as factory:
             self._factory = factory
-            self._subscriptions = Subscriptions(
+            self._subscriptions = WatchedResources(
                 self._plan.wanted,
                 client,
                 factory,
@@ -147,10 +150,10 @@ class _Running:
                     await factory.stop()
             factory.abandon()
 
-    async def _follow(self, client: KubeClient, subscriptions: Subscriptions) -> None:
+    async def _follow(self, client: KubeClient, watched_resources: WatchedResources) -> None:
         restart = self._plan.restart_on_cluster_change
         await identify(client, self._outbox.ledger, restart=restart, report=self._report)
-        await subscriptions.run()
+        await watched_resources.run()
 
     async def _wait_settled(self) -> None:
         for end in self._ends.values():
@@ -198,7 +201,7 @@ def _what_matters(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _audience(record: Record) -> tuple[str, ...] | None:
-    return record.audience if isinstance(record, Delta) else None
+    return record.targets if isinstance(record, Delta) else None
 
 
 def _size(record: Record) -> int:

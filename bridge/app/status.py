@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from bridge.app.backlogs import Backlogs
-from bridge.app.plan import Wanted
-from bridge.app.sink_ends import SinkEnd, seconds_until
-from bridge.app.subscriptions import Subscriptions
 from bridge.informer import SharedInformer, SharedInformerFactory
 from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
 from bridge.outbox import Outbox
+from bridge.pipelines.backpressure import Backlogs
+from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
+from bridge.plan.plan import Wanted
+from bridge.resources.watched_resources import WatchedResources
 
 STUCK_AFTER = 900.0
 """Seconds without an answer of any kind after which an informer is taken for stuck. Watches end after ten minutes at
@@ -43,21 +43,21 @@ def empty_status(name: str, reason: str) -> InformerStatus:
 
 
 def informers_status(
-    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, subscriptions: Subscriptions | None
+    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
 ) -> tuple[InformerStatus, ...]:
     """One for each informer, and one for each configured name that has none."""
     running = [informer_status(informer) for informer in factory.informers] if factory else []
-    if subscriptions is None:
+    if watched_resources is None:
         return (*running, *(unresolved_status(each.name, "not looked up yet") for each in wanted))
     return (
         *running,
-        *(unresolved_status(name, reason) for name, reason in subscriptions.unresolved.items()),
-        *(empty_status(name, reason) for name, reason in subscriptions.empty.items()),
+        *(unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
+        *(empty_status(name, reason) for name, reason in watched_resources.empty.items()),
     )
 
 
 def snapshot_of(
-    informers: tuple[InformerStatus, ...], ends: Mapping[str, SinkEnd], outbox: Outbox, backlogs: Backlogs
+    informers: tuple[InformerStatus, ...], ends: Mapping[str, SinkPipeline], outbox: Outbox, backlogs: Backlogs
 ) -> StatusSnapshot:
     disk = outbox.disk()
     return StatusSnapshot(
@@ -74,9 +74,9 @@ def snapshot_of(
     )
 
 
-def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
-    worker, letters, stream = end.worker, end.letters, end.stream
-    backlog, errand = outbox.backlog_of(end.plan.name), stream.errand
+def sink_status(end: SinkPipeline, outbox: Outbox) -> SinkStatus:
+    worker, dead_letters, stream = end.worker, end.dead_letters, end.stream
+    backlog, backfill = outbox.backlog_of(end.plan.name), stream.backfill
     return SinkStatus(
         name=end.plan.name,
         type=end.plan.type,
@@ -87,10 +87,10 @@ def sink_status(end: SinkEnd, outbox: Outbox) -> SinkStatus:
         window=stream.in_memory,
         delivered=worker.delivered,
         rejected=worker.rejected,
-        dead_letters=len(letters),
-        parked=letters.parked,
-        errand="" if errand is None else errand.kind.value,
-        errand_left=0 if errand is None else errand.left,
+        dead_letters=len(dead_letters),
+        parked=dead_letters.parked,
+        backfill="" if backfill is None else backfill.kind.value,
+        backfill_left=0 if backfill is None else backfill.left,
         circuit=worker.circuit,
         last_error=worker.trouble or "",
         retry_in=seconds_until(worker.retry_at),

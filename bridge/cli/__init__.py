@@ -1,11 +1,11 @@
 """The ``kubedelta`` command: parse, then call ``bridge.app``.
 
 exits            what the exit codes mean
-parser           the words of the command line; upkeep_parser and arguments belong to it
+parser           the words of the command line; admin_parser and arguments belong to it
 running          run: from the file to the last line of the log
 commands         one function each: check, schema, sinks
-upkeep_commands  cursors, replay, dead-letters, state: on a running bridge or on its files (upkeep)
-upkeep_tables    what these print for people, in lines that text aligns
+admin_commands  cursors, replay, dead-letters, state: on a running bridge or on its files (admin)
+admin_tables    what these print for people, in lines that text aligns
 verify           a sink's destination beside the cluster; verify_parser has its words
 demo             a cluster that lives, on the terminal
 view             how demo draws it
@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(warning, file=sys.stderr)
     from bridge.cli.arguments import UsageError
     from bridge.cli.cores import forbid_core_dumps
-    from bridge.cli.output import complain, discard_output, flush, prepare_streams
     from bridge.cli.parser import parse
+    from bridge.cli.terminal.output import complain, discard_output, flush, prepare_streams
 
     forbid_core_dumps()
     prepare_streams()

@@ -6,15 +6,15 @@ import asyncio
 import json
 from pathlib import Path
 
-from bridge.app.check import check_all
-from bridge.app.findings import Verdict
-from bridge.app.plan import Plan
-from bridge.app.planning import plan_of
+from bridge.check.check import check_all
+from bridge.check.findings import Verdict
 from bridge.cli.exits import Exit
-from bridge.cli.output import complain, say
 from bridge.cli.settings import load_settings, sink_options
-from bridge.cli.text import table
+from bridge.cli.terminal.output import complain, say
+from bridge.cli.terminal.text import table
 from bridge.kube import CredentialsError
+from bridge.plan.plan import Plan
+from bridge.plan.plan_from_settings import plan_of
 from config.errors import ConfigError
 from config.reference import json_schema
 from config.reference import reference as reference_file

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 
-from bridge.cli import upkeep_parser
+from bridge.cli.admin import parsers as admin_parser
 from bridge.cli.arguments import Command, Parser, config_argument, duration, rate
-from bridge.cli.verify_parser import add_verify
+from bridge.cli.verify.parsers import add_verify
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -25,7 +25,7 @@ def parse(arguments: Sequence[str]) -> Command:
     _add_schema(commands.add_parser("schema", help="print the JSON Schema of the configuration file"))
     _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are; retry, pause or resume a sink"))
     add_verify(commands.add_parser("verify", help="compare what a sink holds with the cluster"))
-    upkeep_parser.add_to(commands)
+    admin_parser.add_to(commands)
     chosen = parser.parse_args(arguments)
     return chosen.command(chosen)  # type: ignore[no-any-return]
 
@@ -58,7 +58,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     def command(chosen: argparse.Namespace) -> Command:
-        from bridge.cli.demo import demo
+        from bridge.cli.demo.command import demo
 
         return partial(demo, seconds=chosen.seconds, rate=chosen.rate)
 
@@ -90,4 +90,4 @@ def _add_sinks(parser: argparse.ArgumentParser) -> None:
         return sinks
 
     parser.set_defaults(command=command)
-    upkeep_parser.add_sink_actions(parser)
+    admin_parser.add_sink_actions(parser)

@@ -12,17 +12,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bridge.app.bridge import Bridge
-from bridge.app.plan import Plan, PlanRefused
-from bridge.app.planning import plan_of
-from bridge.app.preflight import preflight
 from bridge.cli.commands import of_cluster
 from bridge.cli.exits import Exit
-from bridge.cli.output import complain
 from bridge.cli.settings import load_settings
 from bridge.cli.signals import WITHOUT_MEANING, heed_signals, ignore_early
+from bridge.cli.terminal.output import complain
 from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
 from bridge.kube import CredentialsError
 from bridge.outbox.errors import Damaged, StateError
+from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.plan_from_settings import plan_of
+from bridge.plan.preflight import preflight
 from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
@@ -54,7 +54,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
     running = _run(path, plan, settings.telemetry, ignored)
     if profile_stages:
-        from bridge.cli.stages import with_profile
+        from bridge.cli.profile import with_profile
 
         running = with_profile(running)
     return asyncio.run(running)

@@ -19,14 +19,14 @@ from bridge.facts import (
     Report,
     SinkOpened,
 )
-from bridge.model.backoff import Backoff
+from bridge.model.primitives.backoff import Backoff
 from bridge.model.record import Delta, Record
 from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
 
 _body = attrgetter("body")
 
 
-class Attempts:
+class SinkAttempts:
     """``open`` once, then ``deliver``, then ``close``. Nothing is retried here but opening."""
 
     def __init__(

@@ -12,13 +12,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from bridge.model.backoff import Backoff
+from bridge.model.primitives.backoff import Backoff
 from bridge.model.status import CircuitState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Delays are in seconds; see bridge.model.backoff.Backoff."""
+    """Delays are in seconds; see bridge.model.primitives.backoff.Backoff."""
 
     initial: float = 0.2
     """A broker that restarts is soon back."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bridge.delivery.circuit import Retry
-from bridge.delivery.ports import DeadLetters, Letter, OrderingKey, Pending, Taken
+from bridge.delivery.ports import DeadLetters, OrderingKey, RecordSource, RetriedDeadLetter, Taken
 from bridge.delivery.sink_worker import SinkWorker, passages
 from bridge.delivery.workqueue import WorkQueue
 from bridge.facts import Report
@@ -45,7 +45,7 @@ class _Entry:
     """A record in a lane."""
 
     record: Record
-    home: _Stretch | Letter
+    home: _Stretch | RetriedDeadLetter
 
 
 class LaneWorker(SinkWorker):
@@ -63,8 +63,8 @@ class LaneWorker(SinkWorker):
         self,
         name: str,
         make_sink: Callable[[], Sink],
-        pending: Pending,
-        letters: DeadLetters,
+        pending: RecordSource,
+        dead_letters: DeadLetters,
         *,
         report: Report,
         now: Callable[[], str],
@@ -88,7 +88,7 @@ class LaneWorker(SinkWorker):
             name,
             make_sink,
             pending,
-            letters,
+            dead_letters,
             report=report,
             now=now,
             max_batch=max_batch,
@@ -168,10 +168,10 @@ class LaneWorker(SinkWorker):
         self._settle()
 
     async def _fill_in_letters(self) -> None:
-        letters = await self._letters.next_retries(self._max_batch)
+        dead_letters = await self._letters.next_retries(self._max_batch)
         self._stuck.clear()
-        self._letters_in_lanes = len(letters)
-        await self._fill([_Entry(letter.record, letter) for letter in letters], in_front=True)
+        self._letters_in_lanes = len(dead_letters)
+        await self._fill([_Entry(dead_letter.record, dead_letter) for dead_letter in dead_letters], in_front=True)
 
     async def _fill(self, entries: Sequence[_Entry], *, in_front: bool = False) -> None:
         for where in passages([entry.record for entry in entries]):
@@ -217,12 +217,12 @@ class LaneWorker(SinkWorker):
 
     async def _serve(self, lane: Lane) -> None:
         waiting = self._lanes[lane]
-        batch, held_up = self._next(waiting)
-        if held_up:
-            await self._parking.park([entry.record for entry in held_up])
+        batch, blocked = self._next(waiting)
+        if blocked:
+            await self._parking.park([entry.record for entry in blocked])
             if self._letters.retrying:
                 self._pending.wake()  # What it was parked behind may be gone by now, and taking may wait.
-            self._finish(held_up)
+            self._finish(blocked)
         trouble = await self._deliver(lane, batch) if batch else None
         if trouble is None:
             self._queue.forget(lane)
@@ -234,16 +234,16 @@ class LaneWorker(SinkWorker):
     def _next(self, waiting: deque[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
         """Take off the lane what to deliver next, and what is held up in front of it or in between."""
         batch: list[_Entry] = []
-        held_up: list[_Entry] = []
+        blocked: list[_Entry] = []
         stay: list[_Entry] = []
         while waiting and len(batch) < self._wanted.batch:
             entry = waiting.popleft()
-            if isinstance(entry.home, Letter):
+            if isinstance(entry.home, RetriedDeadLetter):
                 (stay if entry.record.ordering_key in self._stuck else batch).append(entry)
             else:
-                (held_up if self._parking.is_held_up(entry.record) else batch).append(entry)
+                (blocked if self._parking.is_held_up(entry.record) else batch).append(entry)
         self._finish(stay)
-        return batch, held_up
+        return batch, blocked
 
     async def _deliver(self, lane: Lane, batch: Sequence[_Entry]) -> RetryLater | None:
         """One delivery. Hot where all of it was stored: nothing is sorted out then."""
@@ -267,19 +267,19 @@ class LaneWorker(SinkWorker):
         return receipt.trouble
 
     async def _tell_delivered(self, stored: Sequence[_Entry]) -> None:
-        if numbers := [entry.home.number for entry in stored if isinstance(entry.home, Letter)]:
+        if numbers := [entry.home.number for entry in stored if isinstance(entry.home, RetriedDeadLetter)]:
             await self._letters.delivered(numbers)
 
     async def _bury(self, batch: Sequence[_Entry], receipt: Receipt) -> None:
         for place, reason in receipt.rejected.items():
             answer = receipt.answers.get(place, "")
             match batch[place]:
-                case _Entry(record, Letter(number)):
+                case _Entry(record, RetriedDeadLetter(number)):
                     if isinstance(record, Delta):
                         self._stuck.add(record.ordering_key)
                     await self._letters.rejected_again(number, reason, answer)
                 case _Entry(record):
-                    await self._parking.bury([(record, reason, answer)])
+                    await self._parking.add_dead_letters([(record, reason, answer)])
 
     def _queue_again(self, lane: Lane, trouble: RetryLater | None) -> None:
         if trouble is None:

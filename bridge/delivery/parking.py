@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.ports import Burial, DeadLetters
+from bridge.delivery.ports import DeadLetters, NewDeadLetter
 from bridge.facts import RecordsParked, Report
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
@@ -13,9 +13,9 @@ from bridge.model.record import Delta, Record
 class Parking:
     """Notices are never parked, and nothing is parked behind them: they belong to no object."""
 
-    def __init__(self, name: str, letters: DeadLetters, policy: OnRejected, report: Report) -> None:
+    def __init__(self, name: str, dead_letters: DeadLetters, policy: OnRejected, report: Report) -> None:
         self._name = name
-        self._letters = letters
+        self._letters = dead_letters
         self._parks = policy is OnRejected.PARK
         self._report = report
         self.parked = 0
@@ -33,22 +33,26 @@ class Parking:
         if not self._parks or not self._letters.keys:
             return records, ()
         free: list[Record] = []
-        held_up: list[Record] = []
+        blocked: list[Record] = []
         for record in records:
-            (held_up if self.is_held_up(record) else free).append(record)
-        return free, held_up
+            (blocked if self.is_held_up(record) else free).append(record)
+        return free, blocked
 
     async def park(self, records: Sequence[Record]) -> None:
         """Returns when they are durable."""
         keys = self._letters.keys
-        await self._letters.bury([Burial(record, _behind(keys.get(record.ordering_key)), True) for record in records])
+        await self._letters.add_dead_letters(
+            [NewDeadLetter(record, _behind(keys.get(record.ordering_key)), True) for record in records]
+        )
         self.parked += len(records)
         objects = len({record.ordering_key for record in records})
         self._report(RecordsParked(self._name, len(records), objects))
 
-    async def bury(self, rejected: Sequence[tuple[Record, str, str]]) -> None:
+    async def add_dead_letters(self, rejected: Sequence[tuple[Record, str, str]]) -> None:
         """Rejected records, why, and what the destination answered. Returns when they are durable."""
-        await self._letters.bury([Burial(record, reason, False, answer) for record, reason, answer in rejected])
+        await self._letters.add_dead_letters(
+            [NewDeadLetter(record, reason, False, answer) for record, reason, answer in rejected]
+        )
 
 
 def _behind(sequence: int | None) -> str:

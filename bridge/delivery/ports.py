@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from bridge.model.letter import Burial, Letter
+from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.record import Record
 
-__all__ = ["Burial", "DeadLetters", "Letter", "Missing", "OrderingKey", "Pending", "Taken"]
+__all__ = ["DeadLetters", "Missing", "NewDeadLetter", "OrderingKey", "RecordSource", "RetriedDeadLetter", "Taken"]
 
 OrderingKey: TypeAlias = tuple[str, str]
 
@@ -33,7 +33,7 @@ class Taken(Protocol):
         ...
 
 
-class Pending(Protocol):
+class RecordSource(Protocol):
     """The sink's pending queue."""
 
     async def take(self, limit: int) -> Taken:
@@ -75,7 +75,7 @@ class DeadLetters(Protocol):
         """An operator asked for some to be delivered again, and that is still to be done."""
         ...
 
-    async def bury(self, burials: Sequence[Burial]) -> None:
+    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
         """Returns when they are durable; only then may their stretch be settled. In this order, behind those that are
         there. A record that is a letter already stays one letter: a crash came before its stretch was settled.
 
@@ -83,7 +83,7 @@ class DeadLetters(Protocol):
         was quicker) is to be delivered again too. Nobody would ask for it."""
         ...
 
-    async def next_retries(self, limit: int) -> Sequence[Letter]:
+    async def next_retries(self, limit: int) -> Sequence[RetriedDeadLetter]:
         """The oldest that are to be delivered again, in their order; of one object never a later before an earlier."""
         ...
 

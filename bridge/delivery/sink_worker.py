@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from bridge.delivery.attempts import Attempts
+from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
 from bridge.delivery.parking import Parking
-from bridge.delivery.ports import DeadLetters, Missing, Pending
+from bridge.delivery.ports import DeadLetters, Missing, RecordSource
 from bridge.facts import ListenerOverrun, Report
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Gap, Record
@@ -41,8 +41,8 @@ class SinkWorker(ABC):
         self,
         name: str,
         make_sink: Callable[[], Sink],
-        pending: Pending,
-        letters: DeadLetters,
+        pending: RecordSource,
+        dead_letters: DeadLetters,
         *,
         report: Report,
         now: Callable[[], str],
@@ -54,16 +54,16 @@ class SinkWorker(ABC):
         """``now``: the time as RFC 3339, for notices that are made here."""
         self.name = name
         self._pending = pending
-        self._letters = letters
+        self._letters = dead_letters
         self._report = report
         self._now = now
         self._max_batch = max_batch
         self._retry = retry or Retry()
         self._chance = chance
-        self._attempts = Attempts(
+        self._attempts = SinkAttempts(
             name, make_sink, behind=lambda: pending.behind, report=report, retry=self._retry, chance=chance
         )
-        self._parking = Parking(name, letters, on_rejected, report)
+        self._parking = Parking(name, dead_letters, on_rejected, report)
         self._progress = asyncio.Event()
 
     async def run(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.ports import Letter, OrderingKey, Taken
+from bridge.delivery.ports import OrderingKey, RetriedDeadLetter, Taken
 from bridge.delivery.sink_worker import SinkWorker, passages
 from bridge.model.record import Delta, Record
 
@@ -45,15 +45,15 @@ class Worker(SinkWorker):
     async def _deliver(self, batch: Sequence[Record]) -> None:
         """Return when each of these is stored, or a dead letter."""
         while batch:
-            batch, held_up = self._parking.split(batch)
-            if held_up:
-                await self._parking.park(held_up)
+            batch, blocked = self._parking.split(batch)
+            if blocked:
+                await self._parking.park(blocked)
                 continue
             receipt, delay = await self._attempts.deliver(batch)
             if receipt.rejected:
                 answers = receipt.answers
-                buried = [(batch[place], why, answers.get(place, "")) for place, why in receipt.rejected.items()]
-                await self._parking.bury(buried)
+                added = [(batch[place], why, answers.get(place, "")) for place, why in receipt.rejected.items()]
+                await self._parking.add_dead_letters(added)
             batch = [batch[place] for place in receipt.pending]
             if receipt.trouble is not None:
                 await self._attempts.pause(receipt.trouble, delay, len(batch))
@@ -61,23 +61,27 @@ class Worker(SinkWorker):
     async def _retry_letters(self) -> bool:
         """Deliver the next ones. False where there are none."""
         self._busy = True
-        letters = await self._letters.next_retries(self._max_batch)
+        dead_letters = await self._letters.next_retries(self._max_batch)
         stuck: set[OrderingKey] = set()
-        for where in passages([letter.record for letter in letters]):
-            await self._deliver_letters(letters[where], stuck)
+        for where in passages([dead_letter.record for dead_letter in dead_letters]):
+            await self._deliver_letters(dead_letters[where], stuck)
         self._not_busy()
-        return bool(letters)
+        return bool(dead_letters)
 
-    async def _deliver_letters(self, letters: Sequence[Letter], stuck: set[OrderingKey]) -> None:
+    async def _deliver_letters(self, dead_letters: Sequence[RetriedDeadLetter], stuck: set[OrderingKey]) -> None:
         """``stuck``: objects one of whose letters was rejected again. Their later ones stay what they are."""
-        while letters := [letter for letter in letters if letter.record.ordering_key not in stuck]:
-            receipt, delay = await self._attempts.deliver([letter.record for letter in letters])
+        while dead_letters := [
+            dead_letter for dead_letter in dead_letters if dead_letter.record.ordering_key not in stuck
+        ]:
+            receipt, delay = await self._attempts.deliver([dead_letter.record for dead_letter in dead_letters])
             left = receipt.rejected.keys() | set(receipt.pending)
-            await self._letters.delivered([letter.number for place, letter in enumerate(letters) if place not in left])
+            await self._letters.delivered(
+                [dead_letter.number for place, dead_letter in enumerate(dead_letters) if place not in left]
+            )
             for place, reason in receipt.rejected.items():
-                await self._letters.rejected_again(letters[place].number, reason, receipt.answers.get(place, ""))
-                if isinstance(letters[place].record, Delta):
-                    stuck.add(letters[place].record.ordering_key)
-            letters = [letters[place] for place in receipt.pending]
+                await self._letters.rejected_again(dead_letters[place].number, reason, receipt.answers.get(place, ""))
+                if isinstance(dead_letters[place].record, Delta):
+                    stuck.add(dead_letters[place].record.ordering_key)
+            dead_letters = [dead_letters[place] for place in receipt.pending]
             if receipt.trouble is not None:
-                await self._attempts.pause(receipt.trouble, delay, len(letters))
+                await self._attempts.pause(receipt.trouble, delay, len(dead_letters))

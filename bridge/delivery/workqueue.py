@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bridge.model.backoff import Backoff
+from bridge.model.primitives.backoff import Backoff
 
 K = TypeVar("K", bound=Hashable)
 

@@ -19,7 +19,7 @@ factory          one informer for everybody who asks
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory
 from bridge.informer.indexer import by_label, by_name, by_namespace
 from bridge.informer.lister import Lister
-from bridge.informer.pacing import Timing
+from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import SharedInformer
 
 __all__ = [

@@ -12,7 +12,7 @@ from bridge.informer.deltas import DeltaType, Drained, QueuedDelta
 from bridge.informer.handle_deltas import changes_of, contradicts, is_told_already, needs_last_state
 from bridge.informer.indexer import Indexer
 from bridge.informer.tombstones import Tombstones
-from bridge.model.change import Change, Known, Op
+from bridge.model.change import Change, ObjectVersion, Op
 from bridge.model.object import ApiObject
 
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
@@ -91,7 +91,7 @@ class Controller:
                 changes.append(change)
         return changes
 
-    def _check_history(self, delta: QueuedDelta, known: Known | None) -> None:
+    def _check_history(self, delta: QueuedDelta, known: ObjectVersion | None) -> None:
         if delta.object is not None and not self._fifo.contradicted and contradicts(delta, known):
             self._fifo.contradict()
             was = f"{delta.key} at {known.resource_version}" if known else f"no {delta.key} at {delta.floor}"
@@ -113,4 +113,4 @@ class Controller:
 
 
 def _transformed(change: Change, transform: Transform) -> Change:
-    return Change(change.op, change.evidence, transform(change.object), change.before, change.audience)
+    return Change(change.op, change.evidence, transform(change.object), change.before, change.targets)

@@ -25,7 +25,7 @@ from bridge.model.object import ApiObject
 _arrival = attrgetter("arrival")
 
 
-class KnownObjects(Protocol):
+class ObjectVersions(Protocol):
     """The Indexer, as far as a Replace and a Resync must look into it."""
 
     def keys(self) -> Collection[str]:
@@ -49,7 +49,7 @@ class DeltaFIFO:
 
     def __init__(
         self,
-        known: KnownObjects,
+        known: ObjectVersions,
         *,
         max_deltas: int = 2000,
         max_bytes: int = 16 * 1024 * 1024,
@@ -160,16 +160,16 @@ class DeltaFIFO:
         self.replaced(objects)
         await self.end_replace(position)
 
-    async def resync(self, audience: tuple[str, ...] | None = None) -> None:
+    async def resync(self, targets: tuple[str, ...] | None = None) -> None:
         """Queue a Sync for each known object that has nothing pending (what is pending is newer than the store). One
         that has a Sync pending already gets the wider audience. Raises FifoClosed."""
         for key in list(self._known.keys()):
             await self.wait_room()
             pending = self.items.get(key)
             if pending is None:
-                self._add(DeltaType.SYNC, key, None, audience=audience)
+                self._add(DeltaType.SYNC, key, None, targets=targets)
             elif pending[-1].type is DeltaType.SYNC:
-                pending[-1].audience = _wider(pending[-1].audience, audience)
+                pending[-1].targets = _wider(pending[-1].targets, targets)
 
     def reached(self, position: str) -> None:
         """A bookmark: nothing happened up to here but what is queued."""
@@ -248,7 +248,7 @@ class DeltaFIFO:
         key: str,
         thing: ApiObject | None,
         evidence: Evidence = Evidence.WATCHED,
-        audience: tuple[str, ...] | None = None,
+        targets: tuple[str, ...] | None = None,
         floor: str | None = None,
     ) -> None:
         if self._closed:
@@ -256,7 +256,7 @@ class DeltaFIFO:
         if kind is not DeltaType.SYNC:
             self._position = None
         self._arrivals += 1
-        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, audience, floor)
+        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, targets, floor)
         pending = self.items.get(key)
         if pending is None:
             self.items[key] = [delta]

@@ -41,7 +41,7 @@ class QueuedDelta(msgspec.Struct, gc=False):
     evidence: Evidence
     arrival: int
     """Ascending over all keys."""
-    audience: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
     """For a Sync: the listeners whose period is due."""
     floor: str | None = None
     """For a Replaced while the history is suspected: what is not newer than this version was known, if it was there."""

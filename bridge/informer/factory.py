@@ -9,15 +9,15 @@ from typing import Self, TypeAlias
 
 from bridge.facts import Report, unheard
 from bridge.informer.controller import Transform
-from bridge.informer.history import Forsake, History, nowhere
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
-from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.lister import NAMESPACE
-from bridge.informer.pacing import Timing
+from bridge.informer.reflector.history import Forsake, History, nowhere
+from bridge.informer.reflector.list_limiter import ListLimiter
+from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import DeliverBatch, ResyncPeriods, SharedInformer
 from bridge.model.answers import ListerWatcher
-from bridge.model.known import Remembered
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import Checkpoint
 
 Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]
 
@@ -80,7 +80,7 @@ class SharedInformerFactory:
         self,
         resource: Resource,
         scope: Scope | None = None,
-        remembered: Remembered | None = None,
+        checkpoint: Checkpoint | None = None,
         *,
         store: str = "",
     ) -> SharedInformer:
@@ -101,7 +101,7 @@ class SharedInformerFactory:
                 indexers=self._indexers,
                 resync=self._resync,
                 stored=self._stored,
-                remembered=remembered,
+                checkpoint=checkpoint,
                 lists=self._lists,
                 history=self._history(store),
             )

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from bridge.informer.deltas import DeltaType, QueuedDelta
 from bridge.informer.tombstones import Tombstones
-from bridge.model.change import Change, Evidence, Known, Op
+from bridge.model.change import Change, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
-from bridge.model.version import is_older, is_reached
+from bridge.model.versions.version import is_older, is_reached
 
 _LISTED = (DeltaType.REPLACED, DeltaType.RESTORED)
 
 
-def changes_of(delta: QueuedDelta, known: Known | None, last_state: ApiObject | None) -> list[Change]:
+def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
     """Changes in order, at most two. ``last_state`` is the known object with its body, given where
     ``needs_last_state`` says so; None where nothing is known. The object of a Restored delta is transformed already, so
     that its body can be compared."""
@@ -39,7 +39,7 @@ def changes_of(delta: QueuedDelta, known: Known | None, last_state: ApiObject | 
     return [Change(Op.UPDATED, delta.evidence, thing, known)]
 
 
-def is_told_already(delta: QueuedDelta, known: Known | None, tombstones: Tombstones) -> bool:
+def is_told_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
     """A delete that the server announces once more; under the name there may be another object by now."""
     thing = delta.object
     if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):
@@ -47,7 +47,7 @@ def is_told_already(delta: QueuedDelta, known: Known | None, tombstones: Tombsto
     return tombstones.cover(thing)
 
 
-def contradicts(delta: QueuedDelta, known: Known | None) -> bool:
+def contradicts(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
     """Whether what a list has cannot be of the history that what is known is of. A list is never older than what is
     known: so no object in it is older than what had its name, unless the server's store was restored from a backup; and
     what is not newer than a version at which everything was known is known."""
@@ -64,14 +64,14 @@ def _is_other_state(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject 
     return delta.type is DeltaType.RESTORED and last_state is not None and thing.body != last_state.body
 
 
-def _from_store(delta: QueuedDelta, known: Known | None, last_state: ApiObject | None) -> list[Change]:
+def _from_store(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
     if known is None or last_state is None:
         return []
     op = Op.SYNC if delta.type is DeltaType.SYNC else Op.DELETED
-    return [Change(op, delta.evidence, last_state, known, delta.audience)]
+    return [Change(op, delta.evidence, last_state, known, delta.targets)]
 
 
-def needs_last_state(delta: QueuedDelta, known: Known | None) -> bool:
+def needs_last_state(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
     """Whether ``changes_of`` wants the known body, which costs an unpacking."""
     if known is None:
         return False

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from bridge.facts import ListenerOverrun, Report
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
-from bridge.model.ring import Ring, Slice
+from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.listener import ListenerClosed, ProcessorListener
 from bridge.processor.shared_processor import SharedProcessor
 
@@ -100,7 +100,7 @@ class Handlers:
         self._indexer = indexer
         self._report = report
         self._log = _ChangeLog(log_items, log_bytes)
-        self._processor = SharedProcessor[Change](self._log, audience=lambda change: change.audience)
+        self._processor = SharedProcessor[Change](self._log, targets=lambda change: change.targets)
         self._registrations: dict[str, Registration] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[Registration, asyncio.Task[None]] = {}

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Mut
 from heapq import nlargest
 from typing import TypeAlias, cast
 
-from bridge.model.change import Known
-from bridge.model.known import KnownTable, age_of
+from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
-from bridge.model.packing import pack, unpack
+from bridge.model.primitives.packing import pack, unpack
+from bridge.model.versions.version_table import VersionTable, age_of
 
 Stored: TypeAlias = Callable[[int], bytes]
 """Reads the body of the record with this sequence number, at once. It has every record at which an object rests; that
@@ -59,7 +59,7 @@ class Indexer:
 
     def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
         self._stored = stored
-        self._known: MutableMapping[str, Known] = {} if stored is None else KnownTable()
+        self._known: MutableMapping[str, ObjectVersion] = {} if stored is None else VersionTable()
         self._functions: dict[str, IndexFunc] = {}
         self._buckets: dict[str, defaultdict[str, set[str]]] = {}
         self._values: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -73,16 +73,16 @@ class Indexer:
     def keys(self) -> KeysView[str]:
         return self._known.keys()
 
-    def items(self) -> list[tuple[str, Known]]:
+    def items(self) -> list[tuple[str, ObjectVersion]]:
         """What is known at this moment; no body is read."""
         return list(self._known.items())
 
-    def known(self, key: str) -> Known | None:
+    def known(self, key: str) -> ObjectVersion | None:
         return self._known.get(key)
 
-    def newest(self, most: int) -> list[tuple[str, Known]]:
+    def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
         """The objects with the newest versions, newest first. Looks at every one."""
-        if isinstance(self._known, KnownTable):
+        if isinstance(self._known, VersionTable):
             keys = self._known.newest(most)
         else:
             keys = nlargest(most, self._known, lambda key: age_of(self._known[key].resource_version.encode()))
@@ -93,7 +93,7 @@ class Indexer:
         known = self._known.get(key)
         return None if known is None else self.with_body(key, known)
 
-    def with_body(self, key: str, known: Known) -> ApiObject:
+    def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
         """A known object with its body. What ``known`` says must be of this moment where bodies rest elsewhere: of an
         older version there may be no record any more."""
         return ApiObject(key, known.uid, known.resource_version, self._body(known.state))
@@ -125,17 +125,17 @@ class Indexer:
     def put(self, thing: ApiObject) -> None:
         """Remember this version in place of any other."""
         body = pack(thing.body) if self._stored is None else thing.body
-        self._known[thing.key] = Known(thing.uid, thing.resource_version, body)
+        self._known[thing.key] = ObjectVersion(thing.uid, thing.resource_version, body)
         for index, function in self._functions.items():
             self._index(index, thing.key, tuple(function(thing)))
 
     def rest(self, key: str, sequence: int) -> None:
         """The record with this sequence number has the body of what is known; there is no need to hold on to it. No
         error where the object is not known any more; nothing to do for a store that keeps the bodies itself."""
-        if isinstance(self._known, KnownTable):
+        if isinstance(self._known, VersionTable):
             self._known.rest(key, sequence)
 
-    def load(self, objects: KnownTable) -> None:
+    def load(self, objects: VersionTable) -> None:
         """Begin with what was known before this start, in the form in which this store keeps it; where bodies rest
         elsewhere, the table is the store from now on. A body is read only where an index wants it. Raises RuntimeError
         where something is known already."""

@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Report
-from bridge.informer import reflector
 from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.handlers import Handlers
-from bridge.informer.history import History
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
-from bridge.informer.list_limiter import ListLimiter
 from bridge.informer.lister import Lister
-from bridge.informer.pacing import Timing
-from bridge.informer.states import Contradicted, OtherHistory, Proof
-from bridge.informer.watcher import Watcher
+from bridge.informer.reflector import list_watch
+from bridge.informer.reflector.history import History
+from bridge.informer.reflector.list_limiter import ListLimiter
+from bridge.informer.reflector.pacing import Timing
+from bridge.informer.reflector.reflector import Reflector
+from bridge.informer.reflector.states import Contradicted, OtherHistory, Proof
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
-from bridge.model.known import Deleted, Remembered
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import Checkpoint, Deleted
 
 DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[int | None]]
 """Returns when the batch is stored where it must be; it tries until it is. Returns the sequence number of the first
@@ -82,7 +82,7 @@ class SharedInformer:
         indexers: Mapping[str, IndexFunc] | None = None,
         resync: ResyncPeriods | None = None,
         stored: Stored | None = None,
-        remembered: Remembered | None = None,
+        checkpoint: Checkpoint | None = None,
         lists: ListLimiter | None = None,
         history: History | None = None,
     ) -> None:
@@ -102,23 +102,23 @@ class SharedInformer:
         self._report = report
         self._resync = resync or self._handlers
         resumed, position, epoch = False, None, 1
-        if remembered is not None:
-            self.indexer.load(remembered.objects)
-            if remembered.deleted is not None:
-                self._deleted = remembered.epoch, remembered.deleted
-            resumed, position, epoch = not remembered.is_blank, remembered.position, remembered.epoch
+        if checkpoint is not None:
+            self.indexer.load(checkpoint.objects)
+            if checkpoint.deleted is not None:
+                self._deleted = checkpoint.epoch, checkpoint.deleted
+            resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
         self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
         comparing = resumed and epoch > 1 and position is None
         if comparing:
             self._fifo.restored()  # It may have ended in the middle of the list with which the epoch began.
-        self._watcher = Watcher(
+        self._watcher = Reflector(
             resource,
             scope,
             source,
             self._fifo,
             report=report,
             timing=timing,
-            start=reflector.begin(remembered, watch_list=watch_list),
+            start=list_watch.begin(checkpoint, watch_list=watch_list),
             resumed=resumed,
             epoch=epoch,
             lists=lists,
@@ -192,17 +192,17 @@ class SharedInformer:
     def is_witness(self) -> bool:
         return self._watcher.is_witness
 
-    def newest(self, most: int) -> list[tuple[str, Known]]:
+    def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
         return self.indexer.newest(most)
 
     @property
     def deleted(self) -> Deleted | None:
         return None if self._deleted is None or self._deleted[0] != self._watcher.epoch else self._deleted[1]
 
-    def known(self, key: str) -> Known | None:
+    def known(self, key: str) -> ObjectVersion | None:
         return self.indexer.known(key)
 
-    def exported(self, key: str, known: Known) -> ApiObject:
+    def exported(self, key: str, known: ObjectVersion) -> ApiObject:
         return self.indexer.with_body(key, known)
 
     def as_exported(self, thing: ApiObject) -> ApiObject:

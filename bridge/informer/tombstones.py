@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from bridge.model.object import ApiObject
-from bridge.model.version import is_reached
+from bridge.model.versions.version import is_reached
 
 
 class Tombstones:

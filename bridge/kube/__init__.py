@@ -8,15 +8,15 @@ catalogue, discovery, documents, accepted, names, short_names   the served resou
 api, client                                                     all other requests, and the entry for other rooms
 """
 
-from bridge.kube.accepted import is_accepted
-from bridge.kube.access import ClusterAccess, Connection, resolve
-from bridge.kube.catalogue import Catalogue, Served
+from bridge.kube.auth.access import ClusterAccess, Connection, resolve
 from bridge.kube.client import KubeClient, connect
+from bridge.kube.discovery.accepted import is_accepted
+from bridge.kube.discovery.catalogue import Catalogue, Served
+from bridge.kube.discovery.names import UnknownResource, store_of
+from bridge.kube.discovery.names import resolve as resolve_name
+from bridge.kube.discovery.short_names import SHORT_NAMES
 from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.lister_watcher import ApiListerWatcher
-from bridge.kube.names import UnknownResource, store_of
-from bridge.kube.names import resolve as resolve_name
-from bridge.kube.short_names import SHORT_NAMES
 
 __all__ = [
     "SHORT_NAMES",

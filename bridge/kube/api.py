@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from bridge.kube.answering import refusal
 from bridge.kube.errors import ApiError, CredentialsError
-from bridge.kube.inflate import read_whole
-from bridge.kube.status import shortened
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
-from bridge.kube.wire import UNREADABLE
+from bridge.kube.wire.answering import refusal
+from bridge.kube.wire.inflate import read_whole
+from bridge.kube.wire.objects import UNREADABLE
+from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed
 
 TIMEOUT = 30.0

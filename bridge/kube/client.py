@@ -11,11 +11,11 @@ import httpx
 import msgspec
 
 from bridge.facts import Report, unheard
-from bridge.kube import discovery
-from bridge.kube.access import ClusterAccess, Connection, resolve
 from bridge.kube.api import Api
-from bridge.kube.catalogue import Catalogue
-from bridge.kube.in_cluster import SERVICE_ACCOUNT
+from bridge.kube.auth.access import ClusterAccess, Connection, resolve
+from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
+from bridge.kube.discovery import discovery
+from bridge.kube.discovery.catalogue import Catalogue
 from bridge.kube.lister_watcher import PATIENCE, SILENCE, ApiListerWatcher
 from bridge.kube.transport import http_client
 from bridge.model.resource import Resource, Scope

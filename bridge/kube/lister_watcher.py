@@ -12,14 +12,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 import httpx
 
 from bridge.facts import ObjectLeftBare, Report, unheard
-from bridge.kube.answering import refusal
 from bridge.kube.errors import CredentialsError
-from bridge.kube.frames import Frames
-from bridge.kube.inflate import pieces
-from bridge.kube.pages import PageReader
 from bridge.kube.paths import collection_path, escaped
-from bridge.kube.status import shortened
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
+from bridge.kube.wire.answering import refusal
+from bridge.kube.wire.frames import Frames
+from bridge.kube.wire.inflate import pieces
+from bridge.kube.wire.pages import PageReader
+from bridge.kube.wire.status import shortened
 from bridge.model.answers import (
     Failed,
     HungUp,

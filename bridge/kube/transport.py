@@ -18,10 +18,10 @@ from aiohttp import AddrInfoType
 from httpx_aiohttp import AiohttpTransport
 from httpx_aiohttp.transport import AiohttpResponseStream
 
-from bridge.kube.access import Connection
-from bridge.kube.status import shortened
+from bridge.kube.auth.access import Connection
+from bridge.kube.wire.status import shortened
 from bridge.model.answers import Busy, Failed
-from bridge.model.wrong_protocol import wants_http
+from bridge.model.primitives.wrong_protocol import wants_http
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS, for each address of the server."""

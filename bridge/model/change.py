@@ -30,7 +30,7 @@ class Evidence(StrEnum):
     """A fresh list differed from what was known; steps in between may be missing."""
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class ObjectVersion(msgspec.Struct, frozen=True, gc=False):
     """What is remembered of an object between two changes."""
 
     uid: str
@@ -46,9 +46,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     op: Op
     evidence: Evidence
     object: ApiObject
-    before: Known | None = None
+    before: ObjectVersion | None = None
     """The version that was known until now; None for an object that was not."""
-    audience: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
     """Names of the listeners this is for; None for all. Only a resync or a late listener narrows it."""
 
 

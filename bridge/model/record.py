@@ -34,7 +34,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """The object after the change as JSON, stripped and redacted; for a delete, its last known state."""
     before: bytes | None = None
     """The object before the change, in the form of ``body``; None where that is unknown, or no sink asks for it."""
-    audience: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
     """Names of the sinks this is for; None for all."""
     replay: int = 0
     """The number of the replay that delivers this record once more; 0 outside of replays."""

@@ -84,9 +84,9 @@ class SinkStatus:
     """Records that the destination refused for good, and those parked behind them."""
     parked: int = 0
     """Of these, records that were not tried."""
-    errand: str = ""
+    backfill: str = ""
     """What is told before the log goes on: ``snapshot``, ``compacted``, ``dropped``, ``replay``; empty for nothing."""
-    errand_left: int = 0
+    backfill_left: int = 0
     """Records of it."""
     circuit: CircuitState = CircuitState.CLOSED
     last_error: str = ""

@@ -12,8 +12,8 @@ clearing        the log cleaner: removes records that no sink and no object need
 compaction, backlog   pure decisions: the records left of a long backlog, its bounds, the end of the log
 """
 
-from bridge.outbox.backlog import Bounds
+from bridge.outbox.consumers.backlog import Bounds
 from bridge.outbox.errors import OtherCluster, StateError
-from bridge.outbox.outbox import Keeping, Outbox
+from bridge.outbox.outbox import Outbox, Retention
 
-__all__ = ["Bounds", "Keeping", "OtherCluster", "Outbox", "StateError"]
+__all__ = ["Bounds", "OtherCluster", "Outbox", "Retention", "StateError"]

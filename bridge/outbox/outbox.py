@@ -15,24 +15,27 @@ from typing import Self
 import apsw
 
 from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed
+from bridge.model.admin import DeadLetter, StateReport, UnknownTarget
 from bridge.model.change import ChangeBatch
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
-from bridge.model.ring import Slice
-from bridge.model.upkeep import DeadLetter, StateReport, UnknownTarget
-from bridge.outbox import checking, clearing, cursors, ledger_sql, letters, work
-from bridge.outbox.backlog import Milestones, Size, trim_through
-from bridge.outbox.bodies import FIRST_NUMBER, Dictionary, make_dictionary
-from bridge.outbox.clearing import Clear, Rhythm
-from bridge.outbox.cursors import Progress
-from bridge.outbox.directory import Disk
+from bridge.outbox.consumers import cursors, dead_letters
+from bridge.outbox.consumers.backlog import Size, SparseIndex, trim_through
+from bridge.outbox.consumers.cursors import Progress
+from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.errors import Damaged, StateError
-from bridge.outbox.intake import Intake
-from bridge.outbox.integrity import find_damage
-from bridge.outbox.ledger import Ledger
-from bridge.outbox.letters import Letters
-from bridge.outbox.opening import Opened, open_existing, open_state, utc_now
-from bridge.outbox.sinks import Sinks
+from bridge.outbox.log import cleaner, statements
+from bridge.outbox.log.appender import Appender
+from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
+from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.objects.ledger import Ledger
+from bridge.outbox.recovery import OpenedState, open_existing, open_state, utc_now
+from bridge.outbox.storage import state_check
+from bridge.outbox.storage.integrity import find_damage
+from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
 
@@ -47,7 +50,7 @@ Committed = Callable[[Sequence[Delta], int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class Retention:
     """Records and space that are kept beyond need. 0 turns a retention off."""
 
     retain_age: float = 0.0
@@ -70,31 +73,38 @@ class Outbox:
     """
 
     def __init__(
-        self, opened: Opened, keeping: Keeping, rhythm: Rhythm, report: Report, clock: Callable[[], str]
+        self,
+        opened: OpenedState,
+        retention: Retention,
+        cleaner_policy: CleanerPolicy,
+        report: Report,
+        clock: Callable[[], str],
     ) -> None:
-        self._keeping = keeping
-        self._rhythm = rhythm
+        self._keeping = retention
+        self._rhythm = cleaner_policy
         self._now = asyncio.get_running_loop().time
-        self._store = Store(opened.holder, opened.connection, opened.codec, min_free=keeping.min_free, report=report)
+        self._store = Store(
+            opened.state_directory, opened.connection, opened.codec, min_free=retention.min_free, report=report
+        )
         self._last, self._trimmed = opened.last, opened.trimmed
         self._loose = opened.loose
         self._bytes = 0
-        self.milestones = Milestones()
+        self.sparse_index = SparseIndex()
         for last, size, age in opened.marks:
             self._bytes += size
-            self.milestones.reached(last, self._bytes, self._now() - age)
-        self._intake = Intake(
+            self.sparse_index.reached(last, self._bytes, self._now() - age)
+        self._intake = Appender(
             self._store,
             opened.last,
             epoch=opened.epoch,
-            before=keeping.before,
+            before=retention.before,
             clock=clock,
             committed=self._notice_committed,
         )
-        opened.holder.counted = self._intake.counted
+        opened.state_directory.counted = self._intake.counted
         self.ledger = Ledger(self._store, self._intake, clock)
-        dead = {sink: Letters(self._store, sink, found) for sink, found in opened.letters.items()}
-        self.sinks = Sinks(self._store, opened.cursors, dead, last=lambda: self._last, clock=clock, report=report)
+        dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
+        self.sinks = SinkCursors(self._store, opened.cursors, dead, last=lambda: self._last, clock=clock, report=report)
         self.boot_last = opened.last
         """A process before this start may have delivered records up to this sequence number without saving the
         cursor."""
@@ -107,19 +117,21 @@ class Outbox:
         sinks: Mapping[str, StartPolicy],
         *,
         report: Report,
-        keeping: Keeping | None = None,
+        retention: Retention | None = None,
         clock: Callable[[], str] = utc_now,
         as_it_is: bool = False,
-        rhythm: Rhythm = Rhythm(),  # noqa: B008  # frozen
+        cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
         start. An empty directory gets a new database; a damaged database is moved aside. With ``as_it_is`` the state
         stays unchanged: no cursor is created, and a damaged database raises Damaged. Raises StateError."""
         opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
-        outbox = cls(opened, keeping or Keeping(), rhythm, report, clock)
-        report(OutboxOpened(str(opened.holder.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
-        if opened.holder.exposed:
-            report(StateExposed(str(directory), opened.holder.exposed))
+        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock)
+        report(
+            OutboxOpened(str(opened.state_directory.file), apsw.sqlite_lib_version(), outbox.records, opened.objects)
+        )
+        if opened.state_directory.exposed:
+            report(StateExposed(str(directory), opened.state_directory.exposed))
         if opened.damage:
             report(OutboxRebuilt(str(opened.aside or ""), opened.damage, tuple(sinks)))
         return outbox
@@ -147,20 +159,22 @@ class Outbox:
         if not damage:
             await self.close()
             return
-        self._store.holder.mark_damaged(damage)
+        self._store.state_directory.mark_damaged(damage)
         with suppress(Exception):  # The writer raises its failure again.
             await self.close()
         if not isinstance(error, Damaged):
-            raise Damaged(f"{self._store.holder.file} is damaged ({damage}); the next start moves it aside") from cause
+            raise Damaged(
+                f"{self._store.state_directory.file} is damaged ({damage}); the next start moves it aside"
+            ) from cause
 
     async def _damage_behind(self, error: BaseException | None) -> str:
         if not isinstance(error, Exception) or isinstance(error, StateError | UnknownTarget | OSError):
             return ""
-        if self._store.holder.gone():  # Another database may have the name now; ``close`` reports that.
+        if self._store.state_directory.gone():  # Another database may have the name now; ``close`` reports that.
             return ""
         if known := _damage_in(error):
             return str(known)
-        return await asyncio.to_thread(find_damage, self._store.holder.file)
+        return await asyncio.to_thread(find_damage, self._store.state_directory.file)
 
     async def run(self) -> None:
         """Saves cursors and positions, trims, and watches for missing files, until cancelled. Raises Damaged, or a
@@ -199,12 +213,12 @@ class Outbox:
     @property
     def size(self) -> int:
         """Bytes on disk of ``records``."""
-        return self.milestones.bytes_after(self._trimmed)
+        return self.sparse_index.bytes_after(self._trimmed)
 
     async def read(self, after: int, limit: int) -> Slice[Record]:
         """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
         trimmed. Raises Damaged."""
-        question = partial(work.read, codec=self._store.codec, after=after, limit=limit)
+        question = partial(statements.read, codec=self._store.codec, after=after, limit=limit)
         records, first = await self._store.ask(question)
         return Slice(records, first)
 
@@ -215,7 +229,7 @@ class Outbox:
     def _notice_committed(self, deltas: Sequence[Delta], size: int) -> None:
         self._last = deltas[-1].sequence
         self._bytes += size
-        self.milestones.reached(self._last, self._bytes, self._now())
+        self.sparse_index.reached(self._last, self._bytes, self._now())
         self.committed(deltas, self._last)
 
     # ── State ────────────────────────────────────────────────────────────────
@@ -225,17 +239,17 @@ class Outbox:
         bytes belong to the ledger, which exists anyway."""
         cursor, now = self.sinks[sink], self._now()
         held = cursor.holds
-        age = self.milestones.age_of(held, now) if held < self._last else 0.0
+        age = self.sparse_index.age_of(held, now) if held < self._last else 0.0
         if cursor.has_in_flight:
             age = max(age, now - cursor.oldest_at)
         else:
             cursor.oldest_at = now - age
-        return Size(self.sinks.lag(sink), self.milestones.bytes_after(held), age)
+        return Size(self.sinks.lag(sink), self.sparse_index.bytes_after(held), age)
 
     @property
     def oldest_seconds(self) -> float:
         """Age of the oldest record in seconds; 0 without records."""
-        return self.milestones.age_of(self._trimmed, self._now()) if self.records else 0.0
+        return self.sparse_index.age_of(self._trimmed, self._now()) if self.records else 0.0
 
     @property
     def no_room(self) -> str:
@@ -244,22 +258,22 @@ class Outbox:
 
     def disk(self) -> Disk:
         """Sizes of the database files, and the free space."""
-        return self._store.holder.disk()
+        return self._store.state_directory.disk()
 
     async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
         """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all, in the order of
         their numbers."""
-        return await self._store.ask(partial(letters.listed, sink=sink, after=after, limit=limit))
+        return await self._store.ask(partial(dead_letters.listed, sink=sink, after=after, limit=limit))
 
     async def dead_letter(self, number: int) -> Record:
         """The record of a dead letter. Raises UnknownTarget."""
-        return await self._store.ask(partial(letters.record_of, number=number))
+        return await self._store.ask(partial(dead_letters.record_of, number=number))
 
     async def check(self) -> StateReport:
         """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""
-        if gone := self._store.holder.gone():
-            return checking.nothing_left(self.disk(), gone)
-        return await self._store.ask(partial(checking.report, disk=self.disk()))
+        if gone := self._store.state_directory.gone():
+            return state_check.nothing_left(self.disk(), gone)
+        return await self._store.ask(partial(state_check.report, disk=self.disk()))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 
@@ -271,15 +285,15 @@ class Outbox:
             held,
             self._keeping.retain_age,
             self._keeping.retain_bytes,
-            self.milestones,
+            self.sparse_index,
             self._now(),
             self._last,
         )
         if self._trimmed < through:
             # After the save: a cursor on disk never points at a trimmed record, whenever the process is killed.
             trimmed, gone = self._trimmed, self._bytes - self.size
-            self._trimmed = await self._store.write(partial(clearing.trim, through=through), shrinks=True)
-            self.milestones.trim(self._trimmed)
+            self._trimmed = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
+            self.sparse_index.trim(self._trimmed)
             self._loose.trimmed(self._trimmed - trimmed, self._bytes - self.size - gone)
         if self._is_clearing_due():
             await self._clear()
@@ -287,19 +301,19 @@ class Outbox:
             await self._make_dictionary(*samples)
 
     def _is_clearing_due(self) -> bool:
-        if self._loose.awaiting and not any(cursor.errand for cursor in self.sinks.all):
+        if self._loose.awaiting and not any(cursor.backfill for cursor in self.sinks.all):
             return True
-        if self._store.holder.free_bytes() < self._keeping.min_free + _TIGHT:
+        if self._store.state_directory.free_bytes() < self._keeping.min_free + _TIGHT:
             return self._loose.cleared < self._trimmed
         return self._loose.is_due(self._rhythm, self._trimmed)
 
     async def _clear(self) -> None:
-        clear = Clear(self._rhythm)
+        clear = LogCleaner(self._rhythm)
         while await self._store.write(clear, committed=clear.was_done, shrinks=True):
             await self._save_progress()
-        while await self._store.write(clearing.vacuum, shrinks=True):
+        while await self._store.write(cleaner.vacuum, shrinks=True):
             await self._save_progress()
-        self._loose = await self._store.ask(clearing.loose)
+        self._loose = await self._store.ask(cleaner.loose)
 
     async def _make_dictionary(self, kind: int, samples: list[bytes]) -> None:
         number = FIRST_NUMBER + kind
@@ -315,10 +329,10 @@ class Outbox:
     def _require_files(self) -> None:
         """Raises Damaged if the open files no longer have their names: whatever is written then disappears with the
         process."""
-        if not (gone := self._store.holder.gone()):
+        if not (gone := self._store.state_directory.gone()):
             return
         last, epoch = self._intake.counted()
-        if self._store.holder.mark_gone(gone):
+        if self._store.state_directory.mark_gone(gone):
             raise Damaged(f"{gone}: the next start begins behind record {last}, and every sink gets a Gap first")
         raise Damaged(
             f"{gone}. The next start finds no mark there: on an empty directory it exports every object again, with "
@@ -341,6 +355,6 @@ def _damage_in(error: BaseException) -> Damaged | None:
     return error if isinstance(error, Damaged) else None
 
 
-def _save(database: apsw.Connection, reached: Mapping[int, work.Reached], progress: Sequence[Progress]) -> None:
-    work.reach(database, reached)
+def _save(database: apsw.Connection, reached: Mapping[int, statements.Reached], progress: Sequence[Progress]) -> None:
+    statements.reach(database, reached)
     cursors.save(database, progress)

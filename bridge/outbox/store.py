@@ -10,14 +10,15 @@ from typing import TypeVar
 import apsw
 
 from bridge.facts import Report
+from bridge.model.admin import UnknownTarget
 from bridge.model.resource import Resource
-from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import ledger_sql, work
-from bridge.outbox.database import close, open_reader, understood
-from bridge.outbox.directory import Holder
 from bridge.outbox.errors import Damaged
-from bridge.outbox.integrity import find_damage
-from bridge.outbox.rows import Codec
+from bridge.outbox.log import statements
+from bridge.outbox.log.record_codec import Codec
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.storage.database import close, open_reader, understood
+from bridge.outbox.storage.integrity import find_damage
+from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import Work, Writer
 
 T = TypeVar("T")
@@ -29,39 +30,39 @@ class Store:
 
     def __init__(
         self,
-        holder: Holder,
+        state_directory: StateDirectory,
         connection: apsw.Connection,
         codec: Codec,
         *,
         min_free: int,
         report: Report,
     ) -> None:
-        self.holder = holder
-        self._lookup = open_reader(holder.file)
-        holder.remember_files()
+        self.state_directory = state_directory
+        self._lookup = open_reader(state_directory.file)
+        state_directory.remember_files()
         self._readers: list[apsw.Connection] = []
-        self._writer = Writer(connection, holder, min_free=min_free, report=report)
+        self._writer = Writer(connection, state_directory, min_free=min_free, report=report)
         self.codec = codec
         self._suspicion: Exception | None = None
 
     async def close(self) -> None:
         """Commits the queue, closes all connections, and releases the directory."""
         await self._writer.close()
-        gone = bool(self.holder.gone())
+        gone = bool(self.state_directory.gone())
         for reader in (*self._readers, self._lookup):
             close(reader, gone=gone)
-        self.holder.release()
+        self.state_directory.release()
 
     def write(
         self,
-        work: Work[T],
+        statements: Work[T],
         *,
         committed: Callable[[T], None] | None = None,
         weight: int = 1,
         shrinks: bool = False,
     ) -> asyncio.Future[T]:
         """See Writer.submit."""
-        return self._writer.submit(work, committed=committed, weight=weight, shrinks=shrinks)
+        return self._writer.submit(statements, committed=committed, weight=weight, shrinks=shrinks)
 
     @property
     def no_room(self) -> str:
@@ -84,9 +85,9 @@ class Store:
         try:
             reader = self._readers.pop()
         except IndexError:
-            if gone := self.holder.gone():  # Another database may have the name now.
+            if gone := self.state_directory.gone():  # Another database may have the name now.
                 raise Damaged(gone) from None
-            reader = open_reader(self.holder.file)
+            reader = open_reader(self.state_directory.file)
         try:
             return question(reader)
         finally:
@@ -96,7 +97,7 @@ class Store:
         """The body of a record that holds an object's last state or is still in the log. Blocks for about 20 µs. Raises
         Damaged."""
         with self._noticed():
-            packed = work.body(self._lookup, sequence)
+            packed = statements.body(self._lookup, sequence)
             if packed is None:
                 raise Damaged(f"record {sequence} should hold an object's last state, and is missing")
             try:
@@ -107,7 +108,7 @@ class Store:
     def resource_of(self, sequence: int) -> int:
         """The number of the resource that such a record names. Blocks as ``body`` does. Raises Damaged."""
         with self._noticed():
-            number = work.resource(self._lookup, sequence)
+            number = statements.resource(self._lookup, sequence)
             if number not in self.codec.resources:
                 raise Damaged(f"record {sequence} should hold an object's last state, and names no known resource")
             return number
@@ -131,7 +132,7 @@ class Store:
             raise
         except Exception as error:
             if isinstance(error, Damaged):
-                self.holder.mark_damaged(str(error))
+                self.state_directory.mark_damaged(str(error))
             self._suspicion = error
             raise
 
@@ -141,5 +142,5 @@ class Store:
         suspicion, self._suspicion = self._suspicion, None
         if isinstance(suspicion, Damaged):
             raise suspicion
-        if suspicion is not None and (damage := await asyncio.to_thread(find_damage, self.holder.file)):
+        if suspicion is not None and (damage := await asyncio.to_thread(find_damage, self.state_directory.file)):
             raise Damaged(damage) from suspicion

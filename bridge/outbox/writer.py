@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
-from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import close, is_damage, page_bytes
-from bridge.outbox.directory import FILE, Holder
+from bridge.model.admin import UnknownTarget
 from bridge.outbox.errors import Damaged
+from bridge.outbox.storage.database import close, is_damage, page_bytes
+from bridge.outbox.storage.state_directory import FILE, StateDirectory
 
 T = TypeVar("T")
 
@@ -68,10 +68,16 @@ class Writer:
     with the process."""
 
     def __init__(
-        self, connection: apsw.Connection, holder: Holder, *, min_free: int, report: Report, pace: Pace | None = None
+        self,
+        connection: apsw.Connection,
+        state_directory: StateDirectory,
+        *,
+        min_free: int,
+        report: Report,
+        pace: Pace | None = None,
     ) -> None:
         self._connection = connection
-        self._holder = holder
+        self._holder = state_directory
         self._min_free = min_free
         self._report = report
         self._pace = pace or Pace()

@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from bridge.playground import errors
-from bridge.playground.errors import ApiError
+from bridge.playground.http import errors
+from bridge.playground.http.errors import ApiError
+from bridge.playground.http.watching import error_line
+from bridge.playground.objects.store import Store
 from bridge.playground.rules import (
     Act,
     CutLine,
@@ -25,8 +27,6 @@ from bridge.playground.rules import (
     Rule,
     Silence,
 )
-from bridge.playground.store import Store
-from bridge.playground.watching import error_line
 
 A = TypeVar("A", bound=Act)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
-from bridge.playground.errors import ApiError
+from bridge.playground.http.errors import ApiError
 
 DISCOVERY = ""
 """Stands for a resource's name where discovery, version and health are meant."""

@@ -15,15 +15,15 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
-from bridge.playground.builtin import BUILT_IN
-from bridge.playground.catalogue import Catalogue, Kind
-from bridge.playground.front import LARGEST_BODY, Front, Seen, Settings
+from bridge.playground.http.front import LARGEST_BODY, Front, Seen, Settings
 from bridge.playground.misbehaviour import Misbehaviour
-from bridge.playground.objects import Manifest, unpack
-from bridge.playground.state import VERSION_INFO, State
-from bridge.playground.store import Snapshot, Store
-from bridge.playground.validation import Precondition
-from bridge.playground.writes import Writes
+from bridge.playground.objects.builtin import BUILT_IN
+from bridge.playground.objects.catalogue import Catalogue, Kind
+from bridge.playground.objects.objects import Manifest, unpack
+from bridge.playground.objects.state import VERSION_INFO, State
+from bridge.playground.objects.store import Snapshot, Store
+from bridge.playground.objects.validation import Precondition
+from bridge.playground.objects.writes import Writes
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 

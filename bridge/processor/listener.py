@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from bridge.model.ring import Slice
+from bridge.model.primitives.ring import Slice
 
 T = TypeVar("T")
 

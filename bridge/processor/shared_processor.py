@@ -26,13 +26,13 @@ class SharedProcessor(Generic[T]):
         self,
         log: Log[T],
         *,
-        audience: Callable[[T], tuple[str, ...] | None],
+        targets: Callable[[T], tuple[str, ...] | None],
         window: int = 1000,
         size: Callable[[T], int] = lambda _: 0,
     ) -> None:
         self._log = log
         self._size = size
-        self._audience = audience
+        self._audience = targets
         self._window = window
         self._listeners: dict[str, ProcessorListener[T]] = {}
         self._periods_changed = asyncio.Event()
@@ -57,8 +57,8 @@ class SharedProcessor(Generic[T]):
             raise ListenerExists(f"there is a listener {name!r} already")
 
         def wanted(item: T) -> bool:
-            audience = self._audience(item)
-            return audience is None or name in audience
+            targets = self._audience(item)
+            return targets is None or name in targets
 
         listener = ProcessorListener(
             name,

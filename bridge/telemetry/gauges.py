@@ -87,9 +87,9 @@ def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[Metric]:
     yield per_sink("dead_letters", "Records refused for good, or parked behind one.", lambda sink: sink.dead_letters)
     yield per_sink("dead_letters_parked", "Of these, records that were not tried.", lambda sink: sink.parked)
     yield per_sink(
-        "errand_records",
+        "backfill_records",
         "Records of a snapshot, a compacted backlog or a replay to come.",
-        lambda sink: sink.errand_left,
+        lambda sink: sink.backfill_left,
     )
     yield per_sink("retry_seconds", "Seconds until a waiting sink tries again, or 0.", lambda sink: sink.retry_in or 0)
     state = gauge("state", "1 for the state the sink is in.", "state")

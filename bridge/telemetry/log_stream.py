@@ -13,8 +13,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from bridge.model.printable import escaped
-from bridge.telemetry.repeats import Repeats
+from bridge.model.primitives.printable import escaped
+from bridge.telemetry.log_throttle import LogThrottle
 
 NAME = "kubedelta"
 """The bridge's own logger."""
@@ -94,7 +94,7 @@ class _LibrariesNotTooOften(logging.Filter):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._repeats = Repeats(clock)
+        self._repeats = LogThrottle(clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == NAME:

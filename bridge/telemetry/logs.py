@@ -36,7 +36,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.telemetry.process_logs import ProcessLogs
 from bridge.telemetry.sink_logs import SinkLogs
 from bridge.telemetry.state_logs import StateLogs
-from bridge.telemetry.telling import Telling
+from bridge.telemetry.throttled_log import ThrottledLog
 
 _WHAT_TO_DO = {
     401: "the API server does not accept the bridge's credentials: check cluster.token_file, or the kubeconfig",
@@ -58,7 +58,7 @@ class Logs:
     """An observer of facts."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._telling = Telling(clock)
+        self._telling = ThrottledLog(clock)
         self._log = self._telling.log
         self._sinks = SinkLogs(self._telling)
         self._state = StateLogs(self._telling)

@@ -14,11 +14,11 @@ from bridge.facts import (
     OperatorCommand,
     SignalReceived,
 )
-from bridge.telemetry.telling import Telling
+from bridge.telemetry.throttled_log import ThrottledLog
 
 
 class ProcessLogs:
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: ThrottledLog) -> None:
         self._telling = telling
         self._log = telling.log
 

@@ -25,11 +25,11 @@ from bridge.facts import (
     SnapshotBegan,
     SnapshotEnded,
 )
-from bridge.telemetry.telling import Telling
+from bridge.telemetry.throttled_log import ThrottledLog
 
 
 class SinkLogs:
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: ThrottledLog) -> None:
         self._telling = telling
         self._log = telling.log
         self._delivers: set[str] = set()

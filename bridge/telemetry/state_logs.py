@@ -13,11 +13,11 @@ from bridge.facts import (
     ScopeChanged,
     StateExposed,
 )
-from bridge.telemetry.telling import Telling
+from bridge.telemetry.throttled_log import ThrottledLog
 
 
 class StateLogs:
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: ThrottledLog) -> None:
         self._telling = telling
         self._log = telling.log
 

@@ -6,8 +6,8 @@ admin, admin_client          for the operator: both ends of the socket
 admin_socket, admin_wire     its file; what goes over it
 """
 
-from bridge.web.admin import AdminServer
-from bridge.web.admin_client import AdminClient
+from bridge.admin.client import AdminClient
+from bridge.admin.server import AdminServer
 from bridge.web.server import WebServer
 
 __all__ = ["AdminClient", "AdminServer", "WebServer"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from bridge.model.printable import escaped
+from bridge.model.primitives.printable import escaped
 from bridge.model.status import CircuitState, InformerStatus, SinkStatus, StatusSnapshot
 
 LONGEST_REASON = 2000
@@ -54,8 +54,8 @@ def _backlog(sink: SinkStatus) -> Iterator[str]:
     yield f"lag={sink.lag}"
     if sink.lag:
         yield f"lag_age={sink.lag_seconds:.1f}s"
-    if sink.errand:
-        yield f"{sink.errand}_left={sink.errand_left}"
+    if sink.backfill:
+        yield f"{sink.backfill}_left={sink.backfill_left}"
     if sink.dead_letters:
         yield f"dead_letters={sink.dead_letters}"
     if sink.parked:

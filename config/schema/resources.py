@@ -1,6 +1,6 @@
 """The list ``resources``: the watched resources, by kubectl's names, and the watched part of each.
 
-Only the syntax is checked here. The meaning of a name depends on the cluster (bridge.kube.names).
+Only the syntax is checked here. The meaning of a name depends on the cluster (bridge.kube.discovery.names).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from bridge.model.printable import escaped
+from bridge.model.primitives.printable import escaped
 from sinks.base import SinkUnavailable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.model.cloudevent import CloudEvents
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
 from sinks.base import Format
 

@@ -16,7 +16,15 @@ from typing import BinaryIO, cast
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.held import FOREIGN, CannotReadBack, Held, HeldKind, Sought, held_of, partition_key
+from bridge.model.versions.stored_version import (
+    FOREIGN,
+    CannotReadBack,
+    ReadFilter,
+    StoredKind,
+    StoredVersion,
+    partition_key,
+    stored_version_of,
+)
 from sinks.base import SinkUnavailable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
 
@@ -56,15 +64,15 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _held_in(told: _Line) -> Held:
+def _held_in(told: _Line) -> StoredVersion:
     source = told.source
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
-        return held_of({name: getattr(told, name) for name in attributes})
+        return stored_version_of({name: getattr(told, name) for name in attributes})
     if (op := _OPS.get(told.op)) is None:
         return FOREIGN
     key = partition_key(source.cluster, source.group, source.resource, source.namespace, source.name)
-    return Held(HeldKind.OBJECT, key, op, source.uid, source.resourceversion)
+    return StoredVersion(StoredKind.OBJECT, key, op, source.uid, source.resourceversion)
 
 
 class Lines:
@@ -73,7 +81,7 @@ class Lines:
     def __init__(self) -> None:
         self._gap = ""
 
-    def held_in(self, line: bytes | None) -> Iterator[Held]:
+    def held_in(self, line: bytes | None) -> Iterator[StoredVersion]:
         """None for one that is too long. An envelope that names another gap than the one before it stands behind that
         gap, which has no line."""
         try:
@@ -83,7 +91,7 @@ class Lines:
             return
         if isinstance(told.source, _Source) and told.source.gap not in ("", self._gap):
             self._gap = told.source.gap
-            yield Held(HeldKind.GAP, told.source.cluster)
+            yield StoredVersion(StoredKind.GAP, told.source.cluster)
         yield _held_in(told)
 
 
@@ -102,7 +110,7 @@ class FileReadBack:
     async def open(self) -> str:
         return await asyncio.to_thread(self._open)
 
-    async def read(self, sought: Sequence[Sought]) -> AsyncGenerator[Sequence[Held]]:
+    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
         lines = self._held()
         try:
             while batch := await asyncio.to_thread(lambda: list(islice(lines, _BATCH))):
@@ -139,7 +147,7 @@ class FileReadBack:
         rotated = f" and {len(self._parts)} rotated parts" if self._parts else ""
         return f"{path}, {found.st_size} bytes{rotated}"
 
-    def _held(self) -> Iterator[Held]:
+    def _held(self) -> Iterator[StoredVersion]:
         if not self._begun:
             for part in self._parts:
                 with part.open("rb") if part.suffix != ".gz" else cast("BinaryIO", gzip.open(part)) as file:
@@ -150,7 +158,7 @@ class FileReadBack:
         while self._moved_on():
             yield from self._appended()
 
-    def _appended(self) -> Iterator[Held]:
+    def _appended(self) -> Iterator[StoredVersion]:
         file = self._opened()
         size = os.fstat(file.fileno()).st_size
         if size < file.tell():

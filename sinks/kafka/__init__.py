@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bridge.model.held import ReadBack
+from bridge.model.versions.stored_version import SinkReader
 from sinks.base import Sink, SinkType, WrongOption
 from sinks.kafka.options import KafkaOptions
 
@@ -13,7 +13,7 @@ def _load() -> type[Sink]:
     return KafkaSink
 
 
-def _load_read_back() -> type[ReadBack]:
+def _load_read_back() -> type[SinkReader]:
     from sinks.kafka.readback import KafkaReadBack
 
     return KafkaReadBack

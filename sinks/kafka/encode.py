@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.cloudevent import CloudEvents, HeaderNames
+from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
 from sinks.template import Template

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridge.model.held import Sought
 from bridge.model.record import Concern, Gap
 from bridge.model.resource import Resource
+from bridge.model.versions.stored_version import ReadFilter
 from sinks.kafka.memory import MOST_PARTITIONS
 from sinks.kafka.names import topics_of
 from sinks.template import Template
@@ -49,7 +49,7 @@ class Naming:
     def _topics_of(self, concern: Concern, there: Mapping[str, int]) -> tuple[Iterable[str], bool]:
         resource = concern.resource
         if resource.namespaced and concern.namespace is None and self.template.needs_namespace:
-            sought = Sought(resource.group, resource.version, resource.plural, resource.kind, None)
+            sought = ReadFilter(resource.group, resource.version, resource.plural, resource.kind, None)
             form = re.compile(topics_of(self.text, self.cluster, (sought,)))
             return [topic for topic in there if form.fullmatch(topic)], False
         topic = self.template.of_namespace(resource, concern.namespace)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.model.change import Op
-from bridge.model.held import FOREIGN, Held, HeldKind, Sought, held_of
+from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion, stored_version_of
 from sinks.base import SinkUnavailable
 from sinks.kafka.names import topics_for
 from sinks.kafka.options import KafkaOptions
@@ -31,14 +31,14 @@ _FINAL = {
 """Trouble with a partition that asking again does not mend."""
 
 
-def held_in(message: Message) -> Held:
+def held_in(message: Message) -> StoredVersion:
     """By its headers, which both formats have. A record without a value says by its key that the object is gone."""
     try:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
         told = {name.removeprefix("ce_"): value.decode() for name, value in headers if name.startswith("ce_") and value}
-        held = held_of(told)
+        held = stored_version_of(told)
         if held is FOREIGN and message.value() is None and (key := message.key()) is not None:
-            return Held(HeldKind.OBJECT, key.decode(), Op.DELETED)
+            return StoredVersion(StoredKind.OBJECT, key.decode(), Op.DELETED)
     except UnicodeDecodeError:
         return FOREIGN
     return held
@@ -63,7 +63,7 @@ class KafkaReadBack:
     async def open(self) -> str:
         return await self._in_thread(self._open)
 
-    async def read(self, sought: Sequence[Sought]) -> AsyncGenerator[Sequence[Held]]:
+    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
         await self._in_thread(lambda: self._begin(sought))
         while self._ends:
             if batch := await self._in_thread(self._more):
@@ -99,7 +99,7 @@ class KafkaReadBack:
         found = self._consumer.list_topics(timeout=self._options.connect_timeout)
         return f"{self._options.bootstrap_servers}, cluster {found.cluster_id} of {len(found.brokers)} brokers"
 
-    def _begin(self, sought: Sequence[Sought]) -> None:
+    def _begin(self, sought: Sequence[ReadFilter]) -> None:
         """Look where the partitions end now, and go to where they were left."""
         patience = self._options.connect_timeout
         wanted = topics_for(self._options.topic, self._cluster, sought, self._options.notice_topic)
@@ -118,7 +118,7 @@ class KafkaReadBack:
         self._consumer.assign(starts)
         self._moved_at = time.monotonic()
 
-    def _more(self) -> list[Held]:
+    def _more(self) -> list[StoredVersion]:
         found = []
         for message in self._consumer.consume(_BATCH, timeout=1.0):
             place = (message.topic(), message.partition())

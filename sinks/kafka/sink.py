@@ -10,7 +10,7 @@ from functools import partial
 
 from confluent_kafka import KafkaException
 
-from bridge.model.cloudevent import GAP_HEADER
+from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 from sinks.base import (

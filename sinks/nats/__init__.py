@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bridge.model.held import ReadBack
+from bridge.model.versions.stored_version import SinkReader
 from sinks.base import Claim, Sink, SinkType, WrongOption
 from sinks.nats.options import NatsOptions
 
@@ -13,7 +13,7 @@ def _load() -> type[Sink]:
     return NatsSink
 
 
-def _load_read_back() -> type[ReadBack]:
+def _load_read_back() -> type[SinkReader]:
     from sinks.nats.readback import NatsReadBack
 
     return NatsReadBack

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from bridge.model.cloudevent import JSON, CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.cloudevent import JSON, CloudEvents, HeaderNames, percent_encoded
 from bridge.model.record import Record
 from sinks.nats.options import NatsOptions
 from sinks.template import Template

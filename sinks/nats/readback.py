@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from bridge.model.held import Held, Sought, held_of
+from bridge.model.versions.stored_version import ReadFilter, StoredVersion, stored_version_of
 from sinks.base import SinkUnavailable
 from sinks.nats.connection import Connection
 from sinks.nats.encode import stream_subjects
@@ -27,10 +27,10 @@ _LINGERS = 600.0
 """Seconds for which the server keeps a consumer that nobody asks."""
 
 
-def held_in(message: Msg) -> Held:
+def held_in(message: Msg) -> StoredVersion:
     """By its headers, which both formats have."""
     headers = message.headers or {}
-    return held_of({name.removeprefix("ce-"): unquote(value) for name, value in headers.items()})
+    return stored_version_of({name.removeprefix("ce-"): unquote(value) for name, value in headers.items()})
 
 
 class NatsReadBack:
@@ -58,7 +58,7 @@ class NatsReadBack:
             )
         return f"{connection.server}, stream {self._options.stream} with {state.messages} messages"
 
-    async def read(self, sought: Sequence[Sought]) -> AsyncGenerator[Sequence[Held]]:
+    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
         with self._speaking():
             left = await self._pending()
         while left > 0:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridge.model.cloudevent import (
+from bridge.model.formats.cloudevent import (
     STRUCTURED_JSON,
     STRUCTURED_JSON_BATCH,
     CloudEvents,

@@ -18,7 +18,7 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from bridge.model.wrong_protocol import BEGINNING, wants_http, wants_https
+from bridge.model.primitives.wrong_protocol import BEGINNING, wants_http, wants_https
 from sinks.base import RetryLater, SecretFile, SinkUnavailable, WrongOption
 from sinks.excerpt import READ, Secrets, excerpt
 from sinks.tls import tls_context

@@ -16,8 +16,8 @@ import pytest
 
 from benchmarks.build import CannotBuild
 from benchmarks.servers import Load, LoadServer
-from bridge.kube.discovery import ACCEPT
-from bridge.kube.documents import read_aggregated, read_classic_groups, read_classic_resources
+from bridge.kube.discovery.discovery import ACCEPT
+from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
 
 pytestmark = pytest.mark.go("load")
 

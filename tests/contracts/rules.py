@@ -44,16 +44,16 @@ def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
     for text in [*rejected.values(), *([receipt.trouble.reason] if receipt.trouble else [])]:
         assert text.strip(), "a reason says something"
         assert len(text) < 500, f"a reason is not a record: {len(text)} letters"
-    held_up: dict[object, str] = {}
+    blocked: dict[object, str] = {}
     in_trouble = False
     for place, record in enumerate(batch):
-        front = held_up.get(record.ordering_key)
+        front = blocked.get(record.ordering_key)
         if place in pending:
             in_trouble = in_trouble or front != "rejected"
-            held_up.setdefault(record.ordering_key, "pending")
+            blocked.setdefault(record.ordering_key, "pending")
         elif place in rejected:
             assert front is None, f"record {place} is rejected behind a {front} one of its key"
-            held_up[record.ordering_key] = "rejected"
+            blocked[record.ordering_key] = "rejected"
         else:
             assert front is None, f"record {place} overtook a {front} one of its key"
     assert (receipt.trouble is not None) == in_trouble, f"trouble is told exactly with what it made pending: {receipt}"

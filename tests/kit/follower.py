@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
-from bridge.model.known import Remembered
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import Outbox
 from tests.kit.informed import PODS
 
@@ -60,19 +60,19 @@ class Follower:
     server: Server
     scope: Scope
     resource: Resource = PODS
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, ObjectVersion] = field(default_factory=dict)
     newest: int = 0
     epoch: int = 1
     knows_states: bool = True
     """A version says which state is meant: the list with which the epoch began is over."""
     evidence: Evidence = Evidence.LISTED
 
-    def resume(self, remembered: Remembered | None) -> None:
-        if remembered is not None:
-            self.known = dict(remembered.objects)
-            self.newest, self.epoch = int(remembered.newest or 0), remembered.epoch
-            self.knows_states = remembered.epoch == 1 or remembered.position is not None
-            self.evidence = Evidence.LISTED if remembered.is_blank else Evidence.RELISTED
+    def resume(self, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is not None:
+            self.known = dict(checkpoint.objects)
+            self.newest, self.epoch = int(checkpoint.newest or 0), checkpoint.epoch
+            self.knows_states = checkpoint.epoch == 1 or checkpoint.position is not None
+            self.evidence = Evidence.LISTED if checkpoint.is_blank else Evidence.RELISTED
 
     async def look(self, most: int | None = None) -> None:
         """Tell what is different, deletes last, and reach the server's version. Of ``most`` changes alone, where
@@ -112,7 +112,7 @@ class Follower:
         last = ApiObject(key, before.uid, before.resource_version, self._body(before))
         return Change(Op.DELETED, Evidence.RELISTED, last, before)
 
-    def _body(self, known: Known) -> bytes:
+    def _body(self, known: ObjectVersion) -> bytes:
         assert isinstance(known.state, int)
         return self.outbox.body(known.state)
 
@@ -122,7 +122,7 @@ class Follower:
             if change.op is Op.DELETED:
                 del self.known[delta.key]
             else:
-                self.known[delta.key] = Known(delta.uid, delta.resource_version, delta.sequence)
+                self.known[delta.key] = ObjectVersion(delta.uid, delta.resource_version, delta.sequence)
 
 
 async def followers(

@@ -13,7 +13,7 @@ import nats
 from nats.js.errors import NotFoundError
 
 from tests.cluster.servers import Kafka, Nats
-from tests.kit.told import Stream, Told, from_events, from_file, from_kafka, from_nats, tolds
+from tests.kit.exported import Stream, Told, from_events, from_file, from_kafka, from_nats, tolds
 from tests.kit.webhook_receiver import WebhookReceiver
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tests.cluster.kube_client import CustomResource, KubeClient, KubeError, Manifest
-from tests.kit.told import Version
+from tests.kit.exported import Version
 
 OPS = {"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
 

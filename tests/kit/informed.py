@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from bridge.model.change import Change, ChangeBatch, Evidence, Known, Op
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
@@ -27,13 +27,13 @@ class Informed:
     evidence: Evidence = Evidence.WATCHED
     padding: int = 0
     """Bytes of every body that say nothing."""
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, ObjectVersion] = field(default_factory=dict)
     bodies: dict[str, bytes] = field(default_factory=dict)
 
     async def begin(self, outbox: Outbox) -> Informed:
         """Alone on its resource, with what the ledger remembers."""
-        remembered, _ = await outbox.ledger.adopt(self.resource, [self.scope])
-        if (found := remembered[self.scope]) is not None:
+        checkpoint, _ = await outbox.ledger.adopt(self.resource, [self.scope])
+        if (found := checkpoint[self.scope]) is not None:
             self.known, self.epoch = dict(found.objects), found.epoch
         return self
 
@@ -47,7 +47,7 @@ class Informed:
     def batch(self, changes: list[Change], position: str | None) -> ChangeBatch:
         return ChangeBatch(self.resource, self.scope, changes, position, self.epoch)
 
-    def change(self, step: str, audience: tuple[str, ...] | None = None) -> Change:
+    def change(self, step: str, targets: tuple[str, ...] | None = None) -> Change:
         op, key = step.split()
         before = self.known.get(key)
         if op in ("deleted", "sync") and before is not None:
@@ -57,15 +57,15 @@ class Informed:
         if op == "deleted":
             self.known.pop(key, None)
         elif op != "sync":
-            self.known[key] = Known(thing.uid, thing.resource_version, thing.body)
+            self.known[key] = ObjectVersion(thing.uid, thing.resource_version, thing.body)
             self.bodies[key] = thing.body
-        return Change(Op(op), self.evidence, thing, before, audience)
+        return Change(Op(op), self.evidence, thing, before, targets)
 
     def rests(self, batch: ChangeBatch, deltas: Sequence[Delta]) -> None:
         """The bodies of this batch are in these records."""
         for change, delta in zip(batch.changes, deltas, strict=True):
             if change.op not in (Op.DELETED, Op.SYNC) and change.object.key in self.known:
-                self.known[delta.key] = Known(delta.uid, delta.resource_version, delta.sequence)
+                self.known[delta.key] = ObjectVersion(delta.uid, delta.resource_version, delta.sequence)
 
     def _object(self, key: str, uid: str) -> ApiObject:
         version = str(next(self.versions))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.kit.etcd_history import Happened
-from tests.kit.told import (
+from tests.kit.exported import (
     Told,
     assert_in_order,
     assert_none,

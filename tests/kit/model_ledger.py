@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bridge.model.change import Change, ChangeBatch, Known, Op
-from bridge.model.known import KnownTable, Remembered
-from bridge.model.version import is_older
+from bridge.model.change import Change, ChangeBatch, ObjectVersion, Op
+from bridge.model.versions.version import is_older
+from bridge.model.versions.version_table import Checkpoint, VersionTable
 
 
 @dataclass
 class ModelLedger:
     """One informer's part. A batch is taken whole or not at all. Only the record at which an object rests is kept."""
 
-    objects: dict[str, Known] = field(default_factory=dict)
+    objects: dict[str, ObjectVersion] = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     position: str | None = None
     newest: str | None = None
@@ -39,10 +39,10 @@ class ModelLedger:
         """Raises KeyError for a record that no object rests at."""
         return self.bodies[sequence]
 
-    def remembered(self) -> Remembered | None:
+    def checkpoint(self) -> Checkpoint | None:
         if self.newest is None and self.epoch == 1:
             return None
-        return Remembered(KnownTable(self.objects), self.position, self.newest, self.epoch)
+        return Checkpoint(VersionTable(self.objects), self.position, self.newest, self.epoch)
 
     def _store(self, change: Change) -> None:
         self.last += 1
@@ -52,7 +52,7 @@ class ModelLedger:
         if before := self.objects.pop(thing.key, None):
             del self.bodies[before.state]  # type: ignore[arg-type]
         if change.op is not Op.DELETED:  # Which may carry the version of an older epoch.
-            self.objects[thing.key] = Known(thing.uid, thing.resource_version, self.last)
+            self.objects[thing.key] = ObjectVersion(thing.uid, thing.resource_version, self.last)
             self.bodies[self.last] = thing.body
             self._told(thing.resource_version)
 

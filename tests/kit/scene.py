@@ -15,9 +15,9 @@ from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object
 from tests.kit.etcd_history import Happened, history
+from tests.kit.exported import Told, from_file, tolds
 from tests.kit.four_sinks import FourSinks
 from tests.kit.judge import Verdict, judge_all
-from tests.kit.told import Told, from_file, tolds
 
 
 @dataclass(slots=True)

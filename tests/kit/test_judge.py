@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.kit.etcd_history import Happened, happened
+from tests.kit.exported import Told, Version
 from tests.kit.judge import judge, judge_all
-from tests.kit.told import Told, Version
 
 
 def a_happened(version: int, op: str = "updated", uid: str = "u", name: str = "a") -> Happened:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
-from bridge.outbox.compaction import Compaction, Kept, Step, compact
+from bridge.outbox.consumers.compaction import Compaction, Kept, Step, compact
 
 KEYS = st.sampled_from("ab")
 UIDS = st.sampled_from(["u0", "u1"])

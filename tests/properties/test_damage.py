@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.facts import Fact, OutboxRebuilt
-from bridge.model.letter import Burial
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, database
+from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged
+from bridge.outbox.storage import database
 from tests.bridge.outbox.opened import crashed, everything, opened
 from tests.kit.damage import harm
 from tests.kit.informed import DEPLOYMENTS, Informed
@@ -35,7 +36,7 @@ async def _fill(directory: Path) -> None:
             await pods.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 10)))
         told = await deployments.tells(outbox, *(f"added shop/{number}" for number in range(10)))
         await pods.tells(outbox, "updated shop/web-0", "deleted shop/web-1")
-        await outbox.sinks.letters["audit"].bury([Burial(told[0], "too large", parked=False)])
+        await outbox.sinks.dead_letters["audit"].add_dead_letters([NewDeadLetter(told[0], "too large", parked=False)])
         outbox.sinks.settle("audit", 30)
         await outbox.tidy()
 
@@ -72,7 +73,7 @@ async def _use(outbox: Outbox) -> list[Delta]:
         outbox.body(known.state)  # type: ignore[arg-type]
     await outbox.ledger.adopt(DEPLOYMENTS, [])
     for sink in SINKS:
-        await outbox.sinks.read_errand(sink, 100)
+        await outbox.sinks.read_backfill(sink, 100)
     await outbox.dead_letters(None, 0, 100)
     with suppress(LookupError):
         await outbox.dead_letter(1)

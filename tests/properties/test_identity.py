@@ -23,7 +23,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
-from bridge.outbox.directory import FILE
+from bridge.outbox.storage.state_directory import FILE
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
 
@@ -42,8 +42,8 @@ CUT = st.none() | st.integers(0, 3)
 def leavers_leave_one_by_one_and_an_hour_passes_between_two_damages() -> Iterator[None]:
     hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
     with (
-        patch("bridge.outbox.ledger._AT_ONCE", 1),
-        patch("bridge.outbox.opening.time_ns", side_effect=lambda: next(hours)),
+        patch("bridge.outbox.objects.ledger._AT_ONCE", 1),
+        patch("bridge.outbox.recovery.time_ns", side_effect=lambda: next(hours)),
     ):
         yield
 

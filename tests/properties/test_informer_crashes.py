@@ -27,10 +27,10 @@ from bridge.model.answers import (
     TooLarge,
     WatchRequest,
 )
-from bridge.model.change import ChangeBatch, Known, Op
+from bridge.model.change import ChangeBatch, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
-from tests.kit.audience import Audience
+from tests.kit.consumers import Audience
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import Event, SimulatedCluster
@@ -80,7 +80,7 @@ class Lives:
     """Announced to a life that ended, in a history that no later life could ask for."""
 
     def __post_init__(self) -> None:
-        self.audience = Audience(self.cluster, self.with_body)
+        self.targets = Audience(self.cluster, self.with_body)
         self.informer: SharedInformer | None = None
         self.running: asyncio.Task[None] | None = None
         self.uncommitted: set[Announcement] = set()
@@ -93,7 +93,7 @@ class Lives:
     async def deliver(self, batch: ChangeBatch) -> int | None:
         self.check_where_bodies_are(batch)
         await asyncio.sleep(self.slow)
-        self.audience.take(batch.changes, batch.position, batch.epoch)
+        self.targets.take(batch.changes, batch.position, batch.epoch)
         first = self.ledger.commit(batch)
         self.in_order += [
             (change.object.uid, change.object.resource_version, change.op is Op.DELETED)
@@ -106,10 +106,10 @@ class Lives:
         await asyncio.sleep(self.slow)
         return first
 
-    def with_body(self, key: str, known: Known) -> ApiObject:
+    def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
         """As the outbox sees the state before a change: where it rests, or what was told earlier in the same batch."""
         if isinstance(known.state, bytes):
-            assert self.audience.state[key].body is known.state
+            assert self.targets.state[key].body is known.state
             return ApiObject(key, known.uid, known.resource_version, known.state)
         return ApiObject(key, known.uid, known.resource_version, self.ledger.stored(known.state))
 
@@ -147,7 +147,7 @@ class Lives:
                 watch_list=self.watch_list,
                 resync=Resyncs(),
                 stored=self.ledger.stored,
-                remembered=self.ledger.remembered(),
+                checkpoint=self.ledger.checkpoint(),
             )
         self.running = self.tasks.create_task(self.informer.run())
 
@@ -157,7 +157,7 @@ class Lives:
         self.running.cancel()
         await asyncio.wait([self.running])
         self.running = None
-        self.bury()
+        self.add_dead_letters()
 
     async def end(self) -> None:
         assert self.informer is not None
@@ -165,10 +165,10 @@ class Lives:
         assert self.informer.live
         self.informer.stop()
         await self.running
-        self.bury()
+        self.add_dead_letters()
         assert dict(self.informer.indexer.items()) == self.ledger.objects
 
-    def bury(self) -> None:
+    def add_dead_letters(self) -> None:
         """A life that listed may have passed over what was announced to the one before it."""
         if any(is_list(request) for request in self.cluster.requests[self.born_at :]):
             self.lost |= self.uncommitted
@@ -309,7 +309,7 @@ class World:
                 cluster.end_watches(Expired("410"))
                 await asyncio.sleep(A_WHILE)
             await lives.end()
-        assert lives.audience.state == cluster.objects
+        assert lives.targets.state == cluster.objects
 
 
 worlds = st.builds(

@@ -32,12 +32,12 @@ class Entry:
     type: DeltaType
     key: str
     object: ApiObject | None
-    audience: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
     arrival: int = field(default=0, compare=False)
 
 
 def entry(delta: QueuedDelta) -> Entry:
-    return Entry(delta.type, delta.key, delta.object, delta.audience)
+    return Entry(delta.type, delta.key, delta.object, delta.targets)
 
 
 class Failing(Exception):
@@ -156,8 +156,8 @@ class AgainstAModel(RuleBasedStateMachine):
             of_key = [each for each in self.pending if each.key == key]
             if not of_key:
                 self.queue(Entry(DeltaType.SYNC, key, None, (listener,)))
-            elif of_key[-1].type is DeltaType.SYNC and of_key[-1].audience and listener not in of_key[-1].audience:
-                of_key[-1].audience += (listener,)
+            elif of_key[-1].type is DeltaType.SYNC and of_key[-1].targets and listener not in of_key[-1].targets:
+                of_key[-1].targets += (listener,)
 
     # ── What is taken ────────────────────────────────────────────────────────
 

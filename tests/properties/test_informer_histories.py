@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from bridge.informer.controller import Controller
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.indexer import Indexer
-from bridge.informer.pacing import Timing
-from bridge.informer.states import NotSynced
-from bridge.informer.watcher import Watcher
+from bridge.informer.reflector.pacing import Timing
+from bridge.informer.reflector.reflector import Reflector
+from bridge.informer.reflector.states import NotSynced
 from bridge.model.answers import (
     Busy,
     EventType,
@@ -34,7 +34,7 @@ from bridge.model.answers import (
 )
 from bridge.model.change import Change, Op
 from bridge.model.resource import Scope
-from tests.kit.audience import Audience
+from tests.kit.consumers import Audience
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
@@ -47,7 +47,7 @@ A_WHILE = 4000.0
 class Outlet:
     """Where the Controller delivers to."""
 
-    audience: Audience
+    targets: Audience
     current_epoch: Callable[[], int]
     slow: float = 0.0
 
@@ -55,7 +55,7 @@ class Outlet:
         epoch = self.current_epoch()
         if self.slow:
             await asyncio.sleep(self.slow)
-        self.audience.take(changes, position, epoch)
+        self.targets.take(changes, position, epoch)
 
 
 History: TypeAlias = list[tuple[tuple[str, object], float | None]]
@@ -101,7 +101,7 @@ class Run:
     """One history under way."""
 
     cluster: SimulatedCluster
-    watcher: Watcher
+    reflector: Reflector
     fifo: DeltaFIFO
     outlet: Outlet
 
@@ -182,7 +182,7 @@ async def play(
     for name in "abcdabcd":
         cluster.put(name)
     fifo = DeltaFIFO(indexer, max_deltas=max_deltas)
-    watcher = Watcher(
+    reflector = Reflector(
         PODS,
         Scope(),
         cluster,
@@ -192,11 +192,11 @@ async def play(
         start=NotSynced(watch_list=watch_list),
         chance=lambda: chance,
     )
-    audience = Audience(cluster, indexer.with_body)
-    outlet = Outlet(audience, lambda: watcher.epoch, slow)
-    run = Run(cluster, watcher, fifo, outlet)
+    targets = Audience(cluster, indexer.with_body)
+    outlet = Outlet(targets, lambda: reflector.epoch, slow)
+    run = Run(cluster, reflector, fifo, outlet)
     async with asyncio.TaskGroup() as tasks:
-        reading = tasks.create_task(watcher.run())
+        reading = tasks.create_task(reflector.run())
         tasks.create_task(Controller(fifo, indexer, outlet.deliver, None).run())
         for (step, what), seconds in history:
             await run.take(step, what)
@@ -206,14 +206,14 @@ async def play(
             # Without a trace: it is found by the next list only.
             cluster.end_watches(Expired("410"))
             await asyncio.sleep(A_WHILE)
-        assert watcher.live
+        assert reflector.live
         assert fifo.has_synced
         reading.cancel()
         fifo.close()
 
-    assert audience.state == cluster.objects
+    assert targets.state == cluster.objects
     assert {key: indexer.with_body(key, known) for key, known in indexer.items()} == cluster.objects
-    told = {(uid, version, op is Op.DELETED) for _, uid, version, op in audience.told}
+    told = {(uid, version, op is Op.DELETED) for _, uid, version, op in targets.told}
     announced = {(thing.uid, thing.resource_version, kind is EventType.DELETED) for kind, thing in cluster.announced}
     assert announced <= told
 

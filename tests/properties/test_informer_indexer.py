@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.informer.indexer import Indexer, by_name
-from bridge.model.change import Known
-from bridge.model.known import KnownTable
+from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
-from tests.bridge.model.test_known import ODD_UIDS, ODD_VERSIONS
+from bridge.model.versions.version_table import VersionTable
+from tests.bridge.model.test_version_table import ODD_UIDS, ODD_VERSIONS
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ versions = st.sampled_from(ODD_VERSIONS) | st.integers(0, 2**64).map(str) | st.t
 sequences = st.integers(0, 2**63 - 1)
 things = st.builds(ApiObject, keys, uids, versions, st.binary(max_size=5))
 steps = st.builds(Put, things) | st.builds(Rest, keys, sequences) | st.builds(Remove, keys)
-remembered = st.dictionaries(keys, st.builds(Known, uids, versions, sequences))
+checkpoint = st.dictionaries(keys, st.builds(ObjectVersion, uids, versions, sequences))
 
 
-@given(remembered, st.lists(steps, max_size=30))
+@given(checkpoint, st.lists(steps, max_size=30))
 def test_an_indexer_with_offloaded_bodies_knows_what_a_dict_does(
-    remembered: dict[str, Known], steps: list[Put | Rest | Remove]
+    checkpoint: dict[str, ObjectVersion], steps: list[Put | Rest | Remove]
 ) -> None:
     """To the order in which the keys came."""
-    store, model = Indexer(stored=_body_of), dict(remembered)
-    store.load(KnownTable(remembered))
+    store, model = Indexer(stored=_body_of), dict(checkpoint)
+    store.load(VersionTable(checkpoint))
     live = store.keys()
     for step in steps:
         reading = iter(store.objects())
@@ -55,11 +55,11 @@ def test_an_indexer_with_offloaded_bodies_knows_what_a_dict_does(
         match step:
             case Put(thing):
                 store.put(thing)
-                model[thing.key] = Known(thing.uid, thing.resource_version, thing.body)
+                model[thing.key] = ObjectVersion(thing.uid, thing.resource_version, thing.body)
             case Rest(key, sequence):
                 store.rest(key, sequence)
                 if key in model:
-                    model[key] = Known(model[key].uid, model[key].resource_version, sequence)
+                    model[key] = ObjectVersion(model[key].uid, model[key].resource_version, sequence)
             case Remove(key):
                 store.remove(key)
                 model.pop(key, None)
@@ -97,7 +97,7 @@ def _body_of(sequence: int) -> bytes:
     return b"%d" % sequence
 
 
-def _object(key: str, known: Known) -> ApiObject:
+def _object(key: str, known: ObjectVersion) -> ApiObject:
     body = known.state if isinstance(known.state, bytes) else _body_of(known.state)
     return ApiObject(key, known.uid, known.resource_version, body)
 

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bridge.app.stream import SinkStream, Stretch
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record
-from bridge.model.upkeep import UnknownTarget
-from bridge.outbox import Keeping, Outbox
-from bridge.outbox.clearing import Rhythm
+from bridge.outbox import Outbox, Retention
+from bridge.outbox.log.cleaner import CleanerPolicy
+from bridge.pipelines.sink_feed import SinkFeed, Stretch
 from bridge.processor.shared_processor import SharedProcessor
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
@@ -140,7 +140,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.objects: dict[tuple[str, str], Delta] = {}
         self.consumers: dict[str, Consumer] = {}
         self.configured: dict[str, StartPolicy] = {}
-        self.streams: dict[str, SinkStream] = {}
+        self.streams: dict[str, SinkFeed] = {}
         self.used: set[int] = set()
         self.facts: list[object] = []
         versions = count(1000)
@@ -177,8 +177,8 @@ class OutboxMachine(RuleBasedStateMachine):
         part=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
     )
     def begin(self, first: StartPolicy, age: float, size: int, when: bool, part: float) -> None:
-        self.keeping = Keeping(retain_age=age, retain_bytes=size, before=when)
-        self.rhythm = Rhythm(least=0, part=part, stretch=5, looked=3, removed=2)
+        self.retention = Retention(retain_age=age, retain_bytes=size, before=when)
+        self.cleaner_policy = CleanerPolicy(least=0, part=part, stretch=5, looked=3, removed=2)
         self.configured = {"left": first, "right": StartPolicy.SNAPSHOT}
         self.run(self.open())
 
@@ -187,12 +187,12 @@ class OutboxMachine(RuleBasedStateMachine):
             self.directory,
             self.configured,
             report=self.facts.append,
-            keeping=self.keeping,
+            retention=self.retention,
             clock=lambda: "2026-11-21T09:00:00.000000Z",
-            rhythm=self.rhythm,
+            cleaner_policy=self.cleaner_policy,
         )
         outbox = self.outbox
-        processor = SharedProcessor[Record](outbox, audience=lambda each: getattr(each, "audience", None), window=5)
+        processor = SharedProcessor[Record](outbox, targets=lambda each: getattr(each, "audience", None), window=5)
         outbox.committed = processor.distribute
         self.streams = {}
         for name, start in self.configured.items():
@@ -202,7 +202,7 @@ class OutboxMachine(RuleBasedStateMachine):
             consumer = self.consumers[name]
             consumer.begin_again()
             assert cursor.settled <= outbox.last
-            self.streams[name] = SinkStream(name, processor.add(name, after=cursor.settled), outbox.sinks)
+            self.streams[name] = SinkFeed(name, processor.add(name, after=cursor.settled), outbox.sinks)
         for part in self.parts:
             await self.adopt(part)
 
@@ -220,15 +220,15 @@ class OutboxMachine(RuleBasedStateMachine):
             consumer.due = {
                 number
                 for number, each in self.written.items()
-                if number > trimmed and (each.audience is None or name in each.audience)
+                if number > trimmed and (each.targets is None or name in each.targets)
             }
         consumer.ops_may_differ = start is StartPolicy.SNAPSHOT
         return consumer
 
     async def adopt(self, part: Part) -> None:
         name, informer = part.informer.resource.name, part.informer
-        remembered, left = await self.outbox.ledger.adopt(informer.resource, [informer.scope])
-        found = remembered[informer.scope]
+        checkpoint, left = await self.outbox.ledger.adopt(informer.resource, [informer.scope])
+        found = checkpoint[informer.scope]
         expected = {key: each for (kind, key), each in self.objects.items() if kind == name}
         assert left == 0
         if found is None:
@@ -329,8 +329,8 @@ class OutboxMachine(RuleBasedStateMachine):
             part.informer.padding = data.draw(st.sampled_from([0, 100]))
             known = key in part.informer.known
             op = data.draw(st.sampled_from([Op.UPDATED, Op.DELETED, Op.SYNC])) if known else Op.ADDED
-            audience = data.draw(st.sampled_from([None, ("left",), ("right", "late")])) if op is Op.SYNC else None
-            changes.append(part.informer.change(f"{op} {key}", audience))
+            targets = data.draw(st.sampled_from([None, ("left",), ("right", "late")])) if op is Op.SYNC else None
+            changes.append(part.informer.change(f"{op} {key}", targets))
         return changes
 
     def took(self, part: Part, deltas: Sequence[Delta], batch: ChangeBatch) -> None:
@@ -340,11 +340,11 @@ class OutboxMachine(RuleBasedStateMachine):
         for delta in deltas:
             assert delta.sequence == max(self.written, default=0) + 1
             before = self.objects.get(delta.ordering_key)
-            if self.keeping.before:
+            if self.retention.before:
                 assert delta.before == (None if before is None else before.body)
             self.written[delta.sequence] = delta
             for name, consumer in self.consumers.items():
-                if delta.audience is None or name in delta.audience:
+                if delta.targets is None or name in delta.targets:
                     consumer.due.add(delta.sequence)
             if delta.op is Op.DELETED:
                 del self.objects[delta.ordering_key]
@@ -433,7 +433,7 @@ class OutboxMachine(RuleBasedStateMachine):
         namespace = data.draw(st.sampled_from([None, "shop", "shopping"]))
         stream, consumer = self.streams[name], self.consumers[name]
         asked = stream.replay(start, None, namespace)
-        if self.outbox.sinks[name].errand is not None:
+        if self.outbox.sinks[name].backfill is not None:
             with pytest.raises(UnknownTarget, match="ask again"):
                 self.run(asked)
             return
@@ -441,7 +441,7 @@ class OutboxMachine(RuleBasedStateMachine):
             number
             for number, each in self.written.items()
             if max(start, self.outbox.first) <= number <= stream.taken
-            and (each.audience is None or name in each.audience)
+            and (each.targets is None or name in each.targets)
             and (namespace is None or each.key.startswith(f"{namespace}/"))
         ]
         found = self.run(asked)
@@ -498,7 +498,7 @@ class OutboxMachine(RuleBasedStateMachine):
             part.is_saved()
         held = min(cursor.holds for cursor in self.outbox.sinks.all)
         assert self.outbox.first - 1 <= held
-        if not self.keeping.retain_age and not self.keeping.retain_bytes:
+        if not self.retention.retain_age and not self.retention.retain_bytes:
             assert self.outbox.first - 1 == held
 
     # ── At any time ──────────────────────────────────────────────────────────

@@ -20,8 +20,8 @@ from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import Etcd, KubeApiServer
 from tests.kit.balancer import Balancer
 from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.exported import Told, as_told, assert_in_order, from_file, rebuilt, tolds, without_secrets
 from tests.kit.judge import assert_makes_sense
-from tests.kit.told import Told, as_told, assert_in_order, from_file, rebuilt, tolds, without_secrets
 
 NAMESPACE = "shop"
 ROOT = f"/api/v1/namespaces/{NAMESPACE}"

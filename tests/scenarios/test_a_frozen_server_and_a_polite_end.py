@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bridge.playground import Playground
-from bridge.playground.manifests import config_map
+from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
+from tests.kit.exported import assert_in_order
 from tests.kit.four_sinks import FourSinks
 from tests.kit.scene import Scene
-from tests.kit.told import assert_in_order
 
 OBJECTS = 20
 SILENCE = 5

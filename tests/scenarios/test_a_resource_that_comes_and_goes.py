@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import CustomResource, KubeClient
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.told import assert_in_order, from_file, tolds
+from tests.kit.exported import assert_in_order, from_file, tolds
 
 WIDGETS = 30
 

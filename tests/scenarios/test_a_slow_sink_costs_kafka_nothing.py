@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from bridge.playground import Playground
-from bridge.playground.manifests import config_map
+from bridge.playground.simulation.manifests import config_map
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.exported import Version, assert_each_once, assert_in_order, from_events, from_kafka, tolds
 from tests.kit.small_disk import MEBIBYTE
-from tests.kit.told import Version, assert_each_once, assert_in_order, from_events, from_kafka, tolds
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
 OBJECTS = 100

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import nats
 
-from bridge.model.upkeep import Replayed, ReplayRequest
+from bridge.admin.client import AdminClient
+from bridge.model.admin import Replayed, ReplayRequest
 from bridge.playground import Playground
-from bridge.web.admin_client import AdminClient
 from tests.cluster.fixtures import StartNats
 from tests.cluster.servers import Nats
 from tests.kit.bridge_process import BridgeProcess
@@ -57,8 +57,8 @@ async def test_a_killed_replay_is_stored_once_and_so_is_the_next(start_nats: Sta
             await bridge.until_delivered("live")
             async with AdminClient(bridge.state) as admin:
                 assert await admin.replay(ReplayRequest("live", "beginning")) == Replayed(OBJECTS, 1, OBJECTS)
-            async with await nats.connect(server.url) as watcher:
-                jetstream = watcher.jetstream()
+            async with await nats.connect(server.url) as reflector:
+                jetstream = reflector.jetstream()
                 async with asyncio.timeout(60):
                     while (await jetstream.stream_info(STREAM)).state.messages <= OBJECTS:
                         pass

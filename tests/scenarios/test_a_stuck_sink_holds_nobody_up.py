@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from bridge.playground import Playground
-from bridge.playground.manifests import pod
+from bridge.playground.simulation.manifests import pod
 from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.stuck_sink import install
-from tests.kit.told import (
+from tests.kit.exported import (
     Version,
     assert_each_once,
     assert_in_order,
@@ -24,6 +23,7 @@ from tests.kit.told import (
     rebuilt,
     tolds,
 )
+from tests.kit.stuck_sink import install
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 OBJECTS = 100

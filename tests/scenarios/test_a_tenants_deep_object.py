@@ -15,7 +15,7 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import CustomResource, KubeClient
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.told import from_file, tolds
+from tests.kit.exported import from_file, tolds
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GOOD = 30

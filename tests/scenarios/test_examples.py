@@ -22,7 +22,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Kafka, Nats
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.told import Stream, from_events, from_file, from_kafka, from_nats, tolds
+from tests.kit.exported import Stream, from_events, from_file, from_kafka, from_nats, tolds
 from tests.kit.webhook_receiver import WebhookReceiver
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "config" / "examples").glob("*.yaml"))

@@ -12,9 +12,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import ControllerManager
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.four_sinks import FourSinks
-from tests.kit.independent_watch import Collection, IndependentWatch, run_pods
-from tests.kit.told import (
+from tests.kit.exported import (
     Told,
     as_told,
     assert_each_once,
@@ -24,6 +22,8 @@ from tests.kit.told import (
     rebuilt,
     tolds,
 )
+from tests.kit.four_sinks import FourSinks
+from tests.kit.independent_watch import Collection, IndependentWatch, run_pods
 
 CHANGES = 500
 

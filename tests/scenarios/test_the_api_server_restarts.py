@@ -12,7 +12,7 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess, Metrics
-from tests.kit.told import from_file, tolds
+from tests.kit.exported import from_file, tolds
 
 RBAC = "rbac.authorization.k8s.io"
 RESOURCES = {

@@ -15,8 +15,8 @@ from tests.kit.balancer import Balancer
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object, churning
 from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION, history
+from tests.kit.exported import Told, from_file, tolds
 from tests.kit.judge import judge_all
-from tests.kit.told import Told, from_file, tolds
 
 NAMESPACES = ("shop", "prod", "test")
 """One for the writers of each API server."""

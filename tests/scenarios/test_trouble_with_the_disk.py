@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.outbox.database import PAGE_BYTES
+from bridge.outbox.storage.database import PAGE_BYTES
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import Metrics
 from tests.kit.churn import churning
+from tests.kit.exported import Told, ToldGap, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
 from tests.kit.scene import Scene
 from tests.kit.small_disk import MEBIBYTE, SmallDisk
-from tests.kit.told import Told, ToldGap, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
 from tests.kit.webhook_receiver import ACCEPTED, Answer
 
 KIND_NAMES = {"configmaps": "ConfigMap", "secrets": "Secret", "pods": "Pod"}

@@ -13,8 +13,7 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.four_sinks import FourSinks
-from tests.kit.told import (
+from tests.kit.exported import (
     Told,
     Version,
     as_told,
@@ -25,6 +24,7 @@ from tests.kit.told import (
     tolds,
     without_secrets,
 )
+from tests.kit.four_sinks import FourSinks
 
 NAMESPACE = "shop"
 CONFIG_MAPS, SECRETS = f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/secrets"

@@ -12,9 +12,9 @@ import pytest
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object
+from tests.kit.exported import Told, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
 from tests.kit.judge import assert_makes_sense
 from tests.kit.scene import Scene
-from tests.kit.told import Told, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
 
 KEPT, CHANGED, DELETED, RECREATED = "kept", "changed", "deleted", "recreated"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from bridge.playground import Playground
 from tests.cluster.kube_client import KubeClient
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.exported import as_told, assert_in_order, assert_same_state, rebuilt
 from tests.kit.judge import assert_makes_sense
 from tests.kit.scene import Scene
 from tests.kit.small_disk import SmallDisk
-from tests.kit.told import as_told, assert_in_order, assert_same_state, rebuilt
 
 NOT_CONFIGURED_RIGHT = 78
 """EX_CONFIG."""

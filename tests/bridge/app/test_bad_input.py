@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.app.plan import Wanted
 from bridge.facts import InputUnreadable, RequestFailed
+from bridge.plan.plan import Wanted
 from bridge.playground import ApiError, Playground
 from tests.bridge.app.test_bridge import a_config_map, running
 from tests.kit.sinks import RecordingSink

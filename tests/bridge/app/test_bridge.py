@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.app.plan import Plan, PlanRefused, SinkPlan, Wanted
-from bridge.app.resolving import Resolution, resolve_wanted
 from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened, unheard
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
@@ -22,7 +20,9 @@ from bridge.model.policies import WhenFull
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.outbox import Bounds
+from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.playground import Playground
+from bridge.resources.resolve import Resolution, resolve_wanted
 from tests.kit.sinks import RecordingSink, StuckSink
 
 QUICK = Timing(backoff_initial=0.01, backoff_maximum=0.05, refused=0.05, not_served=0.05, very_short=0.0)

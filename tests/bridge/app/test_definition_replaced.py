@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.app.plan import Wanted
-from bridge.app.subscriptions import Subscriptions
 from bridge.informer import SharedInformer
 from bridge.model.resource import Scope
+from bridge.plan.plan import Wanted
 from bridge.playground import Playground
+from bridge.resources.watched_resources import WatchedResources
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import life
 
@@ -24,15 +24,15 @@ async def test_the_part_that_was_let_go_already_is_followed_again(
 
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create(DEFINITIONS, a_definition())
-        is_gone = Subscriptions._is_gone
+        is_gone = WatchedResources._is_gone
 
-        async def comes_back_meanwhile(self: Subscriptions, informer: SharedInformer) -> bool:
+        async def comes_back_meanwhile(self: WatchedResources, informer: SharedInformer) -> bool:
             if looked_at == [Scope("default")]:
                 cluster.create(DEFINITIONS, a_definition())
             looked_at.append(informer.scope)
             return await is_gone(self, informer)
 
-        monkeypatch.setattr(Subscriptions, "_is_gone", comes_back_meanwhile)
+        monkeypatch.setattr(WatchedResources, "_is_gone", comes_back_meanwhile)
         async with life(tmp_path, cluster, WIDGETS) as run:
             cluster.delete(DEFINITIONS, "widgets.example.test")
             await cluster.until(lambda: len(looked_at) >= 2)

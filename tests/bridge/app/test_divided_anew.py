@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from bridge.app.plan import Wanted
 from bridge.facts import ScopeChanged
 from bridge.kube import Catalogue, KubeClient
-from bridge.model.cloudevent import DELTA_ATTRIBUTES, CloudEvents
+from bridge.model.formats.cloudevent import DELTA_ATTRIBUTES, CloudEvents
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.outbox import Keeping
+from bridge.outbox import Retention
+from bridge.plan.plan import Wanted
 from bridge.playground import Playground
 from tests.bridge.app import test_restart
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
@@ -26,7 +26,7 @@ WIDGETS = "widgets.example.test"
 PATH = "/apis/example.test/v1"
 EVERYWHERE = (Wanted(WIDGETS),)
 TWO_NAMESPACES = (Wanted(WIDGETS, (Scope("default"), Scope("kube-public"))),)
-life = partial(test_restart.life, keeping=Keeping(retain_age=3600.0))
+life = partial(test_restart.life, retention=Retention(retain_age=3600.0))
 """What a sink has had is there for whoever reads the whole log."""
 configured = pytest.mark.parametrize("wanted", [EVERYWHERE, TWO_NAMESPACES], ids=["everywhere", "two namespaces"])
 

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.facts import Fact, OutboxFull
 from bridge.kube import ClusterAccess
-from bridge.model.letter import Burial
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
-from bridge.outbox import Keeping
-from bridge.outbox.directory import Holder
+from bridge.outbox import Retention
+from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
+from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import Playground
+from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
-from tests.bridge.app.test_told_out_of_turn import Bench, bench
 from tests.kit.sinks import StuckSink
 
 MIN_FREE = 1 << 20
-RETAINED = Keeping(min_free=MIN_FREE, retain_bytes=1 << 30)
+RETAINED = Retention(min_free=MIN_FREE, retain_bytes=1 << 30)
 
 
 class Disk:
@@ -35,7 +35,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(Holder, "free_bytes", lambda _: disk.free)
+    monkeypatch.setattr(StateDirectory, "free_bytes", lambda _: disk.free)
     return disk
 
 
@@ -53,7 +53,7 @@ async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
 
 
 async def test_a_backlog_is_compacted_and_its_sink_goes_on(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, keeping=RETAINED) as it:
+    async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "updated a")
         async with no_room(disk, it):
             assert await it.streams["one"].compact(0) == (2, 1)
@@ -62,7 +62,7 @@ async def test_a_backlog_is_compacted_and_its_sink_goes_on(tmp_path: Path, disk:
 
 
 async def test_a_backlog_is_dropped_and_its_sink_goes_on(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, keeping=RETAINED) as it:
+    async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "updated a")
         async with no_room(disk, it):
             await it.streams["one"].drop(1)
@@ -70,7 +70,7 @@ async def test_a_backlog_is_dropped_and_its_sink_goes_on(tmp_path: Path, disk: D
 
 
 async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, keeping=RETAINED) as it:
+    async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
         await it.take_all()
         async with no_room(disk, it):
@@ -79,19 +79,19 @@ async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) ->
 
 
 async def test_a_rejected_record_is_buried_and_asked_for_again(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, keeping=RETAINED) as it:
+    async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
-        letters = it.outbox.sinks.letters["one"]
+        dead_letters = it.outbox.sinks.dead_letters["one"]
         async with no_room(disk, it):
             taken, _ = await it.take(10)
-            await letters.bury([Burial(taken.items[0], "too large", parked=False)])
-            assert await letters.retry(None) == 1
+            await dead_letters.add_dead_letters([NewDeadLetter(taken.items[0], "too large", parked=False)])
+            assert await dead_letters.retry(None) == 1
 
 
 async def test_absence_is_counted_until_a_removed_sink_is_forgotten(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, {"one": StartPolicy.NOW, "gone": StartPolicy.NOW}, keeping=RETAINED):
+    async with bench(tmp_path, {"one": StartPolicy.NOW, "gone": StartPolicy.NOW}, retention=RETAINED):
         pass
-    async with bench(tmp_path, keeping=RETAINED) as it:
+    async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
         async with no_room(disk, it):
             await it.outbox.sinks.count_absence(60.0, 30.0)
@@ -99,12 +99,12 @@ async def test_absence_is_counted_until_a_removed_sink_is_forgotten(tmp_path: Pa
 
 
 async def test_what_sinks_settled_is_saved_by_a_bridge_that_ends(tmp_path: Path, disk: Disk) -> None:
-    async with asyncio.TaskGroup() as tasks, bench(tmp_path, keeping=RETAINED) as it:
+    async with asyncio.TaskGroup() as tasks, bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
         disk.free = MIN_FREE - 1
         tasks.create_task(is_not_appended(it))
         await it.take_all()
-    async with bench(tmp_path, keeping=Keeping()) as it:
+    async with bench(tmp_path, retention=Retention()) as it:
         assert await it.take_all() == [], "told by the one before it"
 
 
@@ -114,7 +114,7 @@ async def is_not_appended(it: Bench) -> None:
 
 
 async def test_pages_that_are_free_inside_the_file_are_room(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, keeping=Keeping(min_free=MIN_FREE)) as it, asyncio.timeout(20):
+    async with bench(tmp_path, retention=Retention(min_free=MIN_FREE)) as it, asyncio.timeout(20):
         await fill(it, megabytes=8)
         await it.take_all()
         await it.outbox.tidy()
@@ -150,7 +150,7 @@ async def test_a_full_disk_and_a_stuck_sink_end_within_the_grace(tmp_path: Path,
                 wanted=(Wanted("configmaps"),),
                 sinks=(SinkPlan(name="stuck", type="memory", make=lambda: sink, max_batch=1),),
                 state=tmp_path,
-                keeping=Keeping(min_free=MIN_FREE),
+                retention=Retention(min_free=MIN_FREE),
                 grace_seconds=1.0,
             ),
             facts.append,

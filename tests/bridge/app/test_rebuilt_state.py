@@ -27,8 +27,8 @@ async def test_all_objects_until_the_end_of_the_first_list_are_sync(tmp_path: Pa
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
 
     async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
-        remembered, _ = await outbox.ledger.adopt(PODS, [SHOP])
-        blank = remembered[SHOP]
+        checkpoint, _ = await outbox.ledger.adopt(PODS, [SHOP])
+        blank = checkpoint[SHOP]
         assert blank is not None
         await outbox.append(listed("a", Evidence.LISTED, None, blank.epoch))
 

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.app.plan import Plan, SinkPlan, Wanted
 from bridge.facts import ClusterChanged, Fact, ScopeChanged, VersionsRanBackwards
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
@@ -21,6 +20,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
 from bridge.outbox import OtherCluster
+from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import Playground
 from tests.kit.sinks import RecordingSink
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.app.plan import Wanted
 from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
 from bridge.model.change import Op
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
+from bridge.plan.plan import Wanted
 from bridge.playground import Playground
-from bridge.playground.store import Snapshot
+from bridge.playground.objects.store import Snapshot
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
 
 BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))

@@ -35,10 +35,10 @@ async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: 
     async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         known, left = await outbox.ledger.adopt(PODS, [KEPT, LEFT])
     assert left == 0
-    remembered, kept = known[LEFT], known[KEPT]
-    assert remembered is not None
-    assert len(remembered.objects) == 500
-    assert remembered.position is None, "what was told as deleted is there, and no watch would say so"
+    checkpoint, kept = known[LEFT], known[KEPT]
+    assert checkpoint is not None
+    assert len(checkpoint.objects) == 500
+    assert checkpoint.position is None, "what was told as deleted is there, and no watch would say so"
     assert kept is not None
     assert kept.position == "1000", "of this one nothing left"
 

@@ -13,11 +13,11 @@ import yaml
 from bridge.cli import main
 from bridge.cli.exits import Exit
 from bridge.facts import unheard
-from bridge.model.letter import Burial
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox
-from bridge.outbox.directory import FILE
 from bridge.outbox.errors import Damaged
+from bridge.outbox.storage.state_directory import FILE
 from tests.kit.damage import loosely
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
@@ -47,7 +47,7 @@ def state(tmp_path: Path) -> Path:
 async def _fill(directory: Path) -> None:
     async with await Outbox.open(directory, {"hook": StartPolicy.NOW}, report=unheard) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
-        await outbox.sinks.letters["hook"].bury([Burial(a_delta(1), "too large", parked=False)])
+        await outbox.sinks.dead_letters["hook"].add_dead_letters([NewDeadLetter(a_delta(1), "too large", parked=False)])
 
 
 def run(state: Path, words: str) -> int:
@@ -66,9 +66,9 @@ COMMANDS = [
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
-        ("letters", "UPDATE letters SET reason = CAST(x'77ff' AS TEXT), key = CAST(x'77ff' AS TEXT)"),
+        ("letters", "UPDATE dead_letters SET reason = CAST(x'77ff' AS TEXT), key = CAST(x'77ff' AS TEXT)"),
         ("cursors", "UPDATE cursors SET settled = 'all'"),
-        ("cursors", "UPDATE cursors SET errand = x'01'"),
+        ("cursors", "UPDATE cursors SET backfill = x'01'"),
     ],
 )
 @pytest.mark.parametrize("command", [*COMMANDS, "state check"])

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.delivery.ports import Burial, Letter, OrderingKey, Taken
+from bridge.delivery.ports import NewDeadLetter, OrderingKey, RetriedDeadLetter, Taken
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt
 from tests.kit.records import a_delta
@@ -118,43 +118,48 @@ class FakeLetters:
 
     seconds: float = 0.001
     kept: dict[int, Kept] = field(default_factory=dict)
-    buried: list[Burial] = field(default_factory=list)
+    added: list[NewDeadLetter] = field(default_factory=list)
     pending: FakePending | None = None
     """Is woken when there is something to deliver again."""
 
     @property
     def keys(self) -> Mapping[OrderingKey, int]:
         first: dict[OrderingKey, int] = {}
-        for letter in self.kept.values():
-            first.setdefault(letter.record.ordering_key, letter.record.sequence)
+        for dead_letter in self.kept.values():
+            first.setdefault(dead_letter.record.ordering_key, dead_letter.record.sequence)
         return first
 
     @property
     def retrying(self) -> bool:
-        return any(letter.retrying for letter in self.kept.values())
+        return any(dead_letter.retrying for dead_letter in self.kept.values())
 
-    async def bury(self, burials: Sequence[Burial]) -> None:
-        assert burials
+    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
+        assert new_dead_letters
         await asyncio.sleep(self.seconds / 2)
-        for burial in burials:
-            self._keep(burial)
+        for new_dead_letter in new_dead_letters:
+            self._keep(new_dead_letter)
         await asyncio.sleep(self.seconds / 2)
 
-    def _keep(self, burial: Burial) -> None:
-        record = burial.record
+    def _keep(self, new_dead_letter: NewDeadLetter) -> None:
+        record = new_dead_letter.record
         if any((kept.record.sequence, kept.record.id) == (record.sequence, record.id) for kept in self.kept.values()):
             return
-        self.buried.append(burial)
+        self.added.append(new_dead_letter)
         waits = any(not kept.retrying for kept in self.of(record.ordering_key))
-        number = len(self.buried)
+        number = len(self.added)
         self.kept[number] = Kept(
-            number, record, burial.reason, burial.parked, burial.parked and not waits, burial.answer
+            number,
+            record,
+            new_dead_letter.reason,
+            new_dead_letter.parked,
+            new_dead_letter.parked and not waits,
+            new_dead_letter.answer,
         )
 
-    async def next_retries(self, limit: int) -> Sequence[Letter]:
+    async def next_retries(self, limit: int) -> Sequence[RetriedDeadLetter]:
         await asyncio.sleep(self.seconds)
-        chosen = [letter for letter in self.kept.values() if letter.retrying][:limit]
-        return [Letter(letter.number, letter.record) for letter in chosen]
+        chosen = [dead_letter for dead_letter in self.kept.values() if dead_letter.retrying][:limit]
+        return [RetriedDeadLetter(dead_letter.number, dead_letter.record) for dead_letter in chosen]
 
     async def delivered(self, numbers: Sequence[int]) -> None:
         await asyncio.sleep(self.seconds)
@@ -165,36 +170,36 @@ class FakeLetters:
         await asyncio.sleep(self.seconds)
         if number not in self.kept:
             return
-        letter = self.kept[number]
-        letter.reason, letter.answer, letter.parked, letter.retrying = reason, answer, False, False
-        for later in self.of(letter.record.ordering_key):
+        dead_letter = self.kept[number]
+        dead_letter.reason, dead_letter.answer, dead_letter.parked, dead_letter.retrying = reason, answer, False, False
+        for later in self.of(dead_letter.record.ordering_key):
             if later.number > number:
                 later.retrying = False
 
     def retry(self) -> None:
         """An operator asks for all of them."""
-        for letter in self.kept.values():
-            letter.retrying = True
+        for dead_letter in self.kept.values():
+            dead_letter.retrying = True
         if self.pending is not None:
             self.pending.wake()
 
     def drop_first(self) -> Record:
         """An operator gives it up. What was parked behind it is delivered."""
         gone = self.kept.pop(next(iter(self.kept)))
-        for letter in self.of(gone.record.ordering_key):
-            if not letter.parked:
+        for dead_letter in self.of(gone.record.ordering_key):
+            if not dead_letter.parked:
                 break
-            letter.retrying = True
+            dead_letter.retrying = True
         if self.pending is not None:
             self.pending.wake()
         return gone.record
 
     def of(self, key: OrderingKey) -> list[Kept]:
-        return [letter for letter in self.kept.values() if letter.record.ordering_key == key]
+        return [dead_letter for dead_letter in self.kept.values() if dead_letter.record.ordering_key == key]
 
     @property
     def names(self) -> list[str]:
-        return named([letter.record for letter in self.kept.values()])
+        return named([dead_letter.record for dead_letter in self.kept.values()])
 
 
 Answer = Receipt | Exception

@@ -289,7 +289,7 @@ async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink() -> None:
 async def test_records_behind_a_rejected_one_are_parked_untried() -> None:
     world = World(rejecting(2), pods("aababa"), lanes=ALONE)
     seen: list[list[str]] = []
-    world.pending.on_settle = lambda records: seen.append(world.letters.names)
+    world.pending.on_settle = lambda records: seen.append(world.dead_letters.names)
     await world.run_until_idle()
 
     assert seen == [["a2", "a4", "a6"]], "durable before it is settled"
@@ -304,7 +304,7 @@ async def test_with_pass_what_follows_a_rejected_record_is_delivered() -> None:
     world = World(rejecting(2), pods("aaba"), lanes=ALONE, on_rejected=OnRejected.PASS)
     await world.run_until_idle()
 
-    assert world.letters.names == ["a2"]
+    assert world.dead_letters.names == ["a2"]
     assert sorted(named(world.sink.stored)) == ["a1", "a4", "b3"]
 
 
@@ -326,7 +326,7 @@ async def test_a_rejected_notice_is_buried_and_parks_nothing() -> None:
     world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)], lanes=ALONE)
     await world.run_until_idle()
 
-    assert world.letters.names == ["gap/2/2"]
+    assert world.dead_letters.names == ["gap/2/2"]
     assert named(world.sink.stored) == ["a1", "gap/3/3", "a4"]
 
 
@@ -339,9 +339,9 @@ async def test_letters_are_delivered_again_in_front_of_what_waits() -> None:
     async with world.running() as worker:
         await worker.wait_idle()
         world.sink.answer, world.sink.seconds = (lambda batch: ALL_STORED), 1.0
-        world.letters.retry()
+        world.dead_letters.retry()
         world.pending.happened(*pods("acb", first=5))
-        await world.until(lambda: not world.letters.kept)
+        await world.until(lambda: not world.dead_letters.kept)
         await worker.wait_idle()
 
     for name in "ab":
@@ -356,10 +356,10 @@ async def test_a_letter_rejected_again_stays_with_those_behind_it() -> None:
     world = World(rejecting(1, 2), pods("abab"), lanes=ALONE)
     await world.run_until_idle()
     world.sink.answer = rejecting(1).answer
-    world.letters.retry()
+    world.dead_letters.retry()
     await world.run_until_idle()
 
-    assert world.letters.names == ["a1", "a3"]
+    assert world.dead_letters.names == ["a1", "a3"]
     assert named(world.sink.stored) == ["b2", "b4"]
 
 
@@ -371,8 +371,8 @@ async def test_letters_do_not_wait_for_an_object_that_fails() -> None:
     async with world.running():
         world.pending.happened(*pods("c", first=3))
         await asyncio.sleep(10)
-        world.letters.retry()
-        await world.until(lambda: not world.letters.kept)
+        world.dead_letters.retry()
+        await world.until(lambda: not world.dead_letters.kept)
 
     assert named(world.sink.stored) == ["b2", "a1"]
 
@@ -383,7 +383,7 @@ async def test_a_letter_that_is_a_notice_comes_by_itself_too() -> None:
     world = World(rejecting(1, 2, 3), stream, lanes=ALONE)
     await world.run_until_idle()
     world.sink.answer, world.sink.seconds = (lambda batch: ALL_STORED), 1.0
-    world.letters.retry()
+    world.dead_letters.retry()
     await world.run_until_idle()
 
     assert named(world.sink.stored) == ["a1", "gap/2/2", "b3"]
@@ -414,7 +414,7 @@ async def test_in_a_shared_lane_only_the_rejected_object_is_parked() -> None:
     world = World(rejecting(1), pods("ababab"), lanes=Lanes(concurrency=1, batch=4))
     await world.run_until_idle()
 
-    assert world.letters.names == ["a1", "a3", "a5"]
+    assert world.dead_letters.names == ["a1", "a3", "a5"]
     assert named(world.sink.stored) == ["b2", "b4", "b6"]
 
 

@@ -16,13 +16,13 @@ from tests.bridge.delivery.world import World, virtual
 async def test_a_record_parked_as_its_letter_is_dropped_is_delivered(lanes: Lanes | None) -> None:
     sink = ScriptedSink()
     world = World(sink, pods("a"), lanes=lanes)
-    world.letters.seconds = 2.0
+    world.dead_letters.seconds = 2.0
     sink.script = [receipt_of(pods("a"), rejected={0: "too large"})]
     async with asyncio.timeout(60), world.running() as worker:
-        await world.until(lambda: world.letters.names == ["a1"])
+        await world.until(lambda: world.dead_letters.names == ["a1"])
         await worker.wait_idle()
         world.pending.happened(a_pod(2, "a"))
         await asyncio.sleep(0.5)
-        world.letters.drop_first()
+        world.dead_letters.drop_first()
         await world.until(lambda: named(sink.stored) == ["a2"])
-        await world.until(lambda: not world.letters.kept)
+        await world.until(lambda: not world.dead_letters.kept)

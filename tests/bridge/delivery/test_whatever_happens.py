@@ -77,7 +77,7 @@ class Story:
         return {record.id for record in self.world.sink.stored} | self.dropped
 
     def _may_be_settled(self, records: Sequence[Record]) -> None:
-        safe = self.arrived | {letter.record.id for letter in self.world.letters.kept.values()}
+        safe = self.arrived | {dead_letter.record.id for dead_letter in self.world.dead_letters.kept.values()}
         assert {record.id for record in records} <= safe, "settled too early"
 
     async def unfold(self, chance: Random, cancels: int, operator: bool) -> None:
@@ -89,37 +89,37 @@ class Story:
                         self._interfere(chance)
 
     def _interfere(self, chance: Random) -> None:
-        letters = self.world.letters
-        if letters.kept and chance.random() < 0.3:
-            self.dropped.add(letters.drop_first().id)
-        elif letters.kept and chance.random() < 0.5:
-            letters.retry()
+        dead_letters = self.world.dead_letters
+        if dead_letters.kept and chance.random() < 0.3:
+            self.dropped.add(dead_letters.drop_first().id)
+        elif dead_letters.kept and chance.random() < 0.5:
+            dead_letters.retry()
 
     def assert_in_order(self, parks: bool) -> None:
         """Of each object: no record is there before those in front of it, and the last to come is the newest."""
-        letters = {burial.record.id for burial in self.world.letters.buried}
+        dead_letters = {new_dead_letter.record.id for new_dead_letter in self.world.dead_letters.added}
         expected: dict[object, list[Record]] = defaultdict(list)
         for record in self.records:
-            if isinstance(record, Delta) and record.id not in self.dropped and (parks or record.id not in letters):
+            if isinstance(record, Delta) and record.id not in self.dropped and (parks or record.id not in dead_letters):
                 expected[record.ordering_key].append(record)
         for key, wanted in expected.items():
             ids = [record.id for record in wanted]
             there = [record.id for record in self.world.sink.stored if record.ordering_key == key and record.id in ids]
             assert list(dict.fromkeys(there)) == ids
             assert there[-1] == ids[-1]
-        self._assert_notices_in_order(letters)
+        self._assert_notices_in_order(dead_letters)
 
-    def _assert_notices_in_order(self, letters: set[str]) -> None:
+    def _assert_notices_in_order(self, dead_letters: set[str]) -> None:
         stored = [record.id for record in self.world.sink.stored]
         first = {id_: place for place, id_ in reversed(list(enumerate(stored)))}
         for place, notice in enumerate(self.records):
-            if isinstance(notice, Delta) or notice.id in letters:
+            if isinstance(notice, Delta) or notice.id in dead_letters:
                 continue
             when = first[notice.id]
             for front in self.records[:place]:
-                assert front.id in letters or first[front.id] < when, f"{notice.id} overtook {front.id}"
+                assert front.id in dead_letters or first[front.id] < when, f"{notice.id} overtook {front.id}"
             for behind in self.records[place + 1 :]:
-                assert behind.id in letters | self.dropped or first[behind.id] > when, f"{behind.id} overtook"
+                assert behind.id in dead_letters | self.dropped or first[behind.id] > when, f"{behind.id} overtook"
 
 
 @given(
@@ -155,16 +155,16 @@ def test_nothing_is_lost_and_nothing_comes_out_of_order(
         told = Story(world, records)
         await told.unfold(chance, cancels, operator)
         await world.run_until_idle()
-        kept = {letter.record.id for letter in world.letters.kept.values()}
+        kept = {dead_letter.record.id for dead_letter in world.dead_letters.kept.values()}
         assert told.arrived | kept == {record.id for record in records}
         assert kept - {each.id for each in records if each.sequence in refused} == set() or policy is OnRejected.PARK
         event(f"letters: {bool(kept)}, cancels: {bool(cancels)}, lanes: {lanes is not None}")
 
         sink.refused, sink.moody = set(), False
-        world.letters.retry()
+        world.dead_letters.retry()
         await world.run_until_idle()
         assert told.arrived == {record.id for record in records}
-        assert world.letters.kept == {}
+        assert world.dead_letters.kept == {}
         told.assert_in_order(parks=policy is OnRejected.PARK)
         if not cancels:
             assert len(sink.stored) == len({record.id for record in sink.stored}), "nobody was cancelled"

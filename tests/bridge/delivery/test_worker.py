@@ -263,12 +263,12 @@ async def test_a_new_worker_delivers_again_what_was_not_settled() -> None:
 async def test_a_rejected_record_is_a_letter_before_its_fetch_settles() -> None:
     world = World(rejecting(1), pods("ab"))
     seen: list[list[str]] = []
-    world.pending.on_settle = lambda records: seen.append(world.letters.names)
+    world.pending.on_settle = lambda records: seen.append(world.dead_letters.names)
     await world.run_until_idle()
 
     assert seen == [["a1"]]
-    (burial,) = world.letters.buried
-    assert (burial.reason, burial.parked) == ("too large", False)
+    (new_dead_letter,) = world.dead_letters.added
+    assert (new_dead_letter.reason, new_dead_letter.parked) == ("too large", False)
     assert world.reported(RecordRejected) == [RecordRejected("audit", pods("a")[0].id, "too large")]
     assert (world.worker.delivered, world.worker.rejected) == (1, 1)
 
@@ -278,11 +278,11 @@ async def test_records_behind_a_rejected_one_are_parked_untried() -> None:
     world = World(rejecting(2), pods("aababa"), max_batch=5)
     await world.run_until_idle()
 
-    assert world.letters.names == ["a2", "a4", "a6"], "in the same batch, and in a later one"
+    assert world.dead_letters.names == ["a2", "a4", "a6"], "in the same batch, and in a later one"
     assert named(world.sink.stored) == ["a1", "b3", "b5"]
     tried = [name for batch in world.sink.batches for name in batch]
     assert tried.count("a6") == 0
-    reasons = [burial.reason for burial in world.letters.buried if burial.parked]
+    reasons = [new_dead_letter.reason for new_dead_letter in world.dead_letters.added if new_dead_letter.parked]
     assert reasons == ["parked behind record 2 of this object, which was rejected"] * 2
     assert [(fact.records, fact.objects) for fact in world.reported(RecordsParked)] == [(1, 1), (1, 1)]
     assert (world.worker.rejected, world.worker.parked) == (1, 2)
@@ -293,7 +293,7 @@ async def test_with_pass_what_follows_a_rejected_record_is_delivered() -> None:
     world = World(rejecting(2), pods("aaba"), on_rejected=OnRejected.PASS)
     await world.run_until_idle()
 
-    assert world.letters.names == ["a2"]
+    assert world.dead_letters.names == ["a2"]
     assert named(world.sink.stored) == ["a1", "b3", "a4"]
     assert world.sink.batches == [["a1", "a2", "b3", "a4"], ["a4"]]
     assert world.worker.parked == 0
@@ -304,13 +304,13 @@ async def test_records_before_a_first_letter_return_after_a_crash() -> None:
     """It was delivered before the letter was made. Parked behind it, it would come out of order, as if it were new."""
     world = World(rejecting(2), pods("aaa"))
     async with world.running():
-        await world.until(lambda: len(world.letters.kept) == 2)
+        await world.until(lambda: len(world.dead_letters.kept) == 2)
     assert world.pending.settled == 0
     await world.run_until_idle()
 
     assert world.sink.batches == [["a1", "a2", "a3"], ["a1"]]
     assert named(world.sink.stored) == ["a1", "a1"]
-    assert world.letters.names == ["a2", "a3"], "once each"
+    assert world.dead_letters.names == ["a2", "a3"], "once each"
 
 
 @virtual
@@ -321,7 +321,7 @@ async def test_trouble_and_a_rejection_in_one_batch_are_both_heard() -> None:
     await world.run_until_idle()
 
     assert sink.batches == [["a1", "b2", "c3", "a4"], ["c3"]]
-    assert world.letters.names == ["a1", "a4"]
+    assert world.dead_letters.names == ["a1", "a4"]
 
 
 # ── Notices ──────────────────────────────────────────────────────────────────
@@ -350,7 +350,7 @@ async def test_a_rejected_notice_is_buried_and_parks_nothing() -> None:
     world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)])
     await world.run_until_idle()
 
-    assert world.letters.names == ["gap/2/2"]
+    assert world.dead_letters.names == ["gap/2/2"]
     assert named(world.sink.stored) == ["a1", "gap/3/3", "a4"]
 
 
@@ -363,8 +363,8 @@ async def test_retried_letters_are_delivered_in_their_order() -> None:
     async with world.running() as worker:
         await worker.wait_idle()
         world.sink.answer = lambda batch: ALL_STORED
-        world.letters.retry()
-        await world.until(lambda: not world.letters.kept)
+        world.dead_letters.retry()
+        await world.until(lambda: not world.dead_letters.kept)
         world.pending.happened(*pods("a", first=5))
         await worker.wait_idle()
 
@@ -377,11 +377,11 @@ async def test_more_letters_than_a_batch_holds_go_batch_by_batch() -> None:
     world = World(rejecting(1), pods("aaaaa"), max_batch=2)
     await world.run_until_idle()
     world.sink.answer = lambda batch: ALL_STORED
-    world.letters.retry()
+    world.dead_letters.retry()
     await world.run_until_idle()
 
     assert world.sink.batches[-3:] == [["a1", "a2"], ["a3", "a4"], ["a5"]]
-    assert world.letters.kept == {}
+    assert world.dead_letters.kept == {}
 
 
 @virtual
@@ -389,12 +389,12 @@ async def test_a_letter_rejected_again_stays_with_those_behind_it() -> None:
     world = World(rejecting(1, 2), pods("abab"))
     await world.run_until_idle()
     world.sink.answer = rejecting(1).answer
-    world.letters.retry()
+    world.dead_letters.retry()
     await world.run_until_idle()
 
-    assert world.letters.names == ["a1", "a3"]
+    assert world.dead_letters.names == ["a1", "a3"]
     assert named(world.sink.stored) == ["b2", "b4"]
-    assert not world.letters.retrying
+    assert not world.dead_letters.retrying
 
 
 @virtual
@@ -403,12 +403,12 @@ async def test_letters_wait_for_a_failing_sink_and_new_records_behind() -> None:
     await world.run_until_idle()
     answers = [Receipt((0, 1), DOWN), Receipt((1,), DOWN)]
     world.sink.answer = lambda batch: answers.pop(0) if answers else ALL_STORED
-    world.letters.retry()
+    world.dead_letters.retry()
     world.pending.happened(*pods("ab", first=3))
     await world.run_until_idle()
 
     assert world.sink.batches[-4:] == [["a1", "a2"], ["a1", "a2"], ["a2"], ["a3", "b4"]]
-    assert world.letters.kept == {}
+    assert world.dead_letters.kept == {}
 
 
 @virtual
@@ -416,11 +416,11 @@ async def test_a_letter_that_is_a_notice_comes_by_itself_too() -> None:
     world = World(rejecting(1, 2, 3, 4), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("b", first=4)])
     await world.run_until_idle()
     world.sink.answer = rejecting(2).answer
-    world.letters.retry()
+    world.dead_letters.retry()
     await world.run_until_idle()
 
     assert world.sink.batches[-4:] == [["a1"], ["gap/2/2"], ["gap/3/3"], ["b4"]]
-    assert world.letters.names == ["gap/2/2"]
+    assert world.dead_letters.names == ["gap/2/2"]
 
 
 @virtual
@@ -429,12 +429,12 @@ async def test_a_worker_is_not_idle_while_it_delivers_a_letter() -> None:
     async with world.running() as worker:
         await worker.wait_idle()
         world.sink.answer, world.sink.seconds = (lambda batch: ALL_STORED), 5.0
-        world.letters.retry()
+        world.dead_letters.retry()
         await asyncio.sleep(1)
         assert worker.state is SinkState.DELIVERING
         await worker.wait_idle()
 
-    assert world.letters.kept == {}
+    assert world.dead_letters.kept == {}
 
 
 # ── The end of the bridge ────────────────────────────────────────────────────

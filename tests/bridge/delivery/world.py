@@ -38,7 +38,7 @@ def now() -> float:
 
 
 class World:
-    """``pending`` and ``letters`` outlive the workers; ``worker`` is the newest."""
+    """``pending`` and ``dead_letters`` outlive the workers; ``worker`` is the newest."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class World:
     ) -> None:
         self.sink = sink
         self.pending = FakePending(records)
-        self.letters = FakeLetters(pending=self.pending)
+        self.dead_letters = FakeLetters(pending=self.pending)
         self.facts: list[Fact] = []
         self._lanes = lanes
         self._settings: dict[str, Any] = {
             "name": "audit",
             "make_sink": lambda: self.sink,
             "pending": self.pending,
-            "letters": self.letters,
+            "letters": self.dead_letters,
             "report": self.facts.append,
             "now": lambda: TIME,
             "max_batch": max_batch,
@@ -92,7 +92,7 @@ class World:
     async def run_until_idle(self) -> None:
         """… and no letter is to be delivered again."""
         async with self.running() as worker:
-            await self.until(lambda: not self.letters.retrying)
+            await self.until(lambda: not self.dead_letters.retrying)
             await worker.wait_idle()
 
     async def until(self, holds: Callable[[], object]) -> None:

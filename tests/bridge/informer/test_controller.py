@@ -12,7 +12,7 @@ from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.indexer import Indexer, Stored
 from bridge.model.answers import EventType
-from bridge.model.change import Change, Evidence, Known, Op
+from bridge.model.change import Change, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from tests.kit.objects import a_pod
 
@@ -170,7 +170,7 @@ async def test_a_resync_tells_the_store_and_changes_nothing_in_it() -> None:
         await world.fifo.resync(("audit",))
 
     (sync,) = world.batches[-1][0]
-    assert (sync.op, sync.object, sync.audience) == (Op.SYNC, WEB.at(1), ("audit",))
+    assert (sync.op, sync.object, sync.targets) == (Op.SYNC, WEB.at(1), ("audit",))
     assert world.indexer.get(WEB.key) == WEB.at(1)
 
 
@@ -316,15 +316,18 @@ async def test_a_delivered_batch_offloads_bodies_by_record_numbers() -> None:
     async with world.running():
         world.fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
         await world.fifo.wait_processed()
-        assert dict(world.indexer.items()) == {WEB.key: Known(WEB.uid, "1", 1), DB.key: Known(DB.uid, "2", 2)}
+        assert dict(world.indexer.items()) == {
+            WEB.key: ObjectVersion(WEB.uid, "1", 1),
+            DB.key: ObjectVersion(DB.uid, "2", 2),
+        }
 
         world.fifo.happened([(EventType.MODIFIED, WEB.at(3))], "3")
         await world.fifo.wait_processed()
-        assert world.indexer.known(WEB.key) == Known(WEB.uid, "3", 3)
+        assert world.indexer.known(WEB.key) == ObjectVersion(WEB.uid, "3", 3)
         world.fifo.reached("9")
 
     ((update,), _) = world.batches[1]
-    assert update.before == Known(WEB.uid, "1", 1)
+    assert update.before == ObjectVersion(WEB.uid, "1", 1)
 
 
 async def test_an_objects_last_change_in_a_batch_offloads_its_body() -> None:
@@ -343,9 +346,11 @@ async def test_an_objects_last_change_in_a_batch_offloads_its_body() -> None:
         )
         await world.fifo.wait_processed()
 
-        assert dict(world.indexer.items()) == {WEB.key: Known(WEB.born_again().uid, "6", 6)}
+        assert dict(world.indexer.items()) == {WEB.key: ObjectVersion(WEB.born_again().uid, "6", 6)}
     ((changes, _),) = world.batches
-    assert changes[2].before == Known(WEB.uid, "1", WEB.at(1).body), "it rests nowhere while the batch is delivered"
+    assert changes[2].before == ObjectVersion(WEB.uid, "1", WEB.at(1).body), (
+        "it rests nowhere while the batch is delivered"
+    )
 
 
 async def test_a_resync_moves_no_body() -> None:
@@ -356,7 +361,7 @@ async def test_a_resync_moves_no_body() -> None:
         await world.fifo.resync()
         await world.fifo.wait_processed()
 
-        assert world.indexer.known(WEB.key) == Known(WEB.uid, "1", 1)
+        assert world.indexer.known(WEB.key) == ObjectVersion(WEB.uid, "1", 1)
     assert world.batches[-1][0][0].object == WEB.at(1)
 
 

@@ -16,7 +16,7 @@ from tests.kit.objects import a_pod
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
 
 
-class Known(dict[str, None]):
+class ObjectVersion(dict[str, None]):
     """The store, as far as the queue looks into it."""
 
     def __init__(self, *keys: str) -> None:
@@ -65,7 +65,7 @@ async def is_waiting(task: asyncio.Task[object]) -> bool:
 
 
 async def test_a_batch_keeps_arrival_order_and_the_newest_position() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
     fifo.happened([(EventType.MODIFIED, WEB.at(3)), (EventType.DELETED, DB.at(4))], "4")
 
@@ -82,7 +82,7 @@ async def test_a_batch_keeps_arrival_order_and_the_newest_position() -> None:
 
 
 async def test_pop_gives_all_that_is_pending_of_the_oldest_key() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.add(WEB.at(1))
     fifo.add(DB.at(2))
     fifo.update(WEB.at(3))
@@ -94,7 +94,7 @@ async def test_pop_gives_all_that_is_pending_of_the_oldest_key() -> None:
 
 async def test_pop_and_drain_wait_until_there_is_something() -> None:
     for take in (popped, drained):
-        fifo = DeltaFIFO(Known())
+        fifo = DeltaFIFO(ObjectVersion())
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(take(fifo))
             assert await is_waiting(waiting)
@@ -102,14 +102,14 @@ async def test_pop_and_drain_wait_until_there_is_something() -> None:
 
 
 async def test_a_bookmark_alone_is_a_batch_that_saves_its_position() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.reached("20")
 
     assert await drained(fifo) == Drained([], "20")
 
 
 async def test_what_is_in_doubt_reaches_no_position() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(9))], None)
 
     assert (await drained(fifo)).position is None
@@ -133,7 +133,7 @@ def deleted_twice(fifo: DeltaFIFO) -> None:
 async def test_a_position_is_void_while_a_newer_change_is_queued(
     queue_more: Callable[[DeltaFIFO], None], at_once: bool
 ) -> None:
-    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
     fifo.happened([(EventType.DELETED, WEB.at(9))], "9")
     if not at_once:
         assert (await drained(fifo)).position == "9"
@@ -144,7 +144,7 @@ async def test_a_position_is_void_while_a_newer_change_is_queued(
 
 
 async def test_a_position_is_kept_while_nothing_but_resyncs_is_queued() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     fifo.reached("20")
     await drained(fifo)
     await fifo.resync(None)
@@ -156,7 +156,7 @@ async def test_a_position_is_kept_while_nothing_but_resyncs_is_queued() -> None:
 
 
 async def test_a_list_gives_a_position_only_when_it_has_ended() -> None:
-    fifo = DeltaFIFO(Known(WEB.key, DB.key), max_deltas=1)
+    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key), max_deltas=1)
     fifo.reached("5")
     fifo.begin_replace()
     assert (await drained(fifo)).position == "5", "what the list says is not queued yet"
@@ -172,7 +172,7 @@ async def test_a_list_gives_a_position_only_when_it_has_ended() -> None:
 
 
 async def test_an_incomplete_list_without_changes_keeps_the_position() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     fifo.reached("5")
     fifo.begin_replace()
     await fifo.end_replace("9", complete=False)
@@ -184,7 +184,7 @@ async def test_an_incomplete_list_without_changes_keeps_the_position() -> None:
 
 
 async def test_two_deletes_in_a_row_are_one_that_has_the_last_state() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     await fifo.replace([], "5")
     fifo.delete(WEB.at(6))
 
@@ -194,7 +194,7 @@ async def test_two_deletes_in_a_row_are_one_that_has_the_last_state() -> None:
 
 
 async def test_an_inferred_delete_does_not_replace_the_last_state() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     fifo.delete(WEB.at(6))
     await fifo.replace([], "7")
 
@@ -202,7 +202,7 @@ async def test_an_inferred_delete_does_not_replace_the_last_state() -> None:
 
 
 async def test_deletes_of_two_objects_under_one_name_are_two() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.delete(WEB.at(6))
     fifo.delete(WEB.born_again().at(8))
 
@@ -210,7 +210,7 @@ async def test_deletes_of_two_objects_under_one_name_are_two() -> None:
 
 
 async def test_nothing_but_deletes_is_compressed() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.add(WEB.at(1))
     fifo.update(WEB.at(1))
     fifo.delete(WEB.at(2))
@@ -230,7 +230,7 @@ async def test_nothing_but_deletes_is_compressed() -> None:
 
 
 async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
-    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
     await fifo.replace([WEB.at(5), CACHE.at(6)], "7")
 
     batch = await drained(fifo)
@@ -244,7 +244,7 @@ async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
 
 async def test_replace_deletes_what_is_only_queued_as_well() -> None:
     """client-go leaked objects whose creation was still queued when a list showed that they were gone."""
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.add(WEB.at(1))
     await fifo.replace([], "5")
 
@@ -252,7 +252,7 @@ async def test_replace_deletes_what_is_only_queued_as_well() -> None:
 
 
 async def test_replace_adds_again_what_was_deleted_before() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     fifo.delete(WEB.at(3))
     await fifo.replace([WEB.born_again().at(4)], "5")
 
@@ -260,7 +260,7 @@ async def test_replace_adds_again_what_was_deleted_before() -> None:
 
 
 async def test_a_list_may_come_in_pages_and_be_processed_between_them() -> None:
-    known = Known(WEB.key, DB.key, CACHE.key)
+    known = ObjectVersion(WEB.key, DB.key, CACHE.key)
     fifo = DeltaFIFO(known)
     fifo.begin_replace()
     fifo.replaced([WEB.at(5)])
@@ -272,7 +272,7 @@ async def test_a_list_may_come_in_pages_and_be_processed_between_them() -> None:
 
 
 async def test_a_list_that_begins_anew_forgets_the_one_before() -> None:
-    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
     fifo.begin_replace()
     fifo.replaced([WEB.at(5)])
     fifo.begin_replace()
@@ -287,7 +287,7 @@ async def test_a_list_that_begins_anew_forgets_the_one_before() -> None:
 
 
 async def test_a_delete_inside_a_list_takes_the_object_off_the_list() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.begin_replace()
     fifo.replaced([WEB.at(5)])
     await drained(fifo)
@@ -297,7 +297,7 @@ async def test_a_delete_inside_a_list_takes_the_object_off_the_list() -> None:
 
 
 async def test_an_incomplete_list_infers_no_delete_and_no_position() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     fifo.begin_replace()
     await fifo.end_replace("7", complete=False)
 
@@ -305,7 +305,7 @@ async def test_an_incomplete_list_infers_no_delete_and_no_position() -> None:
 
 
 async def test_the_first_list_is_listed_and_every_later_one_relisted() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     await fifo.replace([WEB.at(5)], "7")
     await fifo.replace([WEB.at(8)], "9")
 
@@ -314,14 +314,14 @@ async def test_the_first_list_is_listed_and_every_later_one_relisted() -> None:
 
 
 async def test_after_a_restart_the_first_list_is_a_comparison_already() -> None:
-    fifo = DeltaFIFO(Known(), resumed=True)
+    fifo = DeltaFIFO(ObjectVersion(), resumed=True)
     await fifo.replace([WEB.at(5)], "7")
 
     assert (await drained(fifo)).deltas[0].evidence is Evidence.RELISTED
 
 
 async def test_a_restart_at_a_position_waits_for_no_first_list() -> None:
-    fifo = DeltaFIFO(Known(WEB.key), resumed=True, position="7")
+    fifo = DeltaFIFO(ObjectVersion(WEB.key), resumed=True, position="7")
     assert fifo.has_synced
     await fifo.resync(None)
     assert (await drained(fifo)).position == "7"
@@ -332,7 +332,7 @@ async def test_a_restart_at_a_position_waits_for_no_first_list() -> None:
 
 
 async def test_after_a_restore_lists_say_so_until_one_was_complete() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.restored()
     for complete in (False, True, True):
         fifo.begin_replace()
@@ -347,7 +347,7 @@ async def test_after_a_restore_lists_say_so_until_one_was_complete() -> None:
 
 
 async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
 
     with pytest.raises(RuntimeError, match="begin_replace"):
         fifo.replaced([WEB.at(5)])
@@ -359,38 +359,38 @@ async def test_a_part_of_a_list_outside_of_a_list_is_an_error() -> None:
 
 
 async def test_resync_skips_objects_with_pending_deltas() -> None:
-    fifo = DeltaFIFO(Known(WEB.key, DB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key, DB.key))
     fifo.update(WEB.at(9))
     await fifo.resync(("audit",))
 
     (update, sync) = (await drained(fifo)).deltas
     assert (update.type, update.key) == (DeltaType.UPDATED, WEB.key)
-    assert (sync.type, sync.key, sync.audience) == (DeltaType.SYNC, DB.key, ("audit",))
+    assert (sync.type, sync.key, sync.targets) == (DeltaType.SYNC, DB.key, ("audit",))
 
 
 async def test_a_pending_resync_also_reaches_the_next_listener() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     await fifo.resync(("audit",))
     await fifo.resync(("live",))
     await fifo.resync(("audit",))
 
     (sync,) = (await drained(fifo)).deltas
-    assert sync.audience == ("audit", "live")
+    assert sync.targets == ("audit", "live")
 
 
 async def test_a_pending_resync_for_everybody_stays_for_everybody() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     await fifo.resync(None)
     await fifo.resync(("live",))
 
-    assert (await drained(fifo)).deltas[0].audience is None
+    assert (await drained(fifo)).deltas[0].targets is None
 
 
 # ── Failures ─────────────────────────────────────────────────────────────────
 
 
 async def test_a_batch_that_failed_is_put_back_with_its_position() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2)), (EventType.MODIFIED, WEB.at(3))], "3")
     with pytest.raises(DiskFull):
         await fifo.drain(fails)
@@ -402,7 +402,7 @@ async def test_a_batch_that_failed_is_put_back_with_its_position() -> None:
 
 
 async def test_failed_deltas_keep_their_order_and_newer_positions_stay() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
 
     async def fail_after_news(_: Drained) -> None:
@@ -419,7 +419,7 @@ async def test_failed_deltas_keep_their_order_and_newer_positions_stay() -> None
 
 
 async def test_a_failed_batch_drops_its_position_when_in_doubt() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
 
     async def fail_after_doubt(_: Drained) -> None:
@@ -435,7 +435,7 @@ async def test_a_failed_batch_drops_its_position_when_in_doubt() -> None:
 
 
 async def test_an_empty_batch_that_failed_is_due_again() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.reached("5")
     with pytest.raises(DiskFull):
         await fifo.drain(fails)
@@ -444,7 +444,7 @@ async def test_an_empty_batch_that_failed_is_due_again() -> None:
 
 
 async def test_a_failed_key_returns_before_anything_newer_of_it() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.add(WEB.at(1))
     fifo.add(DB.at(2))
 
@@ -460,7 +460,7 @@ async def test_a_failed_key_returns_before_anything_newer_of_it() -> None:
 
 
 async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
-    fifo = DeltaFIFO(Known(WEB.key))
+    fifo = DeltaFIFO(ObjectVersion(WEB.key))
     fifo.delete(WEB.at(3))
 
     async def fail_after_a_list(_: Deltas) -> None:
@@ -475,7 +475,7 @@ async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
 
 
 async def test_an_ended_list_that_could_not_be_stored_is_told_again() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.begin_replace()
     await fifo.end_replace("7", complete=False)
     with pytest.raises(DiskFull):
@@ -485,7 +485,7 @@ async def test_an_ended_list_that_could_not_be_stored_is_told_again() -> None:
 
 
 async def test_cancelling_a_take_while_it_waits_loses_nothing() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(drained(fifo))
         assert await is_waiting(waiting)
@@ -499,7 +499,7 @@ async def test_cancelling_a_take_while_it_waits_loses_nothing() -> None:
 
 
 async def test_has_synced_is_false_until_the_first_list_is_processed() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
     await drained(fifo)
@@ -517,7 +517,7 @@ async def test_has_synced_is_false_until_the_first_list_is_processed() -> None:
 
 
 async def test_has_synced_waits_for_a_page_in_processing_at_list_end() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
 
@@ -531,7 +531,7 @@ async def test_has_synced_waits_for_a_page_in_processing_at_list_end() -> None:
 
 
 async def test_has_synced_of_pop_counts_the_first_list_alone() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     await fifo.replace([WEB.at(1), DB.at(2)], "7")
     for version in range(8, 12):
         fifo.update(WEB.at(version))
@@ -543,7 +543,7 @@ async def test_has_synced_of_pop_counts_the_first_list_alone() -> None:
 
 
 async def test_a_list_that_failed_to_process_has_not_synced() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     await fifo.replace([WEB.at(1)], "7")
     with pytest.raises(DiskFull):
         await fifo.drain(fails)
@@ -552,7 +552,7 @@ async def test_a_list_that_failed_to_process_has_not_synced() -> None:
 
 
 async def test_an_empty_first_list_has_synced_and_makes_a_batch() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     await fifo.replace([], "7")
 
     assert fifo.has_synced
@@ -560,7 +560,7 @@ async def test_an_empty_first_list_has_synced_and_makes_a_batch() -> None:
 
 
 async def test_has_synced_stays_true() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     await fifo.replace([], "7")
     fifo.begin_replace()
     fifo.replaced([WEB.at(8)])
@@ -573,7 +573,10 @@ async def test_has_synced_stays_true() -> None:
 
 @pytest.mark.parametrize(
     "fifo_of",
-    [lambda: DeltaFIFO(Known(), max_deltas=2), lambda: DeltaFIFO(Known(), max_bytes=len(WEB.at(1).body) + 1)],
+    [
+        lambda: DeltaFIFO(ObjectVersion(), max_deltas=2),
+        lambda: DeltaFIFO(ObjectVersion(), max_bytes=len(WEB.at(1).body) + 1),
+    ],
     ids=["deltas", "bytes"],
 )
 async def test_a_full_queue_has_no_room_until_it_is_taken_from(fifo_of: Callable[[], DeltaFIFO]) -> None:
@@ -592,7 +595,7 @@ async def test_a_full_queue_has_no_room_until_it_is_taken_from(fifo_of: Callable
 async def test_a_resync_or_a_list_that_deletes_much_keeps_the_bound(
     make_many: Callable[[DeltaFIFO], Awaitable[None]],
 ) -> None:
-    fifo = DeltaFIFO(Known(*map(str, range(1000))), max_deltas=50)
+    fifo = DeltaFIFO(ObjectVersion(*map(str, range(1000))), max_deltas=50)
     keys: list[str] = []
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_await(make_many(fifo)))
@@ -609,7 +612,7 @@ async def _await(waits: Awaitable[None]) -> None:
 
 
 async def test_what_a_failure_put_back_counts_again() -> None:
-    fifo = DeltaFIFO(Known(), max_bytes=len(WEB.at(1).body))
+    fifo = DeltaFIFO(ObjectVersion(), max_bytes=len(WEB.at(1).body))
     fifo.add(WEB.at(1))
     with pytest.raises(DiskFull):
         await fifo.drain(fails)
@@ -627,7 +630,7 @@ async def test_what_a_failure_put_back_counts_again() -> None:
 async def test_wait_processed_waits_for_processing_and_not_for_a_take(
     fill: Callable[[DeltaFIFO], None],
 ) -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fill(fifo)
     stored = asyncio.Event()
 
@@ -645,7 +648,7 @@ async def test_wait_processed_waits_for_processing_and_not_for_a_take(
 
 
 async def test_a_closed_queue_drains_and_then_ends_its_waiters() -> None:
-    fifo = DeltaFIFO(Known())
+    fifo = DeltaFIFO(ObjectVersion())
     fifo.add(WEB.at(1))
     fifo.close()
 
@@ -658,8 +661,8 @@ async def test_a_closed_queue_drains_and_then_ends_its_waiters() -> None:
 
 
 async def test_closing_ends_those_who_wait_already() -> None:
-    fifo = DeltaFIFO(Known())
-    full = DeltaFIFO(Known(DB.key), max_deltas=1)
+    fifo = DeltaFIFO(ObjectVersion())
+    full = DeltaFIFO(ObjectVersion(DB.key), max_deltas=1)
     full.add(WEB.at(1))
     async with asyncio.TaskGroup() as tasks:
         waiters = [
@@ -681,7 +684,7 @@ async def _ends_with_fifo_closed(waits: Awaitable[object]) -> None:
 
 
 async def test_a_contradicting_list_gives_no_version_before_its_epoch() -> None:
-    fifo = DeltaFIFO(Known(), position="7", resumed=True)
+    fifo = DeltaFIFO(ObjectVersion(), position="7", resumed=True)
     fifo.begin_replace()
     fifo.replaced([WEB.at(5)])
     fifo.contradict()
@@ -696,7 +699,7 @@ async def test_a_contradicting_list_gives_no_version_before_its_epoch() -> None:
 
 
 async def test_a_suspected_history_lists_under_the_version_it_reached() -> None:
-    fifo = DeltaFIFO(Known(), position="7", resumed=True)
+    fifo = DeltaFIFO(ObjectVersion(), position="7", resumed=True)
     fifo.suspected()
     for complete in (False, True, True):
         fifo.begin_replace()

@@ -13,9 +13,9 @@ from bridge.informer import NotSyncedInTime, SharedInformerFactory, by_label
 from bridge.informer.controller import Transform
 from bridge.model.answers import ListerWatcher, Refused, WatchRequest
 from bridge.model.change import Change, ChangeBatch
-from bridge.model.known import KnownTable, Remembered
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import Checkpoint, VersionTable
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import NODES, PODS
 from tests.kit.simulated_cluster import SimulatedCluster
@@ -143,10 +143,10 @@ async def test_only_a_new_informer_starts_from_the_checkpoint(clusters: Clusters
 
     for _ in range(2):
         async with SharedInformerFactory(clusters, deliver=deliver, stored=ledger.stored, indexers={}) as factory:
-            pods = factory.informer(PODS, Scope(), ledger.remembered())
+            pods = factory.informer(PODS, Scope(), ledger.checkpoint())
             await factory.start().wait_synced(timeout=30)
             await asyncio.sleep(1)
-            assert factory.informer(PODS, Scope(), Remembered(KnownTable(), None, None)) is pods
+            assert factory.informer(PODS, Scope(), Checkpoint(VersionTable(), None, None)) is pods
             assert [pod.name for pod in pods.lister.list("shop")] == ["db", "web"]
 
     assert ledger.last == 2

@@ -6,17 +6,17 @@ import pytest
 
 from bridge.informer.deltas import DeltaType, QueuedDelta
 from bridge.informer.handle_deltas import changes_of, contradicts, needs_last_state
-from bridge.model.change import Change, Evidence, Known, Op
+from bridge.model.change import Change, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
-from bridge.model.packing import pack
+from bridge.model.primitives.packing import pack
 from tests.kit.objects import a_pod
 
 WEB = a_pod("web")
 OTHER = WEB.born_again()
 
 
-def known_as(thing: ApiObject) -> Known:
-    return Known(thing.uid, thing.resource_version, pack(thing.body))
+def known_as(thing: ApiObject) -> ObjectVersion:
+    return ObjectVersion(thing.uid, thing.resource_version, pack(thing.body))
 
 
 def meant(
@@ -25,12 +25,12 @@ def meant(
     *,
     known: ApiObject | None = None,
     evidence: Evidence = Evidence.WATCHED,
-    audience: tuple[str, ...] | None = None,
+    targets: tuple[str, ...] | None = None,
 ) -> list[Change]:
     """What the Controller gets to hear: the last state only where it is needed."""
-    delta = QueuedDelta(kind, WEB.key, thing, evidence, 1, audience)
-    remembered = None if known is None else known_as(known)
-    return changes_of(delta, remembered, known if needs_last_state(delta, remembered) else None)
+    delta = QueuedDelta(kind, WEB.key, thing, evidence, 1, targets)
+    checkpoint = None if known is None else known_as(known)
+    return changes_of(delta, checkpoint, known if needs_last_state(delta, checkpoint) else None)
 
 
 # ── An object that comes, changes and goes ───────────────────────────────────
@@ -75,7 +75,7 @@ def test_there_is_nothing_to_tell_of_what_is_gone_by_now(kind: DeltaType) -> Non
 
 
 def test_a_sync_tells_what_is_known_to_those_who_asked() -> None:
-    assert meant(DeltaType.SYNC, None, known=WEB.at(5), audience=("audit",)) == [
+    assert meant(DeltaType.SYNC, None, known=WEB.at(5), targets=("audit",)) == [
         Change(Op.SYNC, Evidence.WATCHED, WEB.at(5), known_as(WEB.at(5)), ("audit",))
     ]
 

@@ -46,13 +46,13 @@ class World:
         self.handlers = Handlers(self.indexer, report=self.facts.append, log_items=log_items)
         self.version = 0
 
-    def change(self, name: str, audience: tuple[str, ...] | None = None) -> Change:
+    def change(self, name: str, targets: tuple[str, ...] | None = None) -> Change:
         """The next version of one pod, as the Controller makes it."""
         self.version += 1
         thing = a_pod(name).at(self.version)
         known = self.indexer.known(thing.key)
         self.indexer.put(thing)
-        return Change(Op.UPDATED if known else Op.ADDED, Evidence.WATCHED, thing, known, audience)
+        return Change(Op.UPDATED if known else Op.ADDED, Evidence.WATCHED, thing, known, targets)
 
     async def happen(self, *names: str) -> None:
         changes = [self.change(name) for name in names]
@@ -114,7 +114,7 @@ async def test_what_is_for_one_handler_reaches_that_one_alone() -> None:
     world.handlers.add("one", one)
     world.handlers.add("other", other)
     async with world.running():
-        change = world.change("web", audience=("one",))
+        change = world.change("web", targets=("one",))
         await world.handlers.deliver(ChangeBatch(PODS, Scope(), [change], None))
 
     assert (one.told, other.told) == (["added web 1"], [])

@@ -11,8 +11,8 @@ import pytest
 
 from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
 from bridge.informer import SharedInformerFactory, Timing
-from bridge.informer.history import Part
-from bridge.informer.states import OtherHistory
+from bridge.informer.reflector.history import Part
+from bridge.informer.reflector.states import OtherHistory
 from bridge.model.answers import (
     Busy,
     Expired,
@@ -27,10 +27,10 @@ from bridge.model.answers import (
     TooLarge,
     Unsupported,
 )
-from bridge.model.change import Change, ChangeBatch, Known
-from bridge.model.known import KnownTable, Remembered
-from bridge.model.packing import pack
+from bridge.model.change import Change, ChangeBatch, ObjectVersion
+from bridge.model.primitives.packing import pack
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import Checkpoint, VersionTable
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
@@ -155,12 +155,12 @@ async def test_a_watch_that_breaks_after_the_proof_makes_another() -> None:
 async def test_a_proof_expires_for_a_watch_that_was_held_up_a_minute() -> None:
     """Its batch waited for room in the backlog. The watch would begin where the store may be another one by now."""
     world = World()
-    held_up = asyncio.Event()
+    blocked = asyncio.Event()
     async with world.running() as factory:
         deliver, pods = world.deliver, world.clusters["pods"]
 
         async def wait(batch: ChangeBatch) -> int | None:
-            await held_up.wait()
+            await blocked.wait()
             return await deliver(batch)
 
         factory.informers[0]._deliver = wait
@@ -169,7 +169,7 @@ async def test_a_proof_expires_for_a_watch_that_was_held_up_a_minute() -> None:
         world.break_off()
         await asyncio.sleep(60)
         assert [informer.live for informer in factory.informers] == [False, True, True]
-        held_up.set()
+        blocked.set()
         await asyncio.sleep(1)
 
         assert all(informer.live for informer in factory.informers)
@@ -588,9 +588,11 @@ async def test_a_late_informer_from_before_a_restore_begins_it_too() -> None:
     assert world.epochs() == ["jobs.batch", "pods"]
 
 
-def everything(cluster: SimulatedCluster) -> Remembered:
-    known = {key: Known(each.uid, each.resource_version, pack(each.body)) for key, each in cluster.objects.items()}
-    return Remembered(KnownTable(known), str(cluster.version), str(cluster.version))
+def everything(cluster: SimulatedCluster) -> Checkpoint:
+    known = {
+        key: ObjectVersion(each.uid, each.resource_version, pack(each.body)) for key, each in cluster.objects.items()
+    }
+    return Checkpoint(VersionTable(known), str(cluster.version), str(cluster.version))
 
 
 async def test_an_object_that_is_not_served_where_it_was_blocks_nobody() -> None:

@@ -11,9 +11,9 @@ from typing import cast
 import pytest
 
 from bridge.informer.indexer import Indexer, IndexerConflict, UnknownIndex, by_label, by_name, by_namespace
-from bridge.model.change import Known
-from bridge.model.known import KnownTable
+from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
+from bridge.model.versions.version_table import VersionTable
 from tests.kit.objects import Blueprint, a_node, a_pod
 
 
@@ -221,7 +221,7 @@ def test_a_body_is_held_until_offloaded_and_then_read_from_there() -> None:
     assert (store.get(WEB.key), records.read) == (WEB, [])
 
     store.rest(WEB.key, 2)
-    assert store.known(WEB.key) == Known(WEB.uid, WEB.resource_version, 2)
+    assert store.known(WEB.key) == ObjectVersion(WEB.uid, WEB.resource_version, 2)
     assert (store.get(WEB.key), records.read) == (WEB, [2])
     assert held.state is WEB.body, "whoever took it before still has what it took"
 
@@ -244,7 +244,7 @@ def test_a_store_that_keeps_bodies_ignores_record_numbers() -> None:
 
 def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
     store = Indexer({"namespace": by_namespace}, stored=Records(DB.body))
-    store.load(KnownTable({DB.key: Known(DB.uid, DB.resource_version, 1)}))
+    store.load(VersionTable({DB.key: ObjectVersion(DB.uid, DB.resource_version, 1)}))
     store.put(WEB)
 
     assert store.by_index("namespace", "shop") == [DB, WEB]
@@ -253,7 +253,7 @@ def test_every_way_of_reading_finds_a_body_wherever_it_is() -> None:
 
 def test_a_record_that_is_missing_is_an_error() -> None:
     store = Indexer(stored=Records())
-    store.load(KnownTable({WEB.key: Known(WEB.uid, WEB.resource_version, 7)}))
+    store.load(VersionTable({WEB.key: ObjectVersion(WEB.uid, WEB.resource_version, 7)}))
 
     with pytest.raises(KeyError, match="7"):
         store.get(WEB.key)
@@ -261,18 +261,18 @@ def test_a_record_that_is_missing_is_an_error() -> None:
 
 def test_loading_reads_bodies_only_where_an_index_wants_them() -> None:
     records = Records(WEB.body, BARE.body)
-    known = {WEB.key: Known(WEB.uid, "1", 1), BARE.key: Known(BARE.uid, "4", 2)}
-    Indexer(stored=records).load(KnownTable(known))
+    known = {WEB.key: ObjectVersion(WEB.uid, "1", 1), BARE.key: ObjectVersion(BARE.uid, "4", 2)}
+    Indexer(stored=records).load(VersionTable(known))
     assert records.read == []
 
     store = Indexer({"tier": by_label("tier")}, stored=records)
-    store.load(KnownTable(known))
+    store.load(VersionTable(known))
     assert (store.index_keys("tier", "front"), len(store)) == ([WEB.key], 2)
 
 
 def test_an_index_that_is_added_later_covers_what_was_loaded() -> None:
     store = Indexer(stored=Records(WEB.body))
-    store.load(KnownTable({WEB.key: Known(WEB.uid, "1", 1)}))
+    store.load(VersionTable({WEB.key: ObjectVersion(WEB.uid, "1", 1)}))
     store.add_indexers({"tier": by_label("tier")})
 
     assert store.index_keys("tier", "front") == [WEB.key]
@@ -282,7 +282,7 @@ def test_loading_comes_before_anything_else() -> None:
     store = a_store(WEB)
 
     with pytest.raises(RuntimeError, match="1 objects are known already"):
-        store.load(KnownTable())
+        store.load(VersionTable())
 
 
 def test_an_object_version_costs_little_beside_its_names() -> None:
@@ -290,7 +290,9 @@ def test_an_object_version_costs_little_beside_its_names() -> None:
     names = [(f"shop/web-{number}", f"uid-{number}", f"{number}") for number in range(10_000)]
     tracemalloc.start()
     try:
-        table = KnownTable((key, Known(uid, version, 10**9 + place)) for place, (key, uid, version) in enumerate(names))
+        table = VersionTable(
+            (key, ObjectVersion(uid, version, 10**9 + place)) for place, (key, uid, version) in enumerate(names)
+        )
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,10 +10,10 @@ import pytest
 
 from bridge.informer import SharedInformerFactory
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.list_limiter import ListLimiter, Turn
-from bridge.informer.pacing import Timing
-from bridge.informer.states import NotSynced
-from bridge.informer.watcher import Watcher
+from bridge.informer.reflector.list_limiter import ListLimiter, Turn
+from bridge.informer.reflector.pacing import Timing
+from bridge.informer.reflector.reflector import Reflector
+from bridge.informer.reflector.states import NotSynced
 from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, TakePart, WatchAnswer, WatchRequest
 from bridge.model.resource import Resource, Scope
 from tests.kit.objects import PODS, a_pod
@@ -152,8 +152,8 @@ async def test_endless_lists_do_not_starve_other_informers() -> None:
 
 
 @asynccontextmanager
-async def listing(limiter: ListLimiter, *script: Answered, watch_list: bool = False) -> AsyncIterator[Watcher]:
-    watcher = Watcher(
+async def listing(limiter: ListLimiter, *script: Answered, watch_list: bool = False) -> AsyncIterator[Reflector]:
+    reflector = Reflector(
         PODS,
         Scope(),
         ScriptedSource(*script),
@@ -165,9 +165,9 @@ async def listing(limiter: ListLimiter, *script: Answered, watch_list: bool = Fa
         lists=limiter,
     )
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(watcher.run())
+        running = tasks.create_task(reflector.run())
         await settled()
-        yield watcher
+        yield reflector
         running.cancel()
 
 
@@ -201,12 +201,12 @@ async def test_an_informer_waiting_its_turn_says_so_and_is_not_stuck() -> None:
     limiter = ListLimiter(1, longest=3600)
     first = limiter.turn()
     await first.begin()
-    async with listing(limiter, page(at=7), opened()) as watcher:
+    async with listing(limiter, page(at=7), opened()) as reflector:
         await asyncio.sleep(1800)
-        assert watcher.trouble == "other resources are listed first"
-        assert watcher.last_answer == asyncio.get_running_loop().time()
+        assert reflector.trouble == "other resources are listed first"
+        assert reflector.last_answer == asyncio.get_running_loop().time()
 
         first.end()
         await settled()
-        assert watcher.trouble is None
-        assert watcher.live
+        assert reflector.trouble is None
+        assert reflector.live

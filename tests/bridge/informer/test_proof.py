@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.informer.proof import Seen, is_behind, is_other_state, now, was_gone, was_there
-from bridge.informer.states import OtherHistory
+from bridge.informer.reflector.proof import Seen, is_behind, is_other_state, now, was_gone, was_there
+from bridge.informer.reflector.states import OtherHistory
 from bridge.model.answers import Expired, Unsupported
-from bridge.model.change import Known
-from bridge.model.known import Deleted
+from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
+from bridge.model.versions.version_table import Deleted
 from tests.kit.objects import a_pod
 from tests.kit.scripted_source import page
 
 WEB = a_pod("web")
 KNOWN = WEB.at(7)
-REMEMBERED = Known(KNOWN.uid, "7", b"")
+REMEMBERED = ObjectVersion(KNOWN.uid, "7", b"")
 REBORN = WEB.born_again()
 
 

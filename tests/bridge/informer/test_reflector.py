@@ -1,44 +1,33 @@
-"""The list-watch state machine, transition by transition. Nothing here waits."""
+"""The driver of the Reflector: its requests, its deadlines, its pauses. All in virtual time."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import cycle, pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bridge.informer import reflector
-from bridge.informer.reflector import UnexpectedAnswer, begin, next_request, reached
-from bridge.informer.states import (
-    Answer,
-    Contradicted,
-    Doubting,
-    EpochBegan,
-    Freshness,
-    Happened,
-    ListBegan,
-    Listed,
+from bridge.facts import (
+    Fact,
+    InputUnreadable,
     ListEnded,
-    Listing,
-    NotSynced,
-    OtherHistory,
-    Overdue,
-    Pace,
-    ProofRequest,
-    Proving,
-    RanBackwards,
-    Reached,
-    RepairDue,
-    SameHistory,
-    State,
-    Step,
-    Streaming,
-    Suspected,
-    Synced,
-    TimedOut,
-    UnknownHistory,
-    VeryShort,
-    Watching,
+    RequestFailed,
+    ResourceRefused,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
 )
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.deltas import Drained
+from bridge.informer.reflector.pacing import Timing
+from bridge.informer.reflector.page_size import LARGE, STRETCH, stretches
+from bridge.informer.reflector.reflector import Reflector
+from bridge.informer.reflector.states import NotSynced, OtherHistory, Synced
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -57,662 +46,677 @@ from bridge.model.answers import (
     Unsupported,
     WatchRequest,
 )
-from bridge.model.known import KnownTable, Remembered
-from tests.kit.objects import a_pod
-from tests.kit.scripted_source import added, closing_bookmark, deleted, modified, page, part
+from bridge.model.object import ApiObject
+from bridge.model.resource import Scope
+from tests.kit.objects import PODS, a_pod
+from tests.kit.scripted_source import (
+    InParts,
+    Quiet,
+    ScriptedSource,
+    Turn,
+    added,
+    closing_bookmark,
+    modified,
+    opened,
+    page,
+    part,
+)
 
+ALL = Scope()
 WEB, DB = a_pod("web"), a_pod("db")
-
-LISTS = NotSynced(watch_list=False)
-STREAMS = NotSynced()
-SYNCED = Synced("7", watch_list=False)
-WATCHING = Watching("7", watch_list=False)
-DOUBTING = Doubting("7", watch_list=False)
-
-EXPIRED, TOO_LARGE, FAILED = Expired("too old"), TooLarge("too large"), Failed("500")
-UNSUPPORTED, REFUSED, HUNG_UP, SILENT = Unsupported("400"), Refused(403, "forbidden"), HungUp("timeout"), Silent(90)
+TORN = HungUp("the connection broke: ConnectionResetError", torn=True)
+FAILED, HUNG_UP, EXPIRED = Failed("500 Internal Server Error"), HungUp("the stream ended"), Expired("too old")
+LISTS, WATCHES = NotSynced(watch_list=False), Synced("7", watch_list=False)
+ALWAYS = 0.999999999
 
 
-def step(state: State, answer: Answer) -> Step:
-    """Where the history is proven at once. When it has to be is at the end of this file."""
-    taken = reflector.step(state, answer)
-    return replace(taken, state=proven(taken.state))
+@dataclass
+class World:
+    """A watcher on a scripted source, and what it told whom."""
+
+    source: ScriptedSource
+    reflector: Reflector
+    fifo: DeltaFIFO
+    facts: list[Fact] = field(default_factory=list)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def told(self, *kinds: type[Fact]) -> list[Fact]:
+        return [fact for fact in self.facts if isinstance(fact, kinds)]
+
+    async def played(self) -> None:
+        """Return when the script has been played and nothing else happens at this moment."""
+        await self.source.played.wait()
+        await settled()
 
 
-def proven(state: State) -> State:
-    return state.then if isinstance(state, Proving) else state
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
-def asked(state: State) -> ListRequest | WatchRequest | ProofRequest:
-    return next_request(proven(state), page_size=500, watch_timeout=400)
-
-
-def after(state: State, *answers: Answer) -> Step:
-    """The last step of a row of answers."""
-    for answer in answers:
-        taken = step(state, answer)
-        state = taken.state
-    return taken
-
-
-# ── Pages that come in parts ─────────────────────────────────────────────────
-
-
-def test_a_page_in_parts_is_delivered_part_by_part() -> None:
-    begun = step(LISTS, part(WEB.at(3), at=7))
-    assert begun.heard == (ListBegan(), Listed([WEB.at(3)]))
-    more = step(begun.state, part(DB.at(4), at=7))
-    assert more.heard == (Listed([DB.at(4)]),)
-    assert step(more.state, page(at=7)) == Step(SYNCED, (ListEnded("7", complete=True),))
-
-
-def test_parts_of_a_failed_later_page_do_not_change_the_retry() -> None:
-    state = after(LISTS, page(WEB.at(3), at=7, next_page="token"), part(DB.at(4), at=7)).state
-    assert asked(after(state, FAILED).state) == ListRequest(version="", limit=500, next_page="token")
-    assert after(state, page(at=7)).heard == (ListEnded("7", complete=True),)
-
-
-@pytest.mark.parametrize("end", [FAILED, EXPIRED, TOO_LARGE, Busy("429", 3), REFUSED, Oversized("too much")])
-def test_a_first_page_that_breaks_off_is_listed_again_not_older(end: Answer) -> None:
-    state = after(LISTS, part(WEB.at(3), at=7), end).state
-    assert isinstance(state, NotSynced)
-    assert state.seen == "7"
-    assert asked(state) in [ListRequest(version="7", limit=500), ListRequest(version="", limit=500)]
-
-
-def test_versions_that_ran_backwards_precede_the_first_part() -> None:
-    seen = replace(LISTS, seen="9")
-    begun = step(seen, part(WEB.at(3), at=7))
-    assert begun.heard == (RanBackwards(was="9", now="7"), ListBegan(), Listed([WEB.at(3)]))
-    assert step(begun.state, page(at=7)).heard == (ListEnded("7", complete=True),)
-
-
-def test_an_unreadable_item_in_a_part_makes_the_list_incomplete() -> None:
-    assert after(LISTS, part(WEB.at(3), at=7), page(at=7, unreadable=("no name",))).heard == (
-        ListEnded("7", complete=False),
+@asynccontextmanager
+async def watching(
+    *script: Turn,
+    start: NotSynced | Synced = LISTS,
+    resumed: bool = False,
+    epoch: int = 1,
+    chance: Callable[[], float] = lambda: 0.5,
+    timing: Timing | None = None,
+    max_deltas: int = 2000,
+) -> AsyncGenerator[World]:
+    source = ScriptedSource(*script)
+    fifo = DeltaFIFO(dict[str, None](), max_deltas=max_deltas)
+    facts: list[Fact] = []
+    reflector = Reflector(
+        PODS,
+        ALL,
+        source,
+        fifo,
+        report=facts.append,
+        timing=timing or Timing(),
+        start=start,
+        resumed=resumed,
+        epoch=epoch,
+        chance=chance,
     )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(reflector.run())
+        yield World(source, reflector, fifo, facts)
+        running.cancel()
+    assert source.open == 0
 
 
-def test_a_page_too_large_to_hold_is_asked_for_in_real_pages() -> None:
-    step_taken = step(replace(LISTS, whole=True), Oversized("too much"))
-    assert asked(step_taken.state) == ListRequest(version="", limit=500)
-    assert step_taken.pace is Pace.BACK_OFF
-    listing = after(LISTS, page(WEB.at(3), at=7, next_page="token")).state
-    assert asked(step(listing, Oversized("too much")).state) == asked(listing)
+async def drained(fifo: DeltaFIFO) -> Drained:
+    taken: list[Drained] = []
+
+    async def process(batch: Drained) -> None:
+        taken.append(batch)
+
+    await fifo.drain(process)
+    return taken[0]
 
 
-# ── The first list ───────────────────────────────────────────────────────────
+# ── Back-off ─────────────────────────────────────────────────────────────────
 
 
-def test_the_first_list_takes_any_cached_state_in_pages_of_500() -> None:
-    assert asked(LISTS) == ListRequest(version="0", limit=500)
+async def test_pauses_double_from_0_8_to_30_seconds() -> None:
+    async with watching(*[FAILED] * 9, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(31)
+
+    assert world.source.pauses == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], abs=1e-5)
 
 
-def test_after_a_list_in_one_page_a_watch_starts_at_its_version() -> None:
-    done = step(LISTS, page(WEB.at(3), DB.at(5), at=7))
+@pytest.mark.parametrize(("chance", "pauses"), [(0.0, [0, 0, 0]), (0.25, [0.2, 0.4, 0.8])])
+async def test_pauses_have_full_jitter(chance: float, pauses: list[float]) -> None:
+    async with watching(*[FAILED] * 3, chance=lambda: chance) as world:
+        await world.played()
+        await asyncio.sleep(1)
 
-    assert done == Step(SYNCED, (ListBegan(), Listed([WEB.at(3), DB.at(5)]), ListEnded("7", complete=True)))
-    assert asked(done.state) == WatchRequest(version="7", timeout=400)
-
-
-def test_an_empty_list_is_a_list() -> None:
-    assert step(LISTS, page(at=7)) == Step(SYNCED, (ListBegan(), ListEnded("7", complete=True)))
+    assert world.source.pauses == pauses
 
 
-def test_a_list_in_pages_ends_at_the_version_of_its_first_page() -> None:
-    first = step(LISTS, page(WEB.at(3), at=7, next_page="token"))
-    assert first.heard == (ListBegan(), Listed([WEB.at(3)]))
-    assert asked(first.state) == ListRequest(version="", limit=500, next_page="token")
+async def test_a_long_outage_does_not_reset_the_pauses() -> None:
+    """client-go since 0.35 does so every two minutes."""
+    async with watching(*[FAILED] * 60, chance=lambda: ALWAYS) as world:
+        await world.played()
 
-    last = step(first.state, page(DB.at(5), at=9))
-    assert last == Step(SYNCED, (Listed([DB.at(5)]), ListEnded("7", complete=True)))
-
-
-# ── Lists that come after one ────────────────────────────────────────────────
+    assert world.now() - world.source.asked[0].at > 1500
+    assert min(world.source.pauses[6:]) == pytest.approx(30, abs=1e-5)
 
 
-def test_a_relist_is_not_older_than_what_was_seen() -> None:
-    assert asked(replace(LISTS, seen="7")) == ListRequest(version="7", limit=500)
+@pytest.mark.parametrize(("quiet", "pause"), [(119, 3.2), (121, 0.8)])
+async def test_two_quiet_minutes_reset_the_pauses(quiet: float, pause: float) -> None:
+    watch = opened(Quiet(quiet), Bookmark("8"), FAILED)
+    async with watching(FAILED, FAILED, page(at=7), watch, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(pause + 1)
+
+    assert world.source.pauses[-1] - quiet == pytest.approx(pause, abs=1e-5)
 
 
-@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
-def test_a_relist_at_a_future_version_reads_consistently(trouble: Answer) -> None:
-    done = step(replace(LISTS, seen="7"), trouble)
+async def test_a_server_that_says_how_long_is_given_that_long_at_least() -> None:
+    async with watching(Busy("429 Too Many Requests", after=45), page(at=7)) as world:
+        await world.played()
 
-    assert done.pace is Pace.AT_ONCE
-    assert asked(done.state) == ListRequest(version="", limit=500)
-
-
-@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE, FAILED, UNSUPPORTED])
-def test_a_consistent_read_that_fails_is_tried_again_later(trouble: Answer) -> None:
-    reading = replace(LISTS, seen="7", freshness=Freshness.CONSISTENT)
-
-    assert step(reading, trouble) == Step(reading, pace=Pace.BACK_OFF)
+    assert world.source.pauses == [45.4, 0]
 
 
-def test_a_failed_consistent_read_does_not_disable_watch_lists() -> None:
-    done = after(NotSynced("7", Freshness.CONSISTENT), FAILED, page(at=9), Opened(), EXPIRED)
+async def test_a_refused_connection_is_tried_again_without_a_list() -> None:
+    async with watching(*[Busy("connection refused")] * 3, start=WATCHES) as world:
+        await world.played()
+        await asyncio.sleep(5)
 
-    assert asked(done.state) == WatchRequest(version="9", timeout=400, initial_events=True)
-
-
-def test_after_a_consistent_list_the_cache_may_serve_the_next() -> None:
-    done = after(replace(LISTS, freshness=Freshness.CONSISTENT), page(at=9), Opened(), EXPIRED)
-
-    assert asked(done.state) == ListRequest(version="9", limit=500)
+    assert world.source.requests == [WatchRequest(version="7", timeout=450)] * 4
+    assert world.source.pauses == [0.4, 0.8, 1.6]
 
 
-def test_a_list_that_failed_is_asked_for_again_after_a_while() -> None:
-    assert step(LISTS, FAILED) == Step(LISTS, pace=Pace.BACK_OFF)
+async def test_a_server_that_expires_every_watch_is_listed_rarely() -> None:
+    """Where a list takes longer than the server keeps history, watch and list follow one another for ever."""
+    script: list[Turn] = [page(at=7), opened(EXPIRED)] * 20
+    async with watching(*script, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert world.now() - world.source.asked[0].at > 400
 
 
-def test_a_busy_server_is_asked_for_the_same_list_when_it_said() -> None:
-    assert step(LISTS, Busy("429", after=5.0)) == Step(LISTS, pace=Pace.BACK_OFF, after=5.0)
+# ── Timeouts of a watch ──────────────────────────────────────────────────────
 
 
-def test_a_refused_list_waits_for_an_operator() -> None:
-    assert step(LISTS, REFUSED) == Step(LISTS, pace=Pace.SLOWLY)
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (ALWAYS, 599)])
+async def test_watch_timeouts_are_random_so_that_they_spread(chance: float, seconds: int) -> None:
+    async with watching(opened(Quiet(10)), start=WATCHES, chance=lambda: chance) as world:
+        await world.played()
+
+    assert world.source.requests[0] == WatchRequest(version="7", timeout=seconds)
 
 
-# ── Pages ────────────────────────────────────────────────────────────────────
+async def test_every_watch_draws_its_own_timeout() -> None:
+    chances: Iterator[float] = cycle([0.0, 0.25, 0.75])
+    ends = opened(Quiet(2), HUNG_UP)
+    async with watching(ends, ends, ends, start=WATCHES, chance=lambda: next(chances)) as world:
+        await world.played()
 
-PAGING = Listing(replace(LISTS, seen="4"), version="7", next_page="token", complete=True)
-
-
-def test_an_expired_token_relists_in_one_page_and_not_older() -> None:
-    done = step(PAGING, EXPIRED)
-
-    assert (done.pace, done.heard) == (Pace.AT_ONCE, ())
-    assert asked(done.state) == ListRequest(version="7", limit=0)
-
-
-def test_a_server_that_pages_a_whole_list_is_not_hammered() -> None:
-    whole = step(PAGING, EXPIRED).state
-
-    assert after(whole, page(at=8, next_page="token"), EXPIRED).pace is Pace.BACK_OFF
+    assert [request.timeout for request in world.source.requests if isinstance(request, WatchRequest)] == [
+        300,
+        375,
+        525,
+        300,
+    ]
 
 
-@pytest.mark.parametrize(("trouble", "seconds"), [(FAILED, None), (Busy("429", after=5.0), 5.0)])
-def test_a_failed_page_is_asked_for_again_alone(trouble: Answer, seconds: float | None) -> None:
-    done = step(PAGING, trouble)
+@pytest.mark.parametrize("end", [HUNG_UP, Silent(90)])
+async def test_a_watch_that_ends_or_idles_is_reopened_without_a_list(end: HungUp | Silent) -> None:
+    async with watching(opened(Quiet(2), modified(WEB.at(8)), end), opened(), start=WATCHES) as world:
+        await world.played()
 
-    assert (done.pace, done.after) == (Pace.BACK_OFF, seconds)
-    assert asked(done.state) == ListRequest(version="", limit=500, next_page="token")
-
-
-def test_a_page_that_is_refused_waits_for_an_operator() -> None:
-    assert step(PAGING, REFUSED) == Step(PAGING, pace=Pace.SLOWLY)
+    assert world.source.requests[1] == WatchRequest(version="8", timeout=450)
+    assert world.source.pauses == [2]
+    assert world.reflector.live
 
 
-@pytest.mark.parametrize("answers", [[FAILED, FAILED], [UNSUPPORTED], [TOO_LARGE]])
-def test_a_page_that_never_comes_ends_in_a_new_list(answers: list[Answer]) -> None:
-    """A continue token of another server version is a 400; one of a restored etcd is "too large", or a 500."""
-    done = after(PAGING, *answers)
+@pytest.mark.parametrize(
+    ("stream", "lists"),
+    [
+        ([Opened(), Quiet(0.9), HUNG_UP], True),
+        ([Opened(), Quiet(1.1), HUNG_UP], False),
+        ([Opened(), modified(WEB.at(8)), HUNG_UP], False),
+        ([Opened(), Silent(0.5)], False),
+        ([Opened(), Quiet(0.9), TORN], False),
+    ],
+    ids=["very short", "longer than a second", "with an event", "silent", "torn"],
+)
+async def test_only_a_clean_empty_end_within_a_second_means_expired(stream: Turn, lists: bool) -> None:
+    async with watching(stream, start=WATCHES) as world:
+        await world.played()
+        await asyncio.sleep(1)
 
-    assert done.pace is Pace.BACK_OFF
-    assert asked(done.state) == ListRequest(version="7", limit=500)
+    assert isinstance(world.source.requests[1], ListRequest) is lists
 
 
-def test_a_page_that_came_after_all_resets_its_failures() -> None:
-    done = after(PAGING, FAILED, page(at=7, next_page="further"), FAILED)
+async def test_a_watch_torn_in_its_first_second_is_retried_once() -> None:
+    """It failed like any other; only a server that ends it in due form may mean 410."""
+    torn = opened(Quiet(0.5), TORN)
+    async with watching(torn, torn, start=WATCHES) as world:
+        await world.played()
+        await asyncio.sleep(2)
 
-    assert asked(done.state) == ListRequest(version="", limit=500, next_page="further")
+    watch = WatchRequest(version="7", timeout=450)
+    assert world.source.requests == [watch, watch, ListRequest(version="7", limit=500)]
+    assert world.source.pauses == [0.9, 1.3], "each failure backs off"
+
+
+# ── Expired versions ─────────────────────────────────────────────────────────
+
+
+async def test_the_first_expired_version_is_listed_at_once() -> None:
+    async with watching(EXPIRED, page(at=9), opened(), start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert world.source.pauses == [0, 0]
+    assert not world.told(RequestFailed)
+
+
+@pytest.mark.parametrize(("quiet", "pause"), [(59, 0.8), (61, 0)])
+async def test_one_that_expires_within_a_minute_of_the_list_backs_off(quiet: float, pause: float) -> None:
+    script: list[Turn] = [EXPIRED, page(at=9), opened(Quiet(quiet), EXPIRED), page(at=10)]
+    async with watching(*script, start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(1)
+
+    assert world.source.pauses[2] - quiet == pytest.approx(pause, abs=1e-5)
+
+
+async def test_the_minute_begins_when_the_list_ends() -> None:
+    """A list that takes longer than the server keeps history is followed by another 410, for ever."""
+    slow: list[Turn] = [page(WEB.at(3), at=9, next_page="more"), Busy("429", after=90), page(at=9)]
+    async with watching(EXPIRED, *slow, opened(EXPIRED), start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+        await asyncio.sleep(2)
+
+    assert sum(world.source.pauses[:4]) > 90
+    assert world.source.pauses[4] == pytest.approx(1.6, abs=1e-5)
+
+
+# ── Refusals ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_refused_resource_is_retried_each_minute_and_reported() -> None:
+    refused = Refused(403, "pods is forbidden")
+    async with watching(*[refused] * 4, chance=lambda: 0.5) as world:
+        await world.played()
+        await asyncio.sleep(61)
+
+    assert world.source.pauses == [60] * 4
+    assert world.told(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * 4
+    assert not world.told(RequestFailed)
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 48), (1.0, 72)])
+async def test_refused_resources_do_not_ask_all_at_the_same_moment(chance: float, seconds: float) -> None:
+    async with watching(Refused(403, "forbidden"), chance=lambda: chance) as world:
+        await world.played()
+        await asyncio.sleep(73)
+
+    assert world.source.pauses == [seconds]
+
+
+async def test_an_unserved_resource_is_asked_for_sooner() -> None:
+    async with watching(*[Refused(404, "not found")] * 3, chance=lambda: 0.5) as world:
+        await world.played()
+        await asyncio.sleep(11)
+
+    assert world.source.pauses == [10] * 3
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_resource_just_granted_is_asked_for_again_in_seconds(status: int) -> None:
+    """A kube-apiserver that starts refuses everything until it has read its RBAC objects."""
+    refused = Refused(status, "forbidden")
+    script: list[Turn] = [opened(Quiet(5), HUNG_UP), Busy("connection refused"), *[refused] * 6, opened(Quiet(9))]
+    async with watching(*script, start=WATCHES, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+        assert world.source.pauses[1:] == pytest.approx([0, 0.8, 0.8, 1.6, 3.2, 5, 5, 5][1:], abs=1e-5)
+        assert world.reflector.live
+    assert not world.told(ResourceRefused), "nobody has to grant what is granted"
+
+
+async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
+    refused = Refused(403, "pods is forbidden")
+    script: list[Turn] = [page(at=7), *[refused] * 40]
+    async with watching(*script, chance=lambda: 0.5) as world:
+        began = world.now()
+        await asyncio.sleep(59)
+        assert not world.told(ResourceRefused)
+        assert world.reflector.trouble == "pods is forbidden"
+        assert not world.reflector.refused
+        await asyncio.sleep(200)
+        assert world.reflector.refused
+
+    late = [asked.at - began for asked in world.source.asked if asked.at - began > 60]
+    assert [round(later - sooner) for sooner, later in pairwise(late)] == [60] * (len(late) - 1)
+    assert world.told(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * len(late)
+
+
+async def test_each_refusal_of_what_works_in_between_is_a_new_one() -> None:
+    refused = Refused(403, "forbidden")
+    script: list[Turn] = [page(at=7), *[refused] * 9, opened(Quiet(300), HUNG_UP), *[refused] * 9, opened(Quiet(1))]
+    async with watching(*script, chance=lambda: ALWAYS) as world:
+        await world.played()
+
+    assert not world.told(ResourceRefused)
+
+
+async def test_a_restarted_bridge_remembers_what_was_granted() -> None:
+    refused = Refused(403, "forbidden")
+    async with watching(*[refused] * 5, opened(Quiet(1)), start=WATCHES, resumed=True) as world:
+        await world.played()
+
+    assert max(world.source.pauses) <= 5
+    assert not world.told(ResourceRefused)
 
 
 # ── WatchList ────────────────────────────────────────────────────────────────
 
 
-def test_a_watch_list_begins_with_the_newest_state_there_is() -> None:
-    assert asked(STREAMS) == WatchRequest(version="", timeout=400, initial_events=True)
+async def test_initial_events_without_bookmark_are_listed_in_30_s() -> None:
+    stream = opened(added(WEB.at(3)))
+    async with watching(stream, page(WEB.at(3), at=7), start=NotSynced()) as world:
+        await world.played()
 
-
-def test_a_second_watch_list_is_not_older_than_what_was_seen() -> None:
-    assert asked(replace(STREAMS, seen="7")) == WatchRequest(version="7", timeout=400, initial_events=True)
-
-
-def test_initial_events_end_with_their_bookmark_and_watch_on() -> None:
-    streaming = step(STREAMS, Opened())
-    assert streaming == Step(Streaming(STREAMS), (ListBegan(),))
-
-    told = step(streaming.state, added(DB.at(5), WEB.at(3)))
-    assert told == Step(Streaming(NotSynced("5")), (Listed([DB.at(5), WEB.at(3)]),))
-
-    done = step(told.state, closing_bookmark(7))
-    assert done == Step(Watching("7", watch_list=True), (ListEnded("7", complete=True),))
-
-
-def test_another_bookmark_does_not_end_the_initial_events() -> None:
-    assert step(Streaming(STREAMS), Bookmark("7")) == Step(Streaming(STREAMS))
-
-
-def test_changes_within_initial_events_reach_no_position() -> None:
-    events = [
-        (EventType.ADDED, WEB.at(3)),
-        (EventType.DELETED, DB.at(8)),
-        (EventType.MODIFIED, WEB.at(9)),
-        (EventType.ADDED, DB.at(10)),
+    assert world.source.pauses[0] == 30.4
+    assert world.source.requests[1] == ListRequest(version="3", limit=500)
+    assert world.told(WatchEnded, RequestFailed) == [
+        WatchEnded(PODS, ALL, "the bookmark that ends the initial events did not come", 30.0, 1),
+        RequestFailed(PODS, ALL, "watch", "the bookmark that ends the initial events did not come", 0.4),
     ]
 
-    assert step(Streaming(STREAMS), Announced(events)).heard == (
-        Listed([WEB.at(3)]),
-        Happened([(EventType.DELETED, DB.at(8))], None),
-        Listed([WEB.at(9), DB.at(10)]),
-    )
 
+async def test_initial_events_may_take_long_as_long_as_they_come() -> None:
+    stream = opened(Quiet(29), added(WEB.at(3)), Quiet(29), added(DB.at(4)), Quiet(29), closing_bookmark(7))
+    async with watching(stream, start=NotSynced()) as world:
+        await world.played()
 
-def test_a_server_without_watch_lists_is_listed_from_then_on() -> None:
-    done = step(STREAMS, UNSUPPORTED)
-    assert done.pace is Pace.AT_ONCE
-    assert asked(done.state) == ListRequest(version="0", limit=500)
+        assert len(world.source.requests) == 1
+        assert world.reflector.live
+        assert len((await drained(world.fifo)).deltas) == 2
 
-    relist = after(done.state, page(at=7), Opened(), EXPIRED)
-    assert asked(relist.state) == ListRequest(version="7", limit=500)
 
+async def test_a_slow_server_is_not_overdue_while_the_queue_is_full() -> None:
+    stream = opened(added(WEB.at(3)), added(DB.at(4)), closing_bookmark(7))
+    async with watching(stream, start=NotSynced(), max_deltas=1) as world:
+        await asyncio.sleep(3600)
+        await drained(world.fifo)
+        await world.played()
 
-@pytest.mark.parametrize("end", [HUNG_UP, SILENT, Overdue(), VeryShort(), FAILED, UNSUPPORTED])
-def test_a_watch_list_that_ends_without_bookmark_becomes_a_list(end: Answer) -> None:
-    done = step(Streaming(replace(STREAMS, seen="7")), end)
+        assert len(world.source.requests) == 1
+        assert world.reflector.live
 
-    assert done.pace is Pace.BACK_OFF
-    assert asked(done.state) == ListRequest(version="7", limit=500)
 
+# ── Doubt ────────────────────────────────────────────────────────────────────
 
-@pytest.mark.parametrize("end", [HUNG_UP, Busy("429"), REFUSED])
-def test_broken_initial_events_set_the_floor_of_the_next_list(end: Answer) -> None:
-    """Else a list from the cache of a server that lags behind would tell older versions of what was told already."""
-    done = after(STREAMS, Opened(), added(DB.at(12), WEB.at(3)), added(WEB.at(9)), end)
 
-    assert reached(done.state) == "12"
+async def test_an_unreadable_line_ends_no_stream_and_a_list_repairs_it() -> None:
+    stream = opened(Unreadable("no metadata"), added(WEB.at(9)))
+    async with watching(stream, page(WEB.at(9), at=10), opened(Quiet(1)), start=WATCHES) as world:
+        await settled()
+        assert (await drained(world.fifo)).position is None
+        await world.played()
 
+        assert (await drained(world.fifo)).position == "10"
 
-@pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
-@pytest.mark.parametrize("state", [replace(STREAMS, seen="7"), Streaming(replace(STREAMS, seen="7"))])
-def test_a_watch_list_at_a_future_version_lists_consistently(state: State, trouble: Answer, pace: Pace) -> None:
-    done = step(state, trouble)
+    assert world.source.pauses == [0.4, 0]
+    assert world.source.requests[1] == ListRequest(version="9", limit=500)
+    assert world.told(InputUnreadable) == [InputUnreadable(PODS, ALL, "no metadata")]
 
-    assert done.pace is (pace if isinstance(state, Streaming) else Pace.AT_ONCE)
-    assert asked(done.state) == ListRequest(version="", limit=500)
 
+async def test_a_list_repairs_also_a_stream_that_never_pauses() -> None:
+    def busy() -> Iterator[Announced]:
+        for version in range(8, 5000):
+            yield modified(WEB.at(version))
 
-@pytest.mark.parametrize("state", [STREAMS, Streaming(STREAMS)])
-def test_a_busy_or_refusing_server_is_asked_the_same_later(state: State) -> None:
-    assert step(state, Busy("429", after=5.0)) == Step(STREAMS, pace=Pace.BACK_OFF, after=5.0)
-    assert step(state, REFUSED) == Step(STREAMS, pace=Pace.SLOWLY)
+    stream = opened(Unreadable("no metadata"), *busy())
+    async with watching(stream, page(at=9), start=WATCHES, chance=lambda: 0.0) as world:
+        await world.played()
 
+    assert isinstance(world.source.requests[1], ListRequest)
+    assert len(world.fifo) == 0
 
-@pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort(), FAILED])
-def test_a_watch_list_that_ends_before_it_began_becomes_a_list(end: Answer) -> None:
-    done = step(STREAMS, end)
 
-    assert done.pace is Pace.BACK_OFF
-    assert asked(done.state) == ListRequest(version="0", limit=500)
+async def test_a_lasting_unreadable_object_is_listed_ever_more_rarely() -> None:
+    bad = page(at=7, unreadable=("an item has no uid",))
+    script: list[Turn] = [turn for _ in range(14) for turn in (bad, opened(Quiet(1)))]
+    async with watching(*script, chance=lambda: ALWAYS) as world:
+        await world.played()
 
+    doubts = [pause for pause in world.source.pauses if pause]
+    assert doubts[:4] == pytest.approx([0.8, 1.6, 3.2, 6.4], abs=1e-5)
+    assert doubts[-2:] == pytest.approx([600, 600], abs=1e-5)
 
-def test_after_a_watch_list_the_next_list_is_a_watch_list_again() -> None:
-    done = after(STREAMS, Opened(), closing_bookmark(7), EXPIRED)
 
-    assert asked(done.state) == WatchRequest(version="7", timeout=400, initial_events=True)
+# ── What it reports ──────────────────────────────────────────────────────────
 
 
-# ── Watching ─────────────────────────────────────────────────────────────────
+async def test_lists_and_watches_are_reported_with_what_they_brought() -> None:
+    watch = opened(Quiet(5), added(DB.at(8)), modified(WEB.at(9)), Quiet(5), EXPIRED)
+    script: list[Turn] = [page(WEB.at(3), at=7, next_page="more"), page(at=7), watch, page(WEB.at(9), DB.at(8), at=9)]
+    async with watching(*script) as world:
+        await world.played()
 
+    assert world.facts == [
+        ListEnded(PODS, ALL, objects=1, seconds=0.0, relist=False),
+        WatchOpened(PODS, ALL),
+        WatchEnded(PODS, ALL, "too old", 10.0, events=2),
+        ListEnded(PODS, ALL, objects=2, seconds=0.0, relist=True),
+    ]
 
-def test_an_accepted_watch_is_a_watch_on_the_version_asked_for() -> None:
-    assert step(SYNCED, Opened()) == Step(WATCHING)
 
+async def test_a_resumed_watcher_reports_its_first_list_as_a_relist() -> None:
+    async with watching(EXPIRED, page(at=9), start=WATCHES, resumed=True) as world:
+        await world.played()
 
-def test_events_are_delivered_with_the_version_of_the_last() -> None:
-    done = step(WATCHING, Announced([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))]))
+    assert world.told(ListEnded) == [ListEnded(PODS, ALL, objects=0, seconds=0.0, relist=True)]
 
-    happened = Happened([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))], position="9")
-    assert done == Step(Watching("9", watch_list=False), (happened,))
 
+async def test_a_watch_that_was_not_accepted_is_not_reported_as_ended() -> None:
+    async with watching(Unsupported("400"), page(at=7), start=NotSynced()) as world:
+        await world.played()
 
-def test_a_bookmark_moves_the_version_without_an_event() -> None:
-    done = step(WATCHING, Bookmark("20"))
+    assert not world.told(WatchOpened, WatchEnded, RequestFailed)
 
-    assert done == Step(Watching("20", watch_list=False), (Reached("20"),))
 
+@pytest.mark.parametrize("backwards", [modified(WEB.at(3)), Bookmark("3")])
+async def test_a_watch_that_ran_backwards_says_so(backwards: Announced | Bookmark) -> None:
+    async with watching(opened(backwards), start=WATCHES) as world:
+        await settled()
 
-@pytest.mark.parametrize("end", [HUNG_UP, SILENT])
-def test_a_watch_that_ends_or_idles_resumes_without_a_list(end: Answer) -> None:
-    done = after(WATCHING, modified(WEB.at(8)), end)
+    assert [fact.reason for fact in world.facts if isinstance(fact, WatchEnded | RequestFailed)] == [
+        "versions ran backwards"
+    ] * 2
 
-    assert (done.heard, done.pace) == ((), Pace.AT_ONCE)
-    assert asked(done.state) == WatchRequest(version="8", timeout=400)
 
+async def test_every_item_that_cannot_be_read_is_reported() -> None:
+    async with watching(page(WEB.at(3), at=7, unreadable=("no uid", "no name"))) as world:
+        await world.played()
 
-@pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_busy_server_is_asked_for_the_same_watch_unlisted(state: State) -> None:
-    done = step(state, Busy("connection refused", after=2.0))
+    assert world.told(InputUnreadable) == [
+        InputUnreadable(PODS, ALL, "no uid"),
+        InputUnreadable(PODS, ALL, "no name"),
+    ]
 
-    assert (done.pace, done.after, done.heard) == (Pace.BACK_OFF, 2.0, ())
-    assert asked(done.state) == WatchRequest(version="7", timeout=400)
 
+# ── A store that was restored ────────────────────────────────────────────────
 
-@pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_refused_watch_resumes_at_its_version_when_granted(state: State) -> None:
-    done = step(state, REFUSED)
 
-    assert done.pace is Pace.SLOWLY
-    assert asked(done.state) == WatchRequest(version="7", timeout=400)
+async def test_an_epoch_begins_once_the_old_one_is_processed() -> None:
+    restored = opened(modified(WEB.at(90)), TooLarge("not there yet"))
+    async with watching(restored, page(WEB.at(40), at=50), start=WATCHES) as world:
+        await world.source.played.wait()
+        await asyncio.sleep(3600)
+        assert world.reflector.epoch == 1
+        assert not world.told(VersionsRanBackwards)
 
+        assert (await drained(world.fifo)).position == "90"
+        await settled()
+        assert world.reflector.epoch == 2
+        assert world.told(VersionsRanBackwards) == [VersionsRanBackwards(PODS, ALL, "90", "50")]
+        batch = await drained(world.fifo)
+        assert (len(batch.deltas), batch.position) == (1, "50")
 
-@pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_410_in_the_answer_or_stream_relists_not_older(state: State) -> None:
-    done = step(state, EXPIRED)
 
-    assert done.heard == ()
-    assert asked(done.state) == ListRequest(version="7", limit=500)
+# ── How it is ────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
-@pytest.mark.parametrize("state", [SYNCED, WATCHING, DOUBTING])
-def test_an_expired_version_is_listed_at_once_but_not_repeatedly(state: State, trouble: Answer, pace: Pace) -> None:
-    """Where listing takes longer than the server keeps history, each list is followed by another 410."""
-    assert step(state, trouble).pace is pace
+async def test_live_means_an_open_watch_on_a_complete_list() -> None:
+    initial = opened(added(WEB.at(3)), Quiet(5), closing_bookmark(7), Quiet(5), Busy("429"))
+    async with watching(initial, opened(Quiet(1)), start=NotSynced(), chance=lambda: ALWAYS) as world:
+        await asyncio.sleep(4)
+        assert not world.reflector.live
+        await asyncio.sleep(2)
+        assert world.reflector.live
+        await asyncio.sleep(4.5)
+        assert not world.reflector.live
+        await asyncio.sleep(1)
+        assert world.reflector.live
 
 
-@pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_server_behind_our_version_is_read_consistently(state: State) -> None:
-    assert asked(step(state, TOO_LARGE).state) == ListRequest(version="", limit=500)
+async def test_a_failure_is_over_as_soon_as_a_watch_is_open() -> None:
+    async with watching(FAILED, Refused(403, "forbidden"), opened(Quiet(60)), start=WATCHES) as world:
+        await asyncio.sleep(0.1)
+        assert (world.reflector.trouble, world.reflector.refused) == ("500 Internal Server Error", False)
+        await asyncio.sleep(10)
+        assert (world.reflector.trouble, world.reflector.refused) == ("forbidden", True)
+        await asyncio.sleep(60)
+        assert world.reflector.live
+        assert (world.reflector.trouble, world.reflector.refused) == (None, False)
 
 
-def test_a_watch_that_ends_empty_within_a_second_lists_again() -> None:
-    done = step(WATCHING, VeryShort())
+async def test_a_server_that_nobody_reaches_tells_nothing() -> None:
+    unreachable: list[Turn] = [opened(modified(WEB.at(8)), Quiet(2), HUNG_UP), *[Busy("connection refused")] * 20]
+    async with watching(*unreachable, start=WATCHES) as world:
+        began = world.now()
+        await world.played()
+        assert world.now() - began > 100
 
-    assert done.pace is Pace.BACK_OFF
-    assert asked(done.state) == ListRequest(version="7", limit=500)
+        assert world.reflector.last_contact == began
+        assert world.reflector.last_answer == world.now()
 
 
-@pytest.mark.parametrize("failed", [FAILED, UNSUPPORTED])
-@pytest.mark.parametrize("state", [SYNCED, WATCHING])
-def test_a_watch_that_failed_resumes_and_lists_if_it_fails_again(state: State, failed: Answer) -> None:
-    once = step(state, failed)
-    assert once.pace is Pace.BACK_OFF
-    assert asked(once.state) == WatchRequest(version="7", timeout=400)
-
-    for twice in (step(once.state, failed), after(once.state, Opened(), failed)):
-        assert twice.pace is Pace.BACK_OFF
-        assert asked(twice.state) == ListRequest(version="7", limit=500)
-
-
-@pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort()])
-def test_a_watch_that_ends_before_it_began_has_failed(end: Answer) -> None:
-    once = step(SYNCED, end)
-    assert (once.pace, asked(once.state)) == (Pace.BACK_OFF, WatchRequest(version="7", timeout=400))
-
-    twice = step(once.state, end)
-    assert (twice.pace, asked(twice.state)) == (Pace.BACK_OFF, ListRequest(version="7", limit=500))
-
-
-def test_a_watch_idle_twice_in_a_row_reads_consistently() -> None:
-    """A restored server accepts a watch from a version that it has not reached, and says nothing until it has."""
-    once = step(WATCHING, SILENT)
-    assert asked(once.state) == WatchRequest(version="7", timeout=400)
-    twice = after(once.state, Opened(), SILENT)
-    assert (twice.pace, asked(twice.state)) == (Pace.AT_ONCE, ListRequest(version="", limit=500))
-
-    with_life_between = after(once.state, Opened(), Bookmark("8"), SILENT)
-    assert asked(with_life_between.state) == WatchRequest(version="8", timeout=400)
-
-
-@pytest.mark.parametrize("life", [modified(WEB.at(8)), Bookmark("8")])
-def test_an_event_between_two_failures_resets_the_count(life: Answer) -> None:
-    done = after(WATCHING, FAILED, Opened(), life, FAILED)
-
-    assert asked(done.state) == WatchRequest(version="8", timeout=400)
-
-
-# ── Something could not be read ──────────────────────────────────────────────
-
-
-def test_after_an_unreadable_line_no_position_is_reached() -> None:
-    doubting = step(WATCHING, Unreadable("no metadata"))
-    assert doubting == Step(DOUBTING)
-
-    told = step(DOUBTING, modified(WEB.at(9)))
-    assert told == Step(Doubting("9", watch_list=False), (Happened([(EventType.MODIFIED, WEB.at(9))], None),))
-    assert step(told.state, Bookmark("12")) == Step(Doubting("12", watch_list=False))
-    assert step(told.state, Unreadable("again")) == Step(told.state)
-
-
-def test_the_repair_is_a_list_not_older_than_the_last_event() -> None:
-    done = after(DOUBTING, modified(WEB.at(9)), RepairDue())
-
-    assert done.pace is Pace.AT_ONCE
-    assert asked(done.state) == ListRequest(version="9", limit=500)
-
-
-def test_a_busy_server_in_doubt_is_given_as_long_as_it_said() -> None:
-    assert step(DOUBTING, Busy("429", after=5.0)).after == 5.0
-
-
-@pytest.mark.parametrize(
-    ("end", "pace"),
-    [
-        *((each, Pace.BACK_OFF) for each in (HUNG_UP, SILENT, VeryShort(), TOO_LARGE, FAILED, UNSUPPORTED)),
-        (EXPIRED, Pace.AT_ONCE_IF_RARE),
-        (Busy("429"), Pace.BACK_OFF),
-        (REFUSED, Pace.SLOWLY),
-    ],
-)
-def test_however_a_watch_in_doubt_ends_a_list_comes_next(end: Answer, pace: Pace) -> None:
-    done = step(DOUBTING, end)
-
-    assert done.pace is pace
-    assert isinstance(asked(done.state), ListRequest)
-
-
-def test_an_unreadable_item_makes_the_whole_list_incomplete() -> None:
-    first = step(LISTS, page(WEB.at(3), at=7, next_page="token", unreadable=("no uid",)))
-    last = step(first.state, page(DB.at(5), at=7))
-
-    assert last.heard[-1] == ListEnded("7", complete=False)
-
-
-def test_an_unreadable_initial_event_makes_the_list_incomplete() -> None:
-    done = after(Streaming(STREAMS), Unreadable("no uid"), added(WEB.at(3)), closing_bookmark(7))
-
-    assert done.heard == (ListEnded("7", complete=False),)
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        pytest.param([page(at=7, unreadable=("no uid",)), Opened()], id="list"),
-        pytest.param([page(at=7, unreadable=("no uid",)), Busy("429"), Opened()], id="list, then busy"),
-        pytest.param([page(at=7, unreadable=("no uid",)), FAILED, Opened()], id="list, then a failure"),
-        pytest.param([page(at=7, unreadable=("no uid",)), REFUSED, Opened()], id="list, then a refusal"),
-    ],
-)
-def test_after_an_incomplete_list_the_watch_is_in_doubt(answers: list[Answer]) -> None:
-    done = after(LISTS, *answers)
-
-    assert done.state == DOUBTING
-
-
-def test_after_incomplete_initial_events_the_watch_is_in_doubt() -> None:
-    done = after(STREAMS, Opened(), Unreadable("no uid"), closing_bookmark(7))
-
-    assert done.state == Doubting("7", watch_list=True)
-
-
-# ── Where it begins ──────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("watch_list", [True, False])
-def test_what_never_ran_begins_with_whatever_the_cache_has(watch_list: bool) -> None:
-    assert begin(None, watch_list=watch_list) == NotSynced(watch_list=watch_list)
-
-
-def test_what_left_a_position_goes_on_from_there_with_a_watch() -> None:
-    start = begin(Remembered(KnownTable(), position="90", newest="90"), watch_list=True)
-
-    assert asked(start) == WatchRequest(version="90", timeout=400)
-
-
-def test_without_a_position_the_newest_state_is_compared() -> None:
-    """A cache that is behind could show again what the last list found deleted."""
-    start = begin(Remembered(KnownTable(), position=None, newest="90"), watch_list=True)
-
-    assert asked(start) == ListRequest(version="", limit=500)
-    assert RanBackwards("90", "50") in step(proven(start), page(at=50)).heard
-
-
-# ── Versions ─────────────────────────────────────────────────────────────────
-
-
-def test_a_list_older_than_what_was_seen_begins_a_new_epoch() -> None:
-    done = step(NotSynced("90", Freshness.CONSISTENT, watch_list=False), page(WEB.at(40), at=50))
-
-    assert done.heard == (RanBackwards("90", "50"), ListBegan(), Listed([WEB.at(40)]), ListEnded("50", complete=True))
-    assert asked(done.state) == WatchRequest(version="50", timeout=400)
-
-
-def test_the_pages_of_a_list_that_ran_backwards_begin_one_epoch() -> None:
-    first = step(NotSynced("90", Freshness.CONSISTENT, watch_list=False), page(at=50, next_page="token"))
-    assert RanBackwards("90", "50") in first.heard
-
-    again = after(first.state, EXPIRED, page(at=51))
-    assert again.heard == (ListBegan(), ListEnded("51", complete=True))
-
-
-@pytest.mark.parametrize("state", [WATCHING, DOUBTING])
-@pytest.mark.parametrize("backwards", [modified(WEB.at(6)), Bookmark("6")])
-def test_an_older_version_is_believed_only_of_a_consistent_list(state: State, backwards: Answer) -> None:
-    done = step(state, backwards)
-
-    assert (done.heard, done.pace) == ((), Pace.BACK_OFF)
-    assert asked(done.state) == ListRequest(version="", limit=500)
-    assert RanBackwards("7", "6") in step(done.state, page(at=6)).heard
-
-
-@pytest.mark.parametrize(("state", "position"), [(WATCHING, "8"), (DOUBTING, None)])
-def test_what_came_before_an_older_version_in_one_batch_is_heard(state: State, position: str | None) -> None:
-    """An old event told again may be of an object that is gone: to take it in would bring the object back."""
-    done = step(state, added(WEB.at(8), DB.at(3), DB.at(9)))
-
-    assert done.heard == (Happened([(EventType.ADDED, WEB.at(8))], position),)
-    assert asked(done.state) == ListRequest(version="", limit=500)
-    assert RanBackwards("8", "7") in step(done.state, page(at=7)).heard
-
-
-def test_a_bookmark_older_than_seen_versions_ends_no_list() -> None:
-    done = step(Streaming(NotSynced("90")), closing_bookmark(50))
-
-    assert done.heard == ()
-    assert done.pace is Pace.BACK_OFF
-    assert asked(done.state) == ListRequest(version="", limit=500)
-
-
-def test_versions_that_are_no_numbers_have_no_order() -> None:
-    done = step(Watching("b", watch_list=False), modified(WEB.at("a")))
-
-    assert done.state == Watching("a", watch_list=False)
-
-
-# ── What does not belong together ────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("state", "answer"),
-    [
-        (LISTS, modified(WEB.at(8))),
-        (LISTS, Bookmark("8")),
-        (PAGING, Opened()),
-        (Streaming(STREAMS), page(at=7)),
-        (Streaming(STREAMS), RepairDue()),
-        (SYNCED, page(at=7)),
-        (SYNCED, deleted(WEB.at(8))),
-        (WATCHING, page(at=7)),
-        (WATCHING, Opened()),
-        (WATCHING, Overdue()),
-        (DOUBTING, page(at=7)),
-    ],
-)
-def test_an_answer_to_another_request_raises(state: State, answer: Answer) -> None:
-    with pytest.raises(UnexpectedAnswer, match=f"{type(answer).__name__} while {type(state).__name__}"):
-        step(state, answer)
-
-
-@pytest.mark.parametrize("state", [Streaming(STREAMS), WATCHING, DOUBTING])
-def test_while_a_watch_is_open_nothing_else_is_asked(state: State) -> None:
-    with pytest.raises(AssertionError, match="open already"):
-        asked(state)
-
-
-# ── Whether the server's history is still the known one ──────────────────────
-
-SAME, OTHER, UNKNOWN = SameHistory(), OtherHistory("web at 7", "web at 5"), UnknownHistory("web is gone")
-
-
-@pytest.mark.parametrize("state", [WATCHING, DOUBTING, Streaming(replace(STREAMS, seen="7"))])
-@pytest.mark.parametrize("end", [HUNG_UP, SILENT, VeryShort(), FAILED, Busy("429"), EXPIRED, TOO_LARGE, REFUSED])
-def test_a_watch_that_ended_early_must_prove_its_history(state: State, end: Answer) -> None:
-    unproven = reflector.step(state, end).state
-
-    assert isinstance(unproven, Proving)
-    assert next_request(unproven, page_size=500, watch_timeout=400) == ProofRequest()
-    assert reflector.step(unproven, SAME) == Step(unproven.then)
-
-
-@pytest.mark.parametrize("state", [SYNCED, replace(LISTS, seen="7"), Listing(LISTS, "7", "token", complete=True)])
-@pytest.mark.parametrize("trouble", [FAILED, Busy("nobody listens"), TOO_LARGE])
-def test_so_it_must_after_a_request_that_nobody_answered(state: State, trouble: Answer) -> None:
-    assert isinstance(reflector.step(state, trouble).state, Proving)
-
-
-def test_a_watch_that_ended_as_asked_is_reopened_at_once() -> None:
-    assert reflector.step(WATCHING, TimedOut()) == Step(SYNCED)
-
-
-@pytest.mark.parametrize(
-    ("state", "answer"),
-    [(DOUBTING, RepairDue()), (LISTS, FAILED), (STREAMS, FAILED), (replace(LISTS, seen="7"), EXPIRED)],
-    ids=["a watch that is still open", "nothing is known", "nothing is known", "a server that answers"],
-)
-def test_where_there_is_nothing_to_prove_nothing_is_asked(state: State, answer: Answer) -> None:
-    assert not isinstance(reflector.step(state, answer).state, Proving)
-
-
-@pytest.mark.parametrize("position", ["7", None])
-def test_what_is_remembered_must_be_proven(position: str | None) -> None:
-    assert isinstance(begin(Remembered(KnownTable(), position, "7"), watch_list=True), Proving)
-
-
-def test_who_remembers_nothing_but_an_epoch_has_nothing_to_prove() -> None:
-    assert begin(Remembered(KnownTable(), None, None, 2), watch_list=True) == NotSynced(
-        None, Freshness.CONSISTENT, watch_list=True
-    )
-
-
-def test_an_unclear_history_is_listed_under_suspicion() -> None:
-    done = reflector.step(Proving(SYNCED), UNKNOWN)
-
-    assert done == Step(NotSynced("7", Freshness.CONSISTENT, watch_list=False), (Suspected(),))
-
-
-@pytest.mark.parametrize(
-    "state", [Proving(SYNCED), SYNCED, WATCHING, DOUBTING, LISTS, Listing(LISTS, "7", "x", complete=True)]
-)
-@pytest.mark.parametrize(
-    ("answer", "heard"),
-    [
-        (OTHER, EpochBegan("web at 7", "web at 5")),
-        (Contradicted("web at 7", "web at 5"), RanBackwards("web at 7", "web at 5")),
-    ],
-    ids=["told by others", "found out here"],
-)
-def test_a_new_history_is_listed_whole_and_voids_old_versions(
-    state: State, answer: Answer, heard: EpochBegan | RanBackwards
+@pytest.mark.parametrize("word", [Bookmark("8"), modified(WEB.at(8)), Unreadable("no metadata"), EXPIRED])
+async def test_whatever_the_server_tells_is_contact(
+    word: Bookmark | Announced | Unreadable | Expired,
 ) -> None:
-    assert reflector.step(state, answer) == Step(NotSynced(None, Freshness.CONSISTENT, watch_list=False), (heard,))
+    async with watching(opened(Quiet(100), word), start=WATCHES) as world:
+        began = world.now()
+        await asyncio.sleep(101)
+
+        assert world.reflector.last_contact >= began + 100
 
 
-@pytest.mark.parametrize(
-    ("trouble", "pace", "after"),
-    [(FAILED, Pace.BACK_OFF, None), (Busy("429", 3.0), Pace.BACK_OFF, 3.0), (REFUSED, Pace.SLOWLY, None)],
-)
-def test_without_a_proof_nothing_is_trusted_and_it_is_retried(trouble: Answer, pace: Pace, after: float | None) -> None:
-    assert reflector.step(Proving(SYNCED), trouble) == Step(Proving(SYNCED), pace=pace, after=after)
+# ── Bounds and ends ──────────────────────────────────────────────────────────
+
+
+async def test_a_bookmark_moves_the_position_without_an_event() -> None:
+    async with watching(opened(Bookmark("20")), start=WATCHES) as world:
+        await settled()
+
+        assert await drained(world.fifo) == Drained([], "20")
+
+
+async def test_a_full_queue_stops_the_reading_until_it_is_taken_from() -> None:
+    events = [modified(WEB.at(version)) for version in range(8, 100)]
+    async with watching(opened(*events), start=WATCHES, max_deltas=10) as world:
+        await asyncio.sleep(3600)
+        assert len(world.fifo) == 10
+        assert not world.source.played.is_set()
+
+        assert (await drained(world.fifo)).position == "17"
+        await asyncio.sleep(1)
+        assert len(world.fifo) == 10
+
+
+async def test_a_full_queue_stops_the_pages_of_a_list() -> None:
+    pages = [page(a_pod(f"web-{number}").at(3), at=7, next_page="more") for number in range(20)]
+    async with watching(*pages, max_deltas=5) as world:
+        await asyncio.sleep(3600)
+
+        assert len(world.fifo) == 5
+        assert len(world.source.requests) == 5, "an API server would not wait for ever with the sixth"
+
+
+async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
+    told = [(EventType.ADDED, WEB.at(3)), (EventType.DELETED, WEB.at(8)), (EventType.ADDED, WEB.born_again().at(9))]
+    async with watching(opened(Announced(told), closing_bookmark(10)), start=NotSynced()) as world:
+        await world.played()
+
+        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in told]
+
+
+async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:
+    async with watching(page(at=5), opened(), start=NotSynced("7", watch_list=False), epoch=3) as world:
+        assert world.reflector.epoch == 3
+        await settled()
+        assert world.reflector.epoch == 4
+
+
+async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:
+    source = ScriptedSource(opened(Quiet(1), modified(WEB.at(8)), Quiet(1)))
+    fifo = DeltaFIFO(dict[str, None]())
+    reflector = Reflector(PODS, ALL, source, fifo, report=lambda _: None, timing=Timing(), start=WATCHES)
+    fifo.close()
+
+    with pytest.raises(FifoClosed):
+        await reflector.run()
+
+    assert source.open == 0
+
+
+async def test_a_page_of_everything_waits_for_room_in_the_queue() -> None:
+    objects = [a_pod(f"web-{number}").at(7) for number in range(10)]
+    timing = Timing(page_size=2)
+    batches: list[int] = []
+    async with watching(page(*objects, at=7), opened(), timing=timing, max_deltas=4) as world:
+
+        async def process(batch: Drained) -> None:
+            batches.append(len(batch.deltas))
+
+        while sum(batches) < len(objects):
+            await settled()
+            await world.fifo.drain(process)
+
+    assert max(batches) <= 4
+
+
+# ── Pages of any size ────────────────────────────────────────────────────────
+
+
+async def test_a_page_is_read_as_it_comes_and_waits_for_room() -> None:
+    many = [a_pod(f"p{number}").at(3) for number in range(10)]
+    parts = InParts([part(each, at=7) for each in many], page(at=7))
+    async with watching(parts, opened(), max_deltas=4) as world:
+        await settled()
+        assert len(world.fifo) == 4, "the rest of the page is not read"
+        while world.fifo.queue:
+            await world.fifo.drain(nothing)
+            await settled()
+        await world.played()
+        assert [fact.objects for fact in world.told(ListEnded) if isinstance(fact, ListEnded)] == [10]
+
+
+async def test_a_page_of_a_past_history_is_cut_short() -> None:
+    many = [a_pod(f"p{number}").at(3) for number in range(10)]
+    parts = InParts([part(each, at=7) for each in many], page(at=7))
+    async with watching(parts, page(WEB.at(3), at=4), opened(), max_deltas=4) as world:
+        await settled()
+        world.reflector.learn(OtherHistory(was="9", now="4"))
+        heard = []
+        while world.fifo.queue:
+            heard += [delta.key for delta in (await drained(world.fifo)).deltas]
+            await settled()
+        await world.played()
+    assert heard == ["shop/p0", "shop/p1", "shop/p2", "shop/p3", "shop/p4", "shop/web"]
+
+
+async def test_no_page_is_asked_for_before_there_is_room_for_it() -> None:
+    async with watching(page(WEB.at(3), DB.at(4), at=7, next_page="on"), page(at=7), opened(), max_deltas=2) as world:
+        await settled()
+        assert len(world.source.asked) == 1
+        await world.fifo.drain(nothing)
+        await world.played()
+        assert len(world.source.asked) == 3
+
+
+async def test_page_sizes_shrink_after_large_pages_and_grow_again() -> None:
+    sizes = [LARGE + 1, LARGE + 1, LARGE, LARGE // 4 - 1, 0, 0]
+    pages = [replace(page(at=7, next_page=f"{number}"), size=size) for number, size in enumerate(sizes)]
+    async with watching(*pages, page(at=7), opened()) as world:
+        await world.played()
+        limits = [each.limit for each in world.source.requests if isinstance(each, ListRequest)]
+    assert limits == [500, 250, 125, 125, 250, 500, 500]
+
+
+async def test_a_page_that_cannot_be_held_is_asked_for_in_smaller_ones() -> None:
+    too_much = Oversized("more than can be held")
+    async with watching(too_much, too_much, page(WEB.at(3), at=7), opened()) as world:
+        await world.played()
+        requests = [each for each in world.source.requests if isinstance(each, ListRequest)]
+    assert [(each.version, each.limit) for each in requests] == [("0", 500), ("", 62), ("", 7)]
+    assert [fact.reason for fact in world.told(RequestFailed) if isinstance(fact, RequestFailed)] == [
+        too_much.reason
+    ] * 2
+
+
+@given(st.lists(st.integers(0, 3 << 20), max_size=20), st.integers(1, 5))
+def test_objects_are_queued_in_chunks_by_count_and_bytes(sizes: list[int], most: int) -> None:
+    objects = [ApiObject(f"o{number}", "u", "1", bytes(size)) for number, size in enumerate(sizes)]
+    told = list(stretches(objects, most))
+    assert [each for few in told for each in few] == objects
+    assert all(0 < len(few) <= most for few in told)
+    assert all(sum(len(each.body) for each in few[:-1]) < STRETCH for few in told)
+
+
+async def nothing(drained: Drained) -> None:
+    pass

@@ -22,10 +22,10 @@ from bridge.model.answers import (
     Unreadable,
     WatchRequest,
 )
-from bridge.model.change import Change, ChangeBatch, Evidence, Known
-from bridge.model.known import KnownTable, Remembered
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
+from bridge.model.versions.version_table import Checkpoint, VersionTable
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, Turn, opened, page
@@ -67,7 +67,7 @@ class World:
             watch_list=False,
             resync=EveryMinute() if resync else None,
             stored=self.ledger.stored,
-            remembered=self.ledger.remembered(),
+            checkpoint=self.ledger.checkpoint(),
             history=TakenOnTrust() if isinstance(source, ScriptedSource) else None,
         )
 
@@ -111,7 +111,7 @@ async def a_life(*names: str) -> tuple[World, SimulatedCluster]:
 def a_ledger(*objects: ApiObject, position: str | None, newest: str, epoch: int = 1) -> World:
     ledger = ModelLedger(position=position, newest=newest, epoch=epoch, last=len(objects))
     for sequence, thing in enumerate(objects, 1):
-        ledger.objects[thing.key] = Known(thing.uid, thing.resource_version, sequence)
+        ledger.objects[thing.key] = ObjectVersion(thing.uid, thing.resource_version, sequence)
         ledger.bodies[sequence] = thing.body
     return World(ledger)
 
@@ -357,17 +357,17 @@ async def test_a_library_may_remember_without_an_outbox() -> None:
     async def deliver(batch: ChangeBatch) -> None:
         told.extend(batch.changes)
 
-    remembered: Remembered | None = None
+    checkpoint: Checkpoint | None = None
     for _ in range(2):
         informer = SharedInformer(
-            PODS, Scope(), cluster, deliver, report=world.facts.append, timing=Timing(), remembered=remembered
+            PODS, Scope(), cluster, deliver, report=world.facts.append, timing=Timing(), checkpoint=checkpoint
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.wait_synced()
             await asyncio.sleep(1)
             informer.stop()
-        remembered = Remembered(KnownTable(informer.indexer.items()), "2", "2")
+        checkpoint = Checkpoint(VersionTable(informer.indexer.items()), "2", "2")
         cluster.delete("web")
 
     assert [f"{change.op} {change.object.name}" for change in told] == ["added web", "deleted web"]

@@ -11,8 +11,8 @@ import pytest
 
 from bridge.facts import Fact, InformerStopped, InformerSynced
 from bridge.informer.indexer import by_namespace
-from bridge.informer.pacing import Timing
-from bridge.informer.reflector import UnexpectedAnswer
+from bridge.informer.reflector.list_watch import UnexpectedAnswer
+from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import SharedInformer
 from bridge.model.answers import Busy, Expired, HungUp, Opened, Refused, WatchRequest
 from bridge.model.change import Change, ChangeBatch, Op
@@ -257,7 +257,7 @@ async def test_listeners_resync_by_their_own_periods_without_requests() -> None:
 
         assert len(world.cluster.requests) == requests
     syncs = [change for batch in world.outlet.batches for change in batch.changes if change.op is Op.SYNC]
-    audiences = [change.audience for change in syncs if change.object.name == "web"]
+    audiences = [change.targets for change in syncs if change.object.name == "web"]
     assert audiences == [("audit",), ("live",), ("audit",), ("audit",), ("live",), ("audit",), ("audit", "live")]
     assert all(change.object == world.cluster.objects[change.object.key] for change in syncs)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.auth import FixedToken, Several, TokenFile
+from bridge.kube.auth.credentials import FixedToken, Several, TokenFile
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.facts import DiscoveryRejected, Fact, GroupStale
 from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect
-from bridge.kube.accepted import MOST_REJECTED, MOST_RESOURCES
+from bridge.kube.discovery.accepted import MOST_REJECTED, MOST_RESOURCES
 from bridge.model.answers import Busy, Failed
 from bridge.model.resource import Resource
 from tests.bridge.kube.discovery_documents import (

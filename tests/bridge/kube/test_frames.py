@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.frames import Frames
+from bridge.kube.wire.frames import Frames
 from bridge.model.answers import (
     Announced,
     Bookmark,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.kubeconfig import Chosen, Exec, default_paths, load
+from bridge.kube.auth.kubeconfig import Chosen, Exec, default_paths, load
 
 CONFIG = """
 apiVersion: v1

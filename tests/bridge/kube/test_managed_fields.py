@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.frames import Frames
-from bridge.kube.pages import PageReader
+from bridge.kube.wire.frames import Frames
+from bridge.kube.wire.pages import PageReader
 from bridge.model.answers import Announced, Page
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
-from bridge.processor.pipeline import transform_for
-from bridge.processor.redaction_key import RedactionKey
+from bridge.transform.redaction_key import RedactionKey
+from bridge.transform.transform import transform_for
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:annotations": {}}}, "time": "2026-01-12T09:40:51Z"}]

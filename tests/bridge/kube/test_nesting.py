@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.nesting import Nesting, deeper_than, end_of_value, members
-from bridge.kube.wire import decode_head, find_head
+from bridge.kube.wire.nesting import Nesting, deeper_than, end_of_value, members
+from bridge.kube.wire.objects import decode_head, find_head
 
 TEXTS = st.text('{}[],:"\\ aä\n\x00', max_size=8)
 JSON = st.recursive(

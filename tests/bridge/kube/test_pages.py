@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.pages import LONGEST_OBJECT, PageReader
+from bridge.kube.wire.pages import LONGEST_OBJECT, PageReader
 from bridge.model.answers import Expired, Failed, Page, Trouble
 from bridge.model.resource import Resource
 

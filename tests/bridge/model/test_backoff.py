@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.model.backoff import Backoff
+from bridge.model.primitives.backoff import Backoff
 
 chances = st.floats(0, 1, exclude_max=True)
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
-from bridge.model.cloudevent import CloudEvents, HeaderNames, percent_encoded
-from bridge.model.envelope import Envelopes
+from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.envelope import Envelopes
 from bridge.model.record import Record, SnapshotEdge
 from bridge.model.resource import Resource
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot

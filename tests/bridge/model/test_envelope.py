@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
-from bridge.model.cloudevent import CloudEvents, HeaderNames
-from bridge.model.envelope import Envelopes, merge_patch
+from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
+from bridge.model.formats.envelope import Envelopes, merge_patch
 from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
 from tests.kit.records import DEPLOYMENTS, a_delta, a_gap, a_snapshot
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import zstandard
 
-from bridge.model.packing import MAX_BODY, pack, unpack
+from bridge.model.primitives.packing import MAX_BODY, pack, unpack
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"a":"' + b"x" * 1_000_000 + b'"}'])

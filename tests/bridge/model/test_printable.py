@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import characters, text
 
-from bridge.model.printable import escaped
+from bridge.model.primitives.printable import escaped
 
 EVERYTHING = text(characters())
 """Halves of surrogate pairs too."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bridge.model.ring import Ring, Slice
+from bridge.model.primitives.ring import Ring, Slice
 
 
 def a_ring(count: int, *, max_items: int = 100, max_bytes: int = 1000) -> Ring[int]:

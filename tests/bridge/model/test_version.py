@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.version import is_older, newest_of
+from bridge.model.versions.version import is_older, newest_of
 
 numbers = st.integers(0, 10**40)
 

@@ -12,13 +12,13 @@ import apsw
 from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
-from bridge.outbox import Keeping, Outbox
-from bridge.outbox.clearing import Rhythm
-from bridge.outbox.directory import FILE
-from bridge.outbox.opening import utc_now
+from bridge.outbox import Outbox, Retention
+from bridge.outbox.log.cleaner import CleanerPolicy
+from bridge.outbox.recovery import utc_now
+from bridge.outbox.storage.state_directory import FILE
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
-EAGER = Rhythm(least=0, part=0.0)
+EAGER = CleanerPolicy(least=0, part=0.0)
 """What can be cleared away is, with each tick."""
 
 
@@ -27,16 +27,16 @@ async def opened(
     directory: Path,
     sinks: Mapping[str, StartPolicy] = AUDIT,
     *,
-    keeping: Keeping | None = None,
+    retention: Retention | None = None,
     facts: list[Fact] | None = None,
     time: str | None = None,
-    rhythm: Rhythm = EAGER,
+    cleaner_policy: CleanerPolicy = EAGER,
 ) -> AsyncIterator[Outbox]:
     """``time``: what the clock says all the while."""
     told: list[Fact] = [] if facts is None else facts
     clock = utc_now if time is None else lambda: time
     async with await Outbox.open(
-        directory, sinks, report=told.append, keeping=keeping, clock=clock, rhythm=rhythm
+        directory, sinks, report=told.append, retention=retention, clock=clock, cleaner_policy=cleaner_policy
     ) as outbox:
         yield outbox
 

@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.outbox.backlog import Bounds, Milestones, Size, drop_through, trim_through, why_full
+from bridge.outbox.consumers.backlog import Bounds, Size, SparseIndex, drop_through, trim_through, why_full
 
 NOTHING = Size(records=0, bytes=0, age=0.0)
 
 
-def ten_commits() -> Milestones:
+def ten_commits() -> SparseIndex:
     """At each of ten seconds, ten records of a hundred bytes each."""
-    milestones = Milestones()
+    sparse_index = SparseIndex()
     for second in range(1, 11):
-        milestones.reached(10 * second, 1000 * second, float(second))
-    return milestones
+        sparse_index.reached(10 * second, 1000 * second, float(second))
+    return sparse_index
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_backlog_of_nothing_is_never_full() -> None:
     ],
 )
 def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, through: int) -> None:
-    milestones = ten_commits()
-    dropped = drop_through(bounds, milestones, settled=3, last=100, now=10.5)
+    sparse_index = ten_commits()
+    dropped = drop_through(bounds, sparse_index, settled=3, last=100, now=10.5)
 
     assert dropped == through
-    left = Size(100 - dropped, milestones.bytes_after(dropped), milestones.age_of(dropped, now=10.5))
+    left = Size(100 - dropped, sparse_index.bytes_after(dropped), sparse_index.age_of(dropped, now=10.5))
     assert why_full(bounds, left, "max_backlog") == ""
 
 
@@ -89,83 +89,83 @@ def test_a_settled_record_leaves_at_the_first_retention_bound(
 
 
 def test_before_the_first_record_there_is_nothing_to_know() -> None:
-    milestones = Milestones()
+    sparse_index = SparseIndex()
 
-    assert (milestones.bytes_after(0), milestones.age_of(0, now=5.0)) == (0, 0.0)
-    assert milestones.sequence_of_age(0.0, now=5.0) == milestones.sequence_of_bytes(0) == 0
-    assert milestones.sequence_within_age(0.0, now=5.0) == milestones.sequence_within_bytes(0) == 0
+    assert (sparse_index.bytes_after(0), sparse_index.age_of(0, now=5.0)) == (0, 0.0)
+    assert sparse_index.sequence_of_age(0.0, now=5.0) == sparse_index.sequence_of_bytes(0) == 0
+    assert sparse_index.sequence_within_age(0.0, now=5.0) == sparse_index.sequence_within_bytes(0) == 0
 
 
 def test_records_from_before_the_start_keep_their_age() -> None:
-    milestones = Milestones()
-    milestones.reached(500, 10_000, -3600.0)
-    milestones.reached(600, 12_000, -60.0)
-    milestones.reached(601, 12_100, 5.0)
+    sparse_index = SparseIndex()
+    sparse_index.reached(500, 10_000, -3600.0)
+    sparse_index.reached(600, 12_000, -60.0)
+    sparse_index.reached(601, 12_100, 5.0)
 
-    assert [milestones.age_of(sequence, now=10.0) for sequence in (0, 500, 600, 601)] == [3610.0, 70.0, 5.0, 0.0]
-    assert milestones.sequence_of_age(3600.0, now=10.0) == 500
+    assert [sparse_index.age_of(sequence, now=10.0) for sequence in (0, 500, 600, 601)] == [3610.0, 70.0, 5.0, 0.0]
+    assert sparse_index.sequence_of_age(3600.0, now=10.0) == 500
 
 
 def test_a_clock_that_goes_back_stands_still() -> None:
-    milestones = Milestones()
+    sparse_index = SparseIndex()
     for sequence, now in enumerate((10.0, 4.0, 11.0), 1):
-        milestones.reached(sequence, sequence, now)
+        sparse_index.reached(sequence, sequence, now)
 
-    assert [milestones.age_of(sequence, now=12.0) for sequence in range(3)] == [2.0, 2.0, 1.0]
-    assert milestones.age_of(0, now=3.0) == 0.0
+    assert [sparse_index.age_of(sequence, now=12.0) for sequence in range(3)] == [2.0, 2.0, 1.0]
+    assert sparse_index.age_of(0, now=3.0) == 0.0
 
 
 def test_a_record_is_found_by_the_age_and_bytes_behind_it() -> None:
-    milestones = ten_commits()
+    sparse_index = ten_commits()
 
-    assert [milestones.sequence_of_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
+    assert [sparse_index.sequence_of_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
         100, 50, 50, 40, 0
     ]  # fmt: skip
-    assert [milestones.sequence_within_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
+    assert [sparse_index.sequence_within_age(seconds, now=10.0) for seconds in (0.0, 4.9, 5.0, 5.1, 9.5)] == [
         90, 50, 40, 40, 0
     ]  # fmt: skip
-    assert [milestones.sequence_of_bytes(limit) for limit in (0, 2999, 3000, 3001, 10**6)] == [100, 70, 70, 60, 0]
-    assert [milestones.sequence_within_bytes(limit) for limit in (0, 2999, 3000, 3001, 10**6)] == [100, 80, 70, 70, 0]
+    assert [sparse_index.sequence_of_bytes(limit) for limit in (0, 2999, 3000, 3001, 10**6)] == [100, 70, 70, 60, 0]
+    assert [sparse_index.sequence_within_bytes(limit) for limit in (0, 2999, 3000, 3001, 10**6)] == [100, 80, 70, 70, 0]
 
 
 def test_merged_marks_err_to_the_safe_side() -> None:
     """Nothing leaves that is too young, and nothing stays in a backlog that is too old."""
-    milestones = Milestones(most=8)
+    sparse_index = SparseIndex(most=8)
     for second in range(1, 101):
-        milestones.reached(second, second, float(second))
+        sparse_index.reached(second, second, float(second))
 
     for seconds in range(101):
         old = max(0, 100 - seconds)
-        assert milestones.sequence_of_age(seconds, now=100.0) <= old
-        assert milestones.sequence_within_age(seconds, now=100.0) >= old - 1
-        assert milestones.sequence_of_bytes(seconds) <= 100 - seconds <= milestones.sequence_within_bytes(seconds)
+        assert sparse_index.sequence_of_age(seconds, now=100.0) <= old
+        assert sparse_index.sequence_within_age(seconds, now=100.0) >= old - 1
+        assert sparse_index.sequence_of_bytes(seconds) <= 100 - seconds <= sparse_index.sequence_within_bytes(seconds)
 
 
 def test_a_commit_that_brought_no_record_changes_nothing() -> None:
-    milestones = ten_commits()
-    milestones.reached(100, 10_000, 50.0)
+    sparse_index = ten_commits()
+    sparse_index.reached(100, 10_000, 50.0)
 
-    assert (len(milestones), milestones.age_of(99, now=50.0)) == (11, 40.0)
+    assert (len(sparse_index), sparse_index.age_of(99, now=50.0)) == (11, 40.0)
 
 
 def test_what_was_trimmed_is_not_counted_and_what_is_left_is() -> None:
-    milestones = ten_commits()
-    milestones.trim(55)
+    sparse_index = ten_commits()
+    sparse_index.trim(55)
 
-    assert milestones.bytes_after(55) == milestones.bytes_after(0) == 5000
-    assert milestones.age_of(55, now=10.0) == 4.0
-    assert milestones.sequence_of_age(100.0, now=10.0) == milestones.sequence_of_bytes(10**9) == 50
-    milestones.trim(100)
-    assert (len(milestones), milestones.bytes_after(100)) == (1, 0)
-    milestones.reached(110, 10_700, 12.0)
-    assert (milestones.bytes_after(100), milestones.age_of(100, now=13.0)) == (700, 1.0)
+    assert sparse_index.bytes_after(55) == sparse_index.bytes_after(0) == 5000
+    assert sparse_index.age_of(55, now=10.0) == 4.0
+    assert sparse_index.sequence_of_age(100.0, now=10.0) == sparse_index.sequence_of_bytes(10**9) == 50
+    sparse_index.trim(100)
+    assert (len(sparse_index), sparse_index.bytes_after(100)) == (1, 0)
+    sparse_index.reached(110, 10_700, 12.0)
+    assert (sparse_index.bytes_after(100), sparse_index.age_of(100, now=13.0)) == (700, 1.0)
 
 
 @pytest.mark.parametrize("shape", ["steady", "pauses", "large", "empty"])
 def test_many_commits_take_little_memory_within_one_percent(shape: str) -> None:
     """While the log is trimmed. ``pauses``: at times commits are rare and small. ``large``: at times they are large."""
     chance = random.Random(shape)
-    milestones = Milestones(most=2400)
+    sparse_index = SparseIndex(most=2400)
     sequence = total = trimmed = 0
     now = 0.0
     commits = [(0, 0, 0.0)]
@@ -175,15 +175,15 @@ def test_many_commits_take_little_memory_within_one_percent(shape: str) -> None:
         total += 0 if shape == "empty" else chance.randint(100, 20_000 if shape == "large" and other else 500)
         now += chance.random() * (60.0 if shape == "pauses" and other else 0.05)
         commits.append((sequence, total, now))
-        milestones.reached(sequence, total, now)
+        sparse_index.reached(sequence, total, now)
         if turn % 1000 == 999 and turn > 10_000:
             trimmed = commits[turn - 10_000][0]
-            milestones.trim(trimmed)
+            sparse_index.trim(trimmed)
 
-    assert len(milestones) <= 2400
+    assert len(sparse_index) <= 2400
     there = [commit for commit in commits if commit[0] >= trimmed]
     seconds = there[-1][2] - there[1][2]
     size = there[-1][1] - there[0][1]
     for (reached, so_far, _), (_, _, came) in pairwise(there):
-        assert 0 <= milestones.bytes_after(reached) - (total - so_far) <= size / 100
-        assert 0 <= milestones.age_of(reached, now) - (now - came) <= seconds / 100
+        assert 0 <= sparse_index.bytes_after(reached) - (total - so_far) <= size / 100
+        assert 0 <= sparse_index.age_of(reached, now) - (now - came) <= seconds / 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bridge.model.change import Op
-from bridge.outbox.compaction import Compaction, Kept, Step, compact
+from bridge.outbox.consumers.compaction import Compaction, Kept, Step, compact
 
 OPS = {"+": Op.ADDED, "~": Op.UPDATED, "-": Op.DELETED, "=": Op.SYNC}
-LETTERS = {op: letter for letter, op in OPS.items()}
+LETTERS = {op: dead_letter for dead_letter, op in OPS.items()}
 
 
 def steps(text: str, key: str = "web") -> list[Step]:

@@ -11,12 +11,12 @@ from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
-from bridge.outbox import Keeping, Outbox, opening
-from bridge.outbox.database import PAGE_BYTES
-from bridge.outbox.directory import FILE, Holder
+from bridge.outbox import Outbox, Retention, recovery
 from bridge.outbox.errors import Damaged
+from bridge.outbox.storage.database import PAGE_BYTES
+from bridge.outbox.storage.state_directory import FILE, StateDirectory
 from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
-from tests.bridge.outbox.test_errands import Taker
+from tests.bridge.outbox.test_backfill import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 TWO = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
@@ -183,8 +183,8 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
         "UPDATE log SET time = 'yesterday' WHERE seq = 7",
         "DELETE FROM meta",
         "DROP TABLE meta",
-        "DROP TABLE letters",
-        "UPDATE cursors SET errand = 'shopping'",
+        "DROP TABLE dead_letters",
+        "UPDATE cursors SET backfill = 'shopping'",
         "UPDATE meta SET last = 9223372036854775807",
     ],
 )
@@ -297,7 +297,7 @@ async def test_a_gap_settled_before_any_list_is_still_followed_by_sync(tmp_path:
 async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
 
-    async with opened(tmp_path, TWO, keeping=Keeping(retain_bytes=1 << 30)) as outbox:
+    async with opened(tmp_path, TWO, retention=Retention(retain_bytes=1 << 30)) as outbox:
         compacted, dropped = Taker(outbox, "audit"), Taker(outbox, "live")
         informer = await listed(outbox)
         await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b")
@@ -385,7 +385,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
             for sink in TWO:
                 outbox.sinks.settle(sink, outbox.last)
             overwrite_table(tmp_path, "selections")
-            monkeypatch.setattr("bridge.outbox.mark.open_private", no_room)
+            monkeypatch.setattr("bridge.outbox.storage.mark.open_private", no_room)
             with pytest.raises(Damaged):
                 await outbox.tidy()
 
@@ -396,7 +396,7 @@ async def test_a_crash_while_damage_is_replaced_does_not_hide_it(
 ) -> None:
     await filled(tmp_path, objects=50)
     (tmp_path / FILE).write_bytes(b"no database at all" * 1000)
-    where: object = Holder if after == "move_aside" else opening
+    where: object = StateDirectory if after == "move_aside" else recovery
     done = getattr(where, after)
 
     def die_after(*given: object, **named: object) -> None:

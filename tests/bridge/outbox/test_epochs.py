@@ -13,7 +13,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
-from bridge.outbox.directory import FILE
+from bridge.outbox.storage.state_directory import FILE
 from tests.bridge.outbox.opened import crashed, everything, opened, tell
 from tests.kit.follower import Follower, Server, followers
 from tests.kit.informed import DEPLOYMENTS, PODS
@@ -262,7 +262,7 @@ async def test_unreadable_epochs_of_a_damaged_file_use_the_time(
     epochs: list[int] = []
     for harm in ("DROP TABLE informers", "DROP TABLE kinds", "UPDATE meta SET epoch = 1 << 40"):
         now = 1_800_000_000 + 1000 * len(epochs)
-        monkeypatch.setattr("bridge.outbox.opening.time_ns", lambda now=now: now * 10**9)
+        monkeypatch.setattr("bridge.outbox.recovery.time_ns", lambda now=now: now * 10**9)
         tell(tmp_path, f"PRAGMA foreign_keys = OFF; {harm}")
         (tmp_path / f"{FILE}.damaged").write_text("a page makes no sense")
         [found] = await in_lives(tmp_path, server, (ALL,))

@@ -25,7 +25,7 @@ async def reach(outbox: Outbox, version: str, epoch: int = 1) -> None:
         await outbox.append(ChangeBatch(resource, scope, [change], version, epoch))
 
 
-async def remembered(outbox: Outbox) -> list[tuple[str | None, str | None, int]]:
+async def checkpoint(outbox: Outbox) -> list[tuple[str | None, str | None, int]]:
     """Position, newest version and epoch of both."""
     found = []
     for resource, scope in BOTH:
@@ -49,7 +49,7 @@ async def test_all_parts_begin_an_epoch_in_one_transaction(tmp_path: Path) -> No
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left, NOW) as outbox:
-        assert await remembered(outbox) == [(None, None, 2), (None, None, 2)]
+        assert await checkpoint(outbox) == [(None, None, 2), (None, None, 2)]
 
 
 async def test_where_it_is_not_known_only_the_position_goes(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_where_it_is_not_known_only_the_position_goes(tmp_path: Path) -> N
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left, NOW) as outbox:
-        assert await remembered(outbox) == [(None, "7", 1), ("7", "7", 1)]
+        assert await checkpoint(outbox) == [(None, "7", 1), ("7", "7", 1)]
 
 
 async def test_queued_records_keep_their_epoch_and_reach_no_position(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_queued_records_keep_their_epoch_and_reach_no_position(tmp_path: P
 
     assert [getattr(record, "epoch", None) for record in found.items] == [1, 1]
     async with opened(left, NOW) as outbox:
-        assert await remembered(outbox) == [(None, None, 2), (None, None, 2)]
+        assert await checkpoint(outbox) == [(None, None, 2), (None, None, 2)]
 
 
 async def test_what_is_reached_in_the_new_epoch_holds(tmp_path: Path) -> None:
@@ -86,4 +86,4 @@ async def test_what_is_reached_in_the_new_epoch_holds(tmp_path: Path) -> None:
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left, NOW) as outbox:
-        assert await remembered(outbox) == [("5", "5", 2), ("5", "5", 2)]
+        assert await checkpoint(outbox) == [("5", "5", 2), ("5", "5", 2)]

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from bridge.facts import Fact, OutboxRebuilt
-from bridge.model.letter import Burial
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
-from bridge.outbox import Outbox, database
-from bridge.outbox.database import PAGE_BYTES
-from bridge.outbox.directory import FILE
+from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, UnknownFormat
-from bridge.outbox.mark import NAME as MARK
-from bridge.outbox.schema import FORMAT
+from bridge.outbox.storage import database
+from bridge.outbox.storage.database import PAGE_BYTES
+from bridge.outbox.storage.mark import NAME as MARK
+from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage.state_directory import FILE
 from tests.bridge.outbox.opened import everything, opened, rows_of, story, tell
 from tests.kit.damage import loosely
 from tests.kit.informed import PODS, Informed
@@ -34,7 +35,9 @@ async def filled(directory: Path) -> None:
     async with opened(directory, AUDIT) as outbox:
         informer = await Informed(padding=200).begin(outbox)
         await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(50)))
-        await outbox.sinks.letters["audit"].bury([Burial(a_delta(1), "too large", parked=False)])
+        await outbox.sinks.dead_letters["audit"].add_dead_letters(
+            [NewDeadLetter(a_delta(1), "too large", parked=False)]
+        )
 
 
 async def leave(outbox: Outbox) -> object:
@@ -50,9 +53,9 @@ async def list_letters(outbox: Outbox) -> object:
 
 
 async def retry_letters(outbox: Outbox) -> object:
-    letters = outbox.sinks.letters["audit"]
-    await letters.retry(None)
-    return await letters.next_retries(10)
+    dead_letters = outbox.sinks.dead_letters["audit"]
+    await dead_letters.retry(None)
+    return await dead_letters.next_retries(10)
 
 
 async def list_objects(outbox: Outbox) -> object:
@@ -71,9 +74,9 @@ HARMS: dict[str, tuple[str, str, Callable[[Outbox], Any]]] = {
     "a number in place of a body": ("log", "UPDATE log SET body = 7 WHERE seq = 9", look_up),
     "a text in place of a body": ("log", "UPDATE log SET body = 'seven' WHERE seq = 9", everything),
     "a resource that is not there": ("log", "UPDATE log SET resource = 99 WHERE seq = 9", everything),
-    "a dead letter whose reason is no UTF-8": ("letters", f"UPDATE letters SET reason = {UTF_8}", list_letters),
-    "a dead letter whose record is a text": ("letters", "UPDATE letters SET record = 'seven'", retry_letters),
-    "a dead letter whose record is rubbish": ("letters", "UPDATE letters SET record = x'28b52ffd'", retry_letters),
+    "a dead letter whose reason is no UTF-8": ("letters", f"UPDATE dead_letters SET reason = {UTF_8}", list_letters),
+    "a dead letter whose record is a text": ("letters", "UPDATE dead_letters SET record = 'seven'", retry_letters),
+    "a dead letter whose record is rubbish": ("letters", "UPDATE dead_letters SET record = x'28b52ffd'", retry_letters),
     "a version that is no text": ("ledger", "UPDATE ledger SET version = x'07'", list_objects),
     "a number that was given before": ("meta", "UPDATE meta SET last = 7", list_objects),
     "a cursor that is no number": ("cursors", "UPDATE cursors SET settled = 'all'", everything),
@@ -165,7 +168,7 @@ async def test_damage_that_nobody_waited_for_is_raised_at_the_end(tmp_path: Path
 
 async def test_damage_met_by_an_admin_command_also_ends_the_outbox(tmp_path: Path) -> None:
     await filled(tmp_path)
-    loosely(tmp_path, "letters", f"UPDATE letters SET reason = {UTF_8}")
+    loosely(tmp_path, "letters", f"UPDATE dead_letters SET reason = {UTF_8}")
 
     with pytest.raises(Damaged, match="'utf-8' codec can't decode"):  # noqa: PT012  # two ends of one thing
         async with opened(tmp_path, AUDIT) as outbox:

@@ -10,12 +10,12 @@ import apsw
 import pytest
 
 from bridge.facts import Fact
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, Evidence, Op
-from bridge.model.known import Remembered
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.upkeep import UnknownTarget
+from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import OtherCluster, Outbox
 from tests.bridge.outbox.opened import crashed, everything, opened, story
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
@@ -23,19 +23,19 @@ from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 ALL, SHOP, PROD = Scope(), Scope("shop"), Scope("prod")
 
 
-async def adopted(outbox: Outbox, *scopes: Scope, resource: Resource = PODS) -> dict[Scope, Remembered | None]:
+async def adopted(outbox: Outbox, *scopes: Scope, resource: Resource = PODS) -> dict[Scope, Checkpoint | None]:
     known, _ = await outbox.ledger.adopt(resource, scopes)
     return dict(known)
 
 
-async def remembered(outbox: Outbox, scope: Scope = ALL, resource: Resource = PODS) -> Remembered:
+async def checkpoint(outbox: Outbox, scope: Scope = ALL, resource: Resource = PODS) -> Checkpoint:
     found = (await adopted(outbox, scope, resource=resource))[scope]
     assert found is not None
     return found
 
 
-def keys(remembered: Remembered | None) -> list[str]:
-    return [] if remembered is None else sorted(remembered.objects)
+def keys(checkpoint: Checkpoint | None) -> list[str]:
+    return [] if checkpoint is None else sorted(checkpoint.objects)
 
 
 # ── The cluster ──────────────────────────────────────────────────────────────
@@ -65,7 +65,7 @@ async def test_with_restart_another_cluster_begins_an_epoch_afresh(tmp_path: Pat
 
     async with opened(tmp_path) as outbox:
         assert await outbox.ledger.identify("uid-2", restart=True) == "uid-1"
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert keys(found) == ["shop/web"]
         assert (found.position, found.newest, found.epoch) == (None, None, 2)
         assert await outbox.ledger.identify("uid-2", restart=True) is None
@@ -90,7 +90,7 @@ async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
 
     for left, position, version in ((one, "100", "101"), (two, "200", "102")):
         async with opened(left) as outbox:
-            found = await remembered(outbox)
+            found = await checkpoint(outbox)
             [known] = found.objects.values()
             assert (found.position, known.resource_version) == (position, version)
 
@@ -102,11 +102,11 @@ async def test_only_changes_without_a_position_clear_it(tmp_path: Path) -> None:
         await informer.tells(outbox, position=None)
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert found.position == "100"
         await informer.tells(outbox, "updated shop/web", position=None)
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert found.position is None
 
 
@@ -121,7 +121,7 @@ async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Pat
 
     for left, position in ((before, "100"), (after, "200")):
         async with opened(left) as outbox:
-            found = await remembered(outbox)
+            found = await checkpoint(outbox)
             assert (found.position, found.newest) == (position, position if position == "200" else "101")
 
 
@@ -129,7 +129,7 @@ async def test_what_was_reached_is_saved_at_the_end(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, position="200")
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert found.position == "200"
 
 
@@ -140,7 +140,7 @@ async def test_the_newest_does_not_grow_by_deletes_and_resyncs(tmp_path: Path) -
         informer.epoch = 2
         await informer.tells(outbox, "sync shop/web", "deleted shop/web", position=None)
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert (found.newest, found.epoch) == (None, 2)
 
 
@@ -153,7 +153,7 @@ async def test_versions_run_backwards_begin_an_epoch_with_own_newest(tmp_path: P
         assert delta.epoch == 2
         assert delta.unique_id.startswith("2/")
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
 
 
@@ -164,7 +164,7 @@ async def test_an_epoch_is_saved_where_nothing_changed(tmp_path: Path) -> None:
         informer.epoch = 2
         await informer.tells(outbox, position="50")
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox)
+        found = await checkpoint(outbox)
         assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
 
 
@@ -199,12 +199,12 @@ async def test_another_selector_has_the_objects_and_begins_with_a_list(tmp_path:
     narrower = Scope(None, "tier=web")
     async with opened(tmp_path) as outbox:
         found, left = await outbox.ledger.adopt(PODS, [narrower])
-        remembered = found[narrower]
+        checkpoint = found[narrower]
 
         assert left == 0
-        assert remembered is not None
-        assert keys(remembered) == ["prod/a", "prod/b", "shop/a", "shop/b"]
-        assert (remembered.position, remembered.newest) == (None, "500")
+        assert checkpoint is not None
+        assert keys(checkpoint) == ["prod/a", "prod/b", "shop/a", "shop/b"]
+        assert (checkpoint.position, checkpoint.newest) == (None, "500")
         assert len(await everything(outbox)) == 4
 
 
@@ -215,7 +215,7 @@ async def test_a_namespace_that_comes_begins_and_the_others_go_on(tmp_path: Path
 
         assert keys(found[SHOP]) == ["shop/a", "shop/b"]
         assert found[PROD] is None
-        assert (await remembered(outbox, SHOP)).position == "500"
+        assert (await checkpoint(outbox, SHOP)).position == "500"
 
 
 async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
 
         assert left == 2
         assert list(found) == [SHOP]
-        assert (await remembered(outbox, SHOP)).position == "500"
+        assert (await checkpoint(outbox, SHOP)).position == "500"
         assert story(told) == ["deleted prod/a", "deleted prod/b"]
         lasts = {delta.key: delta for delta in before}
         for delta in told:
@@ -261,11 +261,11 @@ async def test_orphaned_objects_are_deleted_once_despite_a_kill(tmp_path: Path) 
 async def test_from_all_namespaces_to_one_and_back(tmp_path: Path) -> None:
     await shop_and_prod(tmp_path, ALL)
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox, SHOP)
+        found = await checkpoint(outbox, SHOP)
         assert keys(found) == ["shop/a", "shop/b"]
         assert found.position is None
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox, ALL)
+        found = await checkpoint(outbox, ALL)
         assert keys(found) == ["shop/a", "shop/b"]
         assert found.position is None
         assert story(await everything(outbox))[4:] == ["deleted prod/a", "deleted prod/b"]
@@ -275,7 +275,7 @@ async def test_from_all_namespaces_to_one_and_back(tmp_path: Path) -> None:
 async def test_two_informers_become_one(tmp_path: Path) -> None:
     await shop_and_prod(tmp_path, SHOP, PROD)
     async with opened(tmp_path) as outbox:
-        found = await remembered(outbox, ALL)
+        found = await checkpoint(outbox, ALL)
 
         assert keys(found) == ["prod/a", "prod/b", "shop/a", "shop/b"]
         assert (found.position, found.newest) == (None, "500")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import Fact, OutboxFull, OutboxHasRoom
-from bridge.model.letter import Burial
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
-from bridge.outbox import Keeping, Outbox
-from bridge.outbox.directory import Holder
+from bridge.outbox import Outbox, Retention
 from bridge.outbox.errors import StateError
+from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, rows_of, story
 from tests.kit.informed import Informed
@@ -123,7 +123,7 @@ async def test_cursors_are_saved_a_little_later_and_never_go_back(tmp_path: Path
 
 
 async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, keeping=Keeping(retain_age=60.0)) as outbox:
+    async with opened(tmp_path, retention=Retention(retain_age=60.0)) as outbox:
         informer = await told(outbox, 5)
         clock.ahead = 50.0
         await informer.tells(outbox, "updated shop/a")
@@ -143,7 +143,7 @@ async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
         await told(outbox)
         outbox.sinks.settle("audit", 10)
         one = outbox.size // 10
-    async with opened(tmp_path, keeping=Keeping(retain_bytes=3 * one)) as outbox:
+    async with opened(tmp_path, retention=Retention(retain_bytes=3 * one)) as outbox:
         await told_more(outbox)
         await outbox.tidy()
         assert 3 <= outbox.records <= 5
@@ -157,11 +157,11 @@ async def told_more(outbox: Outbox) -> None:
 
 
 async def test_retained_records_and_their_age_survive_a_restart(tmp_path: Path, clock: Clock) -> None:
-    keeping = Keeping(retain_age=60.0)
-    async with opened(tmp_path, keeping=keeping, time="2026-11-21T09:00:00.000000Z") as outbox:
+    retention = Retention(retain_age=60.0)
+    async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:00.000000Z") as outbox:
         await told(outbox)
         outbox.sinks.settle("audit", 10)
-    async with opened(tmp_path, keeping=keeping, time="2026-11-21T09:00:50.000000Z") as outbox:
+    async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:50.000000Z") as outbox:
         assert 49 < outbox.oldest_seconds < 52
         assert outbox.records == 10
         await outbox.tidy()
@@ -173,10 +173,10 @@ async def test_retained_records_and_their_age_survive_a_restart(tmp_path: Path, 
 
 async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: Path, clock: Clock) -> None:
     facts: list[Fact] = []
-    keeping = Keeping(retain_age=60.0)
+    retention = Retention(retain_age=60.0)
     times = iter(["2026-11-21T09:00:00.000000Z", "2026-11-21T09:00:00.000000Z", "2020-01-01T00:00:00.000000Z"])
     async with await Outbox.open(
-        tmp_path, AUDIT, report=facts.append, keeping=keeping, clock=lambda: next(times)
+        tmp_path, AUDIT, report=facts.append, retention=retention, clock=lambda: next(times)
     ) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a")
@@ -233,7 +233,7 @@ class Free:
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Free:
     free = Free()
-    monkeypatch.setattr(Holder, "free_bytes", lambda _: free.bytes)
+    monkeypatch.setattr(StateDirectory, "free_bytes", lambda _: free.bytes)
     return free
 
 
@@ -245,7 +245,7 @@ async def until(facts: list[Fact], kind: type[Fact]) -> None:
 
 @asynccontextmanager
 async def without_room(directory: Path, free: Free, facts: list[Fact]) -> AsyncIterator[tuple[Outbox, Informed]]:
-    async with opened(directory, TWO, keeping=Keeping(min_free=1 << 30), facts=facts) as outbox:
+    async with opened(directory, TWO, retention=Retention(min_free=1 << 30), facts=facts) as outbox:
         informer = await told(outbox)
         free.bytes = 1000
         yield outbox, informer
@@ -260,9 +260,11 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         for sink in TWO:
             outbox.sinks.settle(sink, 10)
         await outbox.tidy()
-        await outbox.sinks.letters["audit"].bury([Burial(a_delta(3), "too large", parked=False)])
+        await outbox.sinks.dead_letters["audit"].add_dead_letters(
+            [NewDeadLetter(a_delta(3), "too large", parked=False)]
+        )
         await outbox.sinks.count_absence(60.0, 3600.0)
-        assert (outbox.records, len(outbox.sinks.letters["audit"]), waiting.done()) == (0, 1, False)
+        assert (outbox.records, len(outbox.sinks.dead_letters["audit"]), waiting.done()) == (0, 1, False)
         left = crashed(tmp_path, tmp_path / "left")
         free.bytes = 1 << 40
         await waiting
@@ -309,7 +311,7 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
     directory.mkdir()
     facts: list[Fact] = []
     acknowledged: list[Delta] = []
-    async with opened(directory, keeping=Keeping(min_free=min_free), facts=facts) as outbox:
+    async with opened(directory, retention=Retention(min_free=min_free), facts=facts) as outbox:
         informer = await Informed(padding=0).begin(outbox)
         await informer.tells(outbox, *(f"added shop/p{number}" for number in range(20)))
         small_disk.fill(leave=2 << 20)

@@ -12,17 +12,17 @@ import apsw
 import pytest
 
 from bridge.facts import Fact, OutboxFull, OutboxHasRoom, unheard
-from bridge.model.upkeep import UnknownTarget
-from bridge.outbox.database import open_writer
-from bridge.outbox.directory import FILE, Holder
+from bridge.model.admin import UnknownTarget
 from bridge.outbox.errors import Damaged
-from bridge.outbox.schema import FORMAT
+from bridge.outbox.storage.database import open_writer
+from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage.state_directory import FILE, StateDirectory
 from bridge.outbox.writer import OutboxClosed, Pace, Writer
 
 QUICK = Pace(retry=0.01)
 
 
-class Disk(Holder):
+class Disk(StateDirectory):
     """Says itself how much is free."""
 
     free = 1 << 40

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.playground import Playground, manifests
+from bridge.playground import Playground
+from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"

@@ -6,8 +6,9 @@ from typing import Any
 
 import httpx
 
-from bridge.playground import Playground, manifests
-from bridge.playground.discovery import AGGREGATED
+from bridge.playground import Playground
+from bridge.playground.http.discovery import AGGREGATED
+from bridge.playground.simulation import manifests
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from bridge.playground import manifests
+from bridge.playground.simulation import manifests
 from tests.bridge.playground.pair import Pair, Side, Told, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, StartKubeApiServer
 from tests.cluster.servers import Etcd, KubeApiServer

@@ -6,7 +6,8 @@ import asyncio
 
 import httpx
 
-from bridge.playground import Playground, manifests
+from bridge.playground import Playground
+from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of
 
 MAPS = "/api/v1/namespaces/default/configmaps"

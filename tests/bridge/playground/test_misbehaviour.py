@@ -9,8 +9,9 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from bridge.playground import ApiError, Misbehaviour, Playground, Rule, manifests
-from bridge.playground.manifests import config_map
+from bridge.playground import ApiError, Misbehaviour, Playground, Rule
+from bridge.playground.simulation import manifests
+from bridge.playground.simulation.manifests import config_map
 from tests.bridge.playground.conftest import client_of, watching
 
 MAPS = "/api/v1/namespaces/default/configmaps"

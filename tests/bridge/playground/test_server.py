@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from bridge.playground import ApiError, Playground, manifests
+from bridge.playground import ApiError, Playground
+from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of, watching
 
 MAPS = "/api/v1/namespaces/default/configmaps"

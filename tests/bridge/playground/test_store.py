@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.playground.store import Collection, Event, Forgotten, Range, Store, Stored
+from bridge.playground.objects.store import Collection, Event, Forgotten, Range, Store, Stored
 
 Step = tuple[str, bool]
 STEPS = st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b/x", "b-c/x", "b"]), st.booleans()), max_size=60)
@@ -69,8 +69,8 @@ def test_exactly_so_many_changes_are_remembered(steps: list[Step], history: int)
     store = Store(history)
     versions = list(_live(store, steps))
     collection = store.collection("things")
-    remembered = [version for version in versions if version >= collection.floor]
-    assert len(remembered) == min(len(versions), history + 1)
+    checkpoint = [version for version in versions if version >= collection.floor]
+    assert len(checkpoint) == min(len(versions), history + 1)
 
 
 @given(STEPS)

@@ -7,7 +7,8 @@ import asyncio
 import httpx
 import pytest
 
-from bridge.playground import Playground, manifests
+from bridge.playground import Playground
+from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of, watching
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -198,7 +199,7 @@ async def test_thousands_of_events_reach_many_watchers(server: Playground, http:
             server.create("pods", manifests.pod(f"p{number}"))
     expected = [int(version) + number for number in range(1, 2001)]
     # The namespace was there, so that nothing else took a version.
-    assert all(watcher.result() == expected for watcher in watchers)
+    assert all(reflector.result() == expected for reflector in watchers)
 
 
 async def test_a_watch_that_does_not_keep_up_is_ended_without_a_word() -> None:

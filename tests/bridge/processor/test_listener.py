@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.model.ring import Ring, Slice
+from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.listener import ListenerClosed, Missed, ProcessorListener, Taken
 from tests.kit.virtual_time import VirtualTimeLoop
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridge.model.ring import Ring, Slice
+from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.listener import ListenerClosed, Taken
 from bridge.processor.shared_processor import ListenerExists, SharedProcessor
 
@@ -16,7 +16,7 @@ class ALog(Ring[str]):
         return super().read(after, limit)
 
 
-def audience(item: str) -> tuple[str, ...] | None:
+def targets(item: str) -> tuple[str, ...] | None:
     """``audit,live: text`` is for two, ``text`` for all."""
     names, mark, _ = item.partition(": ")
     return tuple(names.split(",")) if mark else None
@@ -29,7 +29,7 @@ def log() -> ALog:
 
 @pytest.fixture
 def processor(log: ALog) -> SharedProcessor[str]:
-    return SharedProcessor(log, audience=audience, window=10)
+    return SharedProcessor(log, targets=targets, window=10)
 
 
 def tell(log: ALog, processor: SharedProcessor[str], *items: str) -> None:

@@ -148,7 +148,7 @@ def test_every_family_has_a_sample_before_its_first_event() -> None:
 def test_gauges_come_from_the_snapshot_of_the_scrape_alone(metrics: Metrics) -> None:
     waiting = replace(
         IDLE, state=SinkState.WAITING, lag=12, lag_bytes=800, lag_seconds=61.5, window=5, retry_in=2.5,
-        dead_letters=3, parked=2, errand="snapshot", errand_left=40, circuit=CircuitState.HALF_OPEN,
+        dead_letters=3, parked=2, backfill="snapshot", backfill_left=40, circuit=CircuitState.HALF_OPEN,
     )  # fmt: skip
     now = StatusSnapshot(
         informers=(LIVE,), sinks=(waiting,), outbox_records=12, outbox_bytes=900, outbox_oldest_seconds=70.5,
@@ -176,7 +176,7 @@ def test_gauges_come_from_the_snapshot_of_the_scrape_alone(metrics: Metrics) -> 
         "kubedelta_sink_lag_seconds{sink=audit}": 61.5,
         "kubedelta_sink_dead_letters{sink=audit}": 3,
         "kubedelta_sink_dead_letters_parked{sink=audit}": 2,
-        "kubedelta_sink_errand_records{sink=audit}": 40,
+        "kubedelta_sink_backfill_records{sink=audit}": 40,
         "kubedelta_sink_circuit{sink=audit,state=half-open}": 1,
         "kubedelta_sink_circuit{sink=audit,state=closed}": 0,
         "kubedelta_sink_window_records{sink=audit}": 5,

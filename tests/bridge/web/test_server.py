@@ -122,7 +122,7 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
             not_live("jobs.batch", "namespace shop", InformerState.REFUSED, "no\nrights"),
             not_live("widgets", "", InformerState.UNKNOWN),
         ),
-        sinks=(AUDIT, hook, replace(AUDIT, name="new", errand="snapshot", errand_left=40), shy),
+        sinks=(AUDIT, hook, replace(AUDIT, name="new", backfill="snapshot", backfill_left=40), shy),
     )
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503

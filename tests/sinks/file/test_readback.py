@@ -13,9 +13,9 @@ import pytest
 
 from bridge.delivery.sink_worker import passages
 from bridge.model.change import Op
-from bridge.model.cloudevent import CloudEvents
-from bridge.model.held import FOREIGN, CannotReadBack, Held, HeldKind
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
+from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredKind, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.file import readback
 from sinks.file.options import FileOptions
@@ -52,11 +52,11 @@ async def reading(path: Path) -> AsyncIterator[FileReadBack]:
         await reader.close()
 
 
-async def rest(reader: FileReadBack) -> list[Held]:
+async def rest(reader: FileReadBack) -> list[StoredVersion]:
     return [held async for batch in reader.read(()) for held in batch]
 
 
-async def everything(path: Path) -> list[Held]:
+async def everything(path: Path) -> list[StoredVersion]:
     async with reading(path) as reader:
         await reader.open()
         return await rest(reader)
@@ -76,12 +76,12 @@ def rotate(path: Path, suffix: str) -> None:
         part.write_bytes(gzip.compress(part.read_bytes()))
 
 
-def as_told(records: Sequence[Record]) -> list[Held]:
+def as_told(records: Sequence[Record]) -> list[StoredVersion]:
     events = CloudEvents("prod")
     return [
-        Held(HeldKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
+        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
         if isinstance(each, Delta)
-        else Held(HeldKind.GAP, "prod")
+        else StoredVersion(StoredKind.GAP, "prod")
         for each in records
     ]
 

@@ -7,7 +7,7 @@ from cloudevents.core.bindings import kafka
 from cloudevents.core.formats.json import JSONFormat
 
 from bridge.model.change import Op
-from bridge.model.cloudevent import CloudEvents
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from bridge.model.resource import Resource
 from sinks.kafka.encode import Parcel, ParcelEncoder

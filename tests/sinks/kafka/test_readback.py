@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 
 from bridge.delivery.sink_worker import passages
 from bridge.model.change import Op
-from bridge.model.cloudevent import CloudEvents
-from bridge.model.held import FOREIGN, Held, HeldKind, Sought
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
+from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.kafka import readback
 from sinks.kafka.names import topics_for
@@ -26,8 +26,8 @@ from tests.cluster.servers import Kafka
 from tests.cluster.servers.process import free_port
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, changes
 
-ANYTHING = [Sought()]
-PODS = Sought("", "v1", "pods", "Pod", None)
+ANYTHING = [ReadFilter()]
+PODS = ReadFilter("", "v1", "pods", "Pod", None)
 
 
 def options(server: Kafka, topic: str, **further: Any) -> KafkaOptions:
@@ -54,22 +54,22 @@ async def reading(chosen: KafkaOptions) -> AsyncIterator[KafkaReadBack]:
         await reader.close()
 
 
-async def rest(reader: KafkaReadBack, sought: Sequence[Sought] = ANYTHING) -> list[Held]:
+async def rest(reader: KafkaReadBack, sought: Sequence[ReadFilter] = ANYTHING) -> list[StoredVersion]:
     return [held async for batch in reader.read(sought) for held in batch]
 
 
-def as_told(records: Sequence[Record]) -> list[Held]:
+def as_told(records: Sequence[Record]) -> list[StoredVersion]:
     events = CloudEvents("prod")
     return [
-        Held(HeldKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
+        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
         if isinstance(each, Delta)
-        else Held(HeldKind.GAP, "prod")
+        else StoredVersion(StoredKind.GAP, "prod")
         for each in records
     ]
 
 
-def by_key(held: Sequence[Held]) -> dict[str, list[Held]]:
-    found: dict[str, list[Held]] = {}
+def by_key(held: Sequence[StoredVersion]) -> dict[str, list[StoredVersion]]:
+    found: dict[str, list[StoredVersion]] = {}
     for each in held:
         found.setdefault(each.partition_key, []).append(each)
     return found
@@ -148,7 +148,7 @@ async def test_topics_by_template_are_found_and_others_are_left_alone(kafka: Kaf
     await asyncio.to_thread(produce, kafka, f"{prefix}.secrets", b"key", b"another's")
 
     async with reading(chosen) as reader:
-        found = await rest(reader, [PODS, Sought("apps", "v1", "deployments", "Deployment", None)])
+        found = await rest(reader, [PODS, ReadFilter("apps", "v1", "deployments", "Deployment", None)])
     assert by_key(found) == by_key(as_told([*pods, deployment, gap]))
 
 
@@ -191,7 +191,7 @@ async def test_a_silent_broker_is_not_waited_for_without_end(
     ],
 )
 def test_a_template_says_which_topics_are_read(template: str, found: list[str], left: list[str]) -> None:
-    roles = Sought("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "")
+    roles = ReadFilter("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "")
     wanted = topics_for(template, "prod eu", [PODS, roles])
 
     assert [name for name in found if not wanted.fullmatch(name)] == []

@@ -11,9 +11,9 @@ import nats
 import pytest
 
 from bridge.model.change import Op
-from bridge.model.cloudevent import CloudEvents
-from bridge.model.held import FOREIGN, Held, HeldKind
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
+from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.nats import readback
 from sinks.nats.options import NatsOptions
@@ -54,16 +54,16 @@ async def reading(chosen: NatsOptions) -> AsyncIterator[NatsReadBack]:
         await reader.close()
 
 
-async def rest(reader: NatsReadBack) -> list[Held]:
+async def rest(reader: NatsReadBack) -> list[StoredVersion]:
     return [held async for batch in reader.read(()) for held in batch]
 
 
-def as_told(records: Sequence[Record]) -> list[Held]:
+def as_told(records: Sequence[Record]) -> list[StoredVersion]:
     events = CloudEvents(CLUSTER)
     return [
-        Held(HeldKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
+        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
         if isinstance(each, Delta)
-        else Held(HeldKind.GAP, CLUSTER)
+        else StoredVersion(StoredKind.GAP, CLUSTER)
         for each in records
     ]
 
@@ -118,7 +118,7 @@ async def test_messages_that_went_from_the_stream_are_not_waited_for(
     stream = await nats_stream()
     chosen = options(nats_server, stream)
     await write(chosen, changes(30))
-    found: list[Held] = []
+    found: list[StoredVersion] = []
     async with reading(chosen) as reader, await nats.connect(nats_server.url) as other:
         async for batch in reader.read(()):
             found += batch

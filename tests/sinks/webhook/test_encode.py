@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.model.cloudevent import CloudEvents
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from sinks.base import Format
 from sinks.webhook.encode import Message, MessageEncoder

@@ -1,0 +1,168 @@
+"""The other end of the admin socket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from bridge.admin.protocol import (
+    LARGEST_PAGE,
+    LARGEST_REQUEST,
+    PREFIX,
+    SOCKET,
+    Changed,
+    Chosen,
+    Count,
+    Named,
+    Page,
+    Refusal,
+)
+from bridge.admin.socket_file import found
+from bridge.model.admin import About, Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
+
+T = TypeVar("T")
+
+_GREETING_SECONDS = 5.0
+_ANSWER_SECONDS = 300.0
+_CHECK_SECONDS = 86_400.0
+
+
+class NobodyThere(Exception):
+    """No bridge runs on this state directory: there is no socket, or nobody listens on it."""
+
+
+class NoAnswer(Exception):
+    """There is a socket, and a bridge may be running, but it cannot be asked."""
+
+
+class RequestFailed(Exception):
+    """The running bridge could not do it. The message says why."""
+
+
+class AdminClient:
+    """``Upkeep`` of the bridge that runs on ``directory``, inside ``async with``.
+
+    Entering raises NobodyThere or NoAnswer. So does every method where the bridge has ended since, and NoAnswer leaves
+    open whether what was asked has been done. A method raises RequestFailed where the bridge could not do it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / SOCKET
+        self._held = AsyncExitStack()
+        self._session: aiohttp.ClientSession
+        self.about = About()
+        """Which bridge it is, once entered."""
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as held:
+            try:
+                connector = aiohttp.UnixConnector(held.enter_context(found(self._directory)))
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise NobodyThere(f"{self._path}: no bridge runs here") from error
+            except FileExistsError as error:
+                raise NoAnswer(str(error)) from error
+            except OSError as error:
+                raise NoAnswer(f"{self._path}: {error.strerror}") from error
+            self._session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
+            said = await self._ask("GET", "/", seconds=_GREETING_SECONDS)
+            self.about = _decoded(said, About) if said else About()
+            self._held = held.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._held.aclose()
+
+    async def cursors(self) -> Cursors:
+        return _decoded(await self._ask("GET", "/cursors"), Cursors)
+
+    async def replay(self, request: ReplayRequest) -> Replayed:
+        return _decoded(await self._ask("POST", "/replay", request), Replayed)
+
+    async def dead_letters(
+        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
+    ) -> list[DeadLetter]:
+        """``limit`` may be 1000 at most."""
+        query = msgspec.to_builtins(Page(sink, after, limit))
+        return _decoded(await self._ask("GET", "/dead-letters", query=query), list[DeadLetter])
+
+    async def dead_letter_body(self, number: int) -> bytes:
+        return await self._ask("GET", f"/dead-letters/{number}/object")
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return _decoded(await self._ask("POST", "/dead-letters/retry", _chosen(sink, numbers)), Count).count
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return _decoded(await self._ask("POST", "/dead-letters/drop", _chosen(sink, numbers)), Count).count
+
+    async def retry_sink(self, sink: str) -> bool:
+        return _decoded(await self._ask("POST", "/sinks/retry", Named(sink)), Changed).changed
+
+    async def pause_sink(self, sink: str) -> bool:
+        return _decoded(await self._ask("POST", "/sinks/pause", Named(sink)), Changed).changed
+
+    async def resume_sink(self, sink: str) -> bool:
+        return _decoded(await self._ask("POST", "/sinks/resume", Named(sink)), Changed).changed
+
+    async def state_check(self) -> StateReport:
+        return _decoded(await self._ask("GET", "/state", seconds=_CHECK_SECONDS), StateReport)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        value: msgspec.Struct | None = None,
+        *,
+        query: dict[str, str | int] | None = None,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> bytes:
+        body = None if value is None else msgspec.json.encode(value)
+        if body is not None and len(body) > LARGEST_REQUEST:
+            raise RequestFailed("too many dead letters for one request: name fewer of them, or all")
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        url = f"http://bridge{PREFIX}{path}"
+        try:
+            async with self._session.request(method, url, data=body, params=query, timeout=timeout) as answer:
+                said = await answer.read()
+        except aiohttp.ClientConnectorError as error:
+            raise self._unconnected(error.os_error) from error
+        except TimeoutError as error:
+            raise NoAnswer(f"{self._path}: no answer within {seconds:g} seconds") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoAnswer(f"{self._path}: the bridge ended before it had answered") from error
+        if answer.status >= 400:
+            raise _refused(answer, said)
+        return said
+
+    def _unconnected(self, error: OSError) -> Exception:
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+            return NobodyThere(f"{self._path}: no bridge listens")
+        return NoAnswer(f"{self._path}: {error.strerror or error}")
+
+
+def _chosen(sink: str, numbers: Sequence[int] | None) -> Chosen:
+    return Chosen(sink, None if numbers is None else list(numbers))
+
+
+def _decoded(said: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(said, type=kind)
+    except msgspec.MsgspecError as error:
+        raise RequestFailed(f"the bridge answered what this version does not understand: {error}") from error
+
+
+def _refused(answer: aiohttp.ClientResponse, said: bytes) -> Exception:
+    """Only what ``admin`` does not know is an UnknownTarget: a 404 in other words means another version."""
+    try:
+        reason = msgspec.json.decode(said, type=Refusal).error
+    except msgspec.MsgspecError:
+        return RequestFailed(f"the bridge answered {answer.status} {answer.reason}")
+    return UnknownTarget(reason) if answer.status == 404 else RequestFailed(reason)

@@ -1,0 +1,23 @@
+"""The state of a bridge that does not run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bridge.admin.operations import OfflineOperations
+from bridge.facts import unheard
+from bridge.model.admin import AdminOperations
+from bridge.outbox import Outbox
+from bridge.plan.plan_from_settings import plan_of
+from config.schema import Settings
+
+
+@asynccontextmanager
+async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
+    """Takes the directory for as long as the context lasts. Raises StateError; a damaged database is left as it is,
+    and raises Damaged."""
+    plan = plan_of(settings)
+    sinks = {sink.name: sink.start for sink in plan.sinks}
+    async with await Outbox.open(plan.state, sinks, retention=plan.retention, report=unheard, as_it_is=True) as outbox:
+        yield OfflineOperations(outbox)

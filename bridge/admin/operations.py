@@ -1,0 +1,188 @@
+"""Answers what an operator asks of the state: see model.admin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from bridge.facts import Report, SinkPaused, SinkResumed
+from bridge.kube import Catalogue
+from bridge.model.admin import (
+    About,
+    Cursor,
+    Cursors,
+    DeadLetter,
+    Replayed,
+    ReplayRequest,
+    StateReport,
+    UnknownTarget,
+)
+from bridge.model.record import Delta
+from bridge.outbox import Outbox
+from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
+from bridge.plan.plan import Plan
+from bridge.resources.resolve import meant
+
+BEGINNING = "beginning"
+
+
+def about(plan: Plan) -> About:
+    """This process, as it runs this plan."""
+    return About(os.getpid(), plan.file, "" if plan.listen is None else shown_address(*plan.listen))
+
+
+def shown_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class OfflineOperations:
+    """On the files of a stopped bridge. What a sink is to be told waits for the next start."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    async def cursors(self) -> Cursors:
+        sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
+        return Cursors(self._outbox.first, self._outbox.last, sorted(sinks, key=lambda each: each.sink))
+
+    async def replay(self, request: ReplayRequest) -> Replayed:
+        kind = None if request.resource is None else await self._kind_of(request.resource)
+        start = self._outbox.first if request.start == BEGINNING else request.start
+        return Replayed(*await self._replay(request.sink, start, kind, request.namespace))
+
+    async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
+        if sink is not None:
+            self._letters(sink)
+        return await self._outbox.dead_letters(sink, after, limit)
+
+    async def dead_letter_body(self, number: int) -> bytes:
+        record = await self._outbox.dead_letter(number)
+        return record.body if isinstance(record, Delta) else b"null"
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._letters(sink).retry(numbers)
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._letters(sink).drop(numbers)
+
+    async def retry_sink(self, sink: str) -> bool:
+        _ = self._outbox.sinks[sink]
+        return False
+
+    async def pause_sink(self, sink: str) -> bool:
+        return await self._outbox.sinks.pause(sink, True)
+
+    async def resume_sink(self, sink: str) -> bool:
+        return await self._outbox.sinks.pause(sink, False)
+
+    async def state_check(self) -> StateReport:
+        return await self._outbox.check()
+
+    async def _kind_of(self, name: str) -> int:
+        """Of whatever kubectl would take for the resource: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
+        ledger = self._outbox.ledger
+        return await ledger.kind_of(meant(name, await ledger.told(), self._served()))
+
+    def _served(self) -> Catalogue | None:
+        """What the API server serves, where it was asked."""
+        return None
+
+    async def _replay(
+        self, sink: str, start: int | str, kind: int | None, namespace: str | None
+    ) -> tuple[int, int, int]:
+        sinks = self._outbox.sinks
+        return await sinks.replay(sink, start=start, taken=sinks[sink].settled, kind=kind, namespace=namespace)
+
+    def _letters(self, sink: str) -> DeadLetters:
+        dead_letters = self._outbox.sinks.dead_letters
+        if sink not in dead_letters:
+            raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(sorted(dead_letters)) or 'none'}")
+        return dead_letters[sink]
+
+    def _cursor(self, sink: str) -> Cursor:
+        cursor, backfill = self._outbox.sinks[sink], self._outbox.sinks[sink].backfill
+        size = self._outbox.backlog_of(sink)
+        return Cursor(
+            sink,
+            cursor.settled,
+            size.records,
+            size.bytes,
+            size.age,
+            cursor.configured,
+            "" if backfill is None else backfill.kind.value,
+            0 if backfill is None else backfill.last - cursor.settled_place,
+            cursor.paused,
+        )
+
+
+class LiveOperations(OfflineOperations):
+    """On a running bridge."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        ends: Mapping[str, SinkPipeline],
+        report: Report,
+        *,
+        catalogue: Callable[[], Catalogue | None],
+    ) -> None:
+        super().__init__(outbox)
+        self._ends = ends
+        self._report = report
+        self._catalogue = catalogue
+
+    def _served(self) -> Catalogue | None:
+        return self._catalogue()
+
+    async def retry_sink(self, sink: str) -> bool:
+        known = await super().retry_sink(sink)
+        return self._ends[sink].worker.retry_now() if sink in self._ends else known
+
+    async def pause_sink(self, sink: str) -> bool:
+        changed = await super().pause_sink(sink)
+        if sink in self._ends:
+            self._ends[sink].worker.suspend()
+        if changed:
+            self._report(SinkPaused(sink))
+        return changed
+
+    async def resume_sink(self, sink: str) -> bool:
+        changed = await super().resume_sink(sink)
+        if sink in self._ends:
+            self._ends[sink].worker.resume()
+        if changed:
+            self._report(SinkResumed(sink))
+        return changed
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        count = await super().retry(sink, numbers)
+        self._wake(sink)
+        return count
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        count = await super().drop(sink, numbers)
+        self._wake(sink)
+        return count
+
+    async def _replay(
+        self, sink: str, start: int | str, kind: int | None, namespace: str | None
+    ) -> tuple[int, int, int]:
+        if sink not in self._ends:
+            return await super()._replay(sink, start, kind, namespace)
+        return await self._ends[sink].stream.replay(start, kind, namespace)
+
+    def _cursor(self, sink: str) -> Cursor:
+        cursor = super()._cursor(sink)
+        if sink not in self._ends:
+            return cursor
+        worker = self._ends[sink].worker
+        return msgspec.structs.replace(
+            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, trouble=worker.trouble or ""
+        )
+
+    def _wake(self, sink: str) -> None:
+        if sink in self._ends:
+            self._ends[sink].stream.wake()

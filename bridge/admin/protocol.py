@@ -1,0 +1,57 @@
+"""What goes over the admin socket, beside the values of ``bridge.model.admin``."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+SOCKET = "admin.sock"
+PREFIX = "/v1"
+LARGEST_REQUEST = 1024 * 1024
+"""Bytes of a body: the numbers of about 100,000 dead letters."""
+LARGEST_PAGE = 1000
+"""Dead letters in one answer."""
+
+_SHOWN = 10
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class Page(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    sink: str | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = LARGEST_PAGE
+
+
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Dead letters of one sink."""
+
+    sink: str
+    numbers: list[Number] | None
+    """None for all."""
+
+    def __str__(self) -> str:
+        """As an operator would write it, of many numbers the first."""
+        if self.numbers is None:
+            return f"{self.sink} --all"
+        first = " ".join(map(str, self.numbers[:_SHOWN]))
+        return f"{self.sink} {first}" + (f" and {more} more" if (more := len(self.numbers) - _SHOWN) > 0 else "")
+
+
+class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sink."""
+
+    sink: str
+
+
+class Changed(msgspec.Struct, frozen=True):
+    changed: bool
+
+
+class Count(msgspec.Struct, frozen=True):
+    count: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    error: str

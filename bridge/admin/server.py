@@ -1,0 +1,248 @@
+"""What an operator may ask of a running bridge, over a unix socket in its state directory.
+
+The file's permission is the login: only the user of the bridge (and root) may open it, and who may open it may replay,
+retry, drop, pause and resume. There is no other: no token, no port, nothing that a web page or another machine can
+reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from aiohttp import web
+
+from bridge.admin.protocol import LARGEST_REQUEST, PREFIX, Changed, Chosen, Count, Named, Number, Page, Refusal
+from bridge.admin.socket_file import SocketFile
+from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
+from bridge.model.admin import About, AdminOperations, ReplayRequest, UnknownTarget
+from bridge.web.connections import Connections
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_LONGEST_REASON = 1000
+_LONGEST_COMMAND = 200
+_COMMAND = web.RequestKey("command", str)
+"""What a handler leaves with its request, for the report of it."""
+_RESULT = web.RequestKey("result", str)
+_CONTINUED = web.RequestKey("continued", bool)
+_CREDENTIALS = struct.Struct("3i")
+_MOST_CONNECTIONS = 32
+_REQUEST_SECONDS = 10.0
+"""From the first packet of a connection to the end of its request. The answer may take any time."""
+
+
+class AdminServer:
+    """Answers on ``admin.sock`` in ``directory`` between ``start`` and ``stop``, or inside ``async with``.
+
+    Whoever starts one holds the lock of the directory: a socket file that is there is taken for a killed process's, and
+    replaced. No request ends the bridge: an error of ``admin`` goes to the one who asked, with its type and message.
+    """
+
+    def __init__(
+        self, directory: Path, admin: AdminOperations, report: Report = unheard, *, about: About | None = None
+    ) -> None:
+        self._directory = directory
+        self._about = about or About(os.getpid())
+        self._admin = admin
+        self._report = report
+        self._file: SocketFile | None = None
+        self._listening: asyncio.Server | None = None
+        self._connections = Connections(ADMIN_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report)
+        app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
+        app.router.add_get(f"{PREFIX}/", self._answer_greeting)
+        app.router.add_get(f"{PREFIX}/cursors", self._answer_cursors)
+        app.router.add_post(f"{PREFIX}/replay", self._answer_replay)
+        app.router.add_get(f"{PREFIX}/dead-letters", self._answer_dead_letters)
+        app.router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._answer_object)
+        app.router.add_post(f"{PREFIX}/dead-letters/retry", self._answer_retry)
+        app.router.add_post(f"{PREFIX}/dead-letters/drop", self._answer_drop)
+        app.router.add_post(f"{PREFIX}/sinks/{{action:retry|pause|resume}}", self._answer_sink)
+        app.router.add_get(f"{PREFIX}/state", self._answer_state)
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=0, lingering_time=0, shutdown_timeout=2.0)
+
+    async def start(self) -> None:
+        """Raises OSError where the socket cannot be made."""
+        self._file = SocketFile(self._directory)
+        try:
+            await self._runner.setup()
+            server = self._runner.server
+            if server is None:
+                raise RuntimeError("the runner made no server")
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connections.bounded(server), sock=self._file.socket
+            )
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """What is being answered has two seconds to end. The file is gone afterwards."""
+        if self._listening is not None:
+            self._listening.close()
+        await self._runner.cleanup()
+        if self._file is not None:
+            self._file.remove()
+            self._file = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ── Answers ──────────────────────────────────────────────────────────────
+
+    async def _answer_greeting(self, _request: web.Request) -> web.Response:
+        """Says that the loop goes round, and whose it is."""
+        return _json(self._about)
+
+    async def _answer_cursors(self, request: web.Request) -> web.Response:
+        request[_COMMAND] = "cursors"
+        found = await self._admin.cursors()
+        request[_RESULT] = _counted(len(found.sinks), "sink")
+        return _json(found)
+
+    async def _answer_replay(self, request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=ReplayRequest)
+        request[_COMMAND] = _replay(asked)
+        done = await self._admin.replay(asked)
+        request[_RESULT] = _counted(done.records, "record")
+        return _json(done)
+
+    async def _answer_dead_letters(self, request: web.Request) -> web.Response:
+        page = msgspec.convert(dict(request.query), Page, strict=False)
+        request[_COMMAND] = f"dead-letters list {page.sink or ''}".strip()
+        request[_CONTINUED] = page.after > 0
+        found = await self._admin.dead_letters(page.sink, after=page.after, limit=page.limit)
+        request[_RESULT] = _counted(len(found), "dead letter")
+        return _json(found)
+
+    async def _answer_object(self, request: web.Request) -> web.Response:
+        number = msgspec.convert(request.match_info["number"], Number, strict=False)
+        request[_COMMAND] = f"dead-letters show {number}"
+        body = await self._admin.dead_letter_body(number)
+        request[_RESULT] = _counted(len(body), "byte")
+        return web.Response(body=body, content_type="application/json")
+
+    async def _answer_retry(self, request: web.Request) -> web.Response:
+        chosen = msgspec.json.decode(await request.read(), type=Chosen)
+        request[_COMMAND] = f"dead-letters retry {chosen}"
+        count = await self._admin.retry(chosen.sink, chosen.numbers)
+        request[_RESULT] = _counted(count, "dead letter")
+        return _json(Count(count))
+
+    async def _answer_drop(self, request: web.Request) -> web.Response:
+        chosen = msgspec.json.decode(await request.read(), type=Chosen)
+        request[_COMMAND] = f"dead-letters drop {chosen}"
+        count = await self._admin.drop(chosen.sink, chosen.numbers)
+        request[_RESULT] = _counted(count, "dead letter")
+        return _json(Count(count))
+
+    async def _answer_sink(self, request: web.Request) -> web.Response:
+        sink = msgspec.json.decode(await request.read(), type=Named).sink
+        request[_COMMAND] = f"sinks {request.match_info['action']} {sink}"
+        match request.match_info["action"]:
+            case "retry":
+                changed = await self._admin.retry_sink(sink)
+            case "pause":
+                changed = await self._admin.pause_sink(sink)
+            case _:
+                changed = await self._admin.resume_sink(sink)
+        request[_RESULT] = "done" if changed else "it was so before"
+        return _json(Changed(changed))
+
+    async def _answer_state(self, request: web.Request) -> web.Response:
+        request[_COMMAND] = "state check"
+        report = await self._admin.state_check()
+        request[_RESULT] = _counted(len(report.problems), "problem")
+        return _json(report)
+
+    # ── Around every answer ──────────────────────────────────────────────────
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A connection is for one request."""
+        try:
+            await request.read()
+            Connections.keep(request.transport)
+            response = await self._answered(request, handler)
+        except web.HTTPException as refusal:
+            refusal.force_close()
+            raise
+        response.force_close()
+        return response
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        why = ""
+        try:
+            return await handler(request)
+        except web.HTTPException as refusal:
+            why = refusal.reason
+            raise
+        except UnknownTarget as unknown:
+            why = str(unknown)
+            return _json(Refusal(why), status=404)
+        except msgspec.MsgspecError as wrong:
+            why = str(wrong)
+            return _json(Refusal(why), status=400)
+        except Exception as error:
+            why = _reason(error)
+            return _json(Refusal(why), status=500)
+        finally:
+            self._tell(request, why)
+
+    def _tell(self, request: web.Request, why: str) -> None:
+        """Of every command; a greeting is none."""
+        command = request.get(_COMMAND)
+        if command is None and not why:
+            return
+        uid, pid = _who(request)
+        self._report(
+            OperatorCommand(
+                (command or f"{request.method} {request.path}")[:_LONGEST_COMMAND],
+                why[:_LONGEST_REASON] or request.get(_RESULT, ""),
+                done=not why,
+                uid=uid,
+                pid=pid,
+                continued=request.get(_CONTINUED, False),
+            )
+        )
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def _replay(asked: ReplayRequest) -> str:
+    narrowed = {"--resource": asked.resource, "--namespace": asked.namespace}
+    options = "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
+    return f"replay {asked.sink} --from {asked.start}{options}"
+
+
+def _who(request: web.Request) -> tuple[int | None, int | None]:
+    """The user and the process at the other end of the socket, where the system tells (unix(7), SO_PEERCRED)."""
+    connected = request.get_extra_info("socket")
+    if connected is None or not hasattr(socket, "SO_PEERCRED"):
+        return None, None
+    pid, uid, _gid = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return uid, pid
+
+
+def _reason(error: Exception) -> str:
+    """File names may hold what is no text."""
+    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+def _json(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")

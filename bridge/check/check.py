@@ -1,0 +1,234 @@
+"""What ``kubedelta check`` tries before anything runs: this machine, the cluster, each resource, each sink, and what a
+start would tell. Delivers nothing, and a running bridge does not notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from bridge.check.check_state import check_address, check_directory, who_runs
+from bridge.check.findings import Finding, Verdict
+from bridge.check.forecast import MOST_DELETES, by_sink, forecast
+from bridge.facts import ConnectionInsecure, Fact
+from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
+from bridge.model.answers import Failed, ListRequest, Refused
+from bridge.model.resource import Resource, Scope
+from bridge.outbox.errors import Damaged, StateError, UnknownFormat
+from bridge.outbox.storage.inspection import StateInspection, look_at
+from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.preflight import preflight
+from bridge.resources import cluster_identity
+from bridge.resources.resolve import Resolution, resolve_wanted
+from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
+from sinks.base import ChecksPlaces, SinkUnavailable, WrongOption
+
+VERBS = ("list", "watch")
+MOST_OBJECTS = 200_000
+"""Of one resource, beyond which it is not counted what a start would tell."""
+_NOT_FOUND = 404
+
+
+async def check_all(plan: Plan) -> AsyncIterator[Finding]:
+    """Findings as they come: this machine first, then the cluster with its resources, then every sink."""
+    running = await who_runs(plan)
+    for finding in check_directory(plan, running):
+        yield finding
+    if (address := await check_address(plan, running)) is not None:
+        yield address
+    mistakes = await asyncio.to_thread(preflight, plan)
+    for subject, reason in mistakes:
+        yield Finding(subject, Verdict.WRONG, reason)
+    for sink in plan.sinks:
+        if sink.clear_text:
+            yield Finding(f"sinks.{sink.name}", Verdict.NOTE, sink.clear_text)
+    resources: Sequence[Resource] = ()
+    insecure: list[ConnectionInsecure] = []
+    try:
+        async with connect(plan.access, report=partial(_keep_insecure, insecure)) as client:
+            for each in insecure:
+                yield Finding("cluster", Verdict.NOTE, each.reason)
+            catalogue = None
+            try:
+                version = await client.version()
+                catalogue = await client.discover()
+            except ApiError as error:
+                yield Finding("cluster", Verdict.UNREACHABLE, f"{client.server} ({client.origin}): {error}")
+            if catalogue is not None:
+                found = f"{client.server} ({client.origin}) is Kubernetes {version}"
+                yield Finding("cluster", Verdict.RIGHT, found)
+                resolution = resolve_wanted(plan.wanted, catalogue)
+                resources = tuple(dict.fromkeys(resolution.desired.values()))
+                async for finding in _check_cluster(plan, client, catalogue, resolution):
+                    yield finding
+    except CredentialsError as error:
+        yield _of_cluster(error)
+    wrong = {subject.split(".")[1] for subject, _ in mistakes if subject.startswith("sinks.")}
+    for findings in await asyncio.gather(
+        *(_check_sink(sink, resources) for sink in plan.sinks if sink.name not in wrong)
+    ):
+        for finding in findings:
+            yield finding
+
+
+def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:
+    if isinstance(fact, ConnectionInsecure):
+        insecure.append(fact)
+
+
+def _of_cluster(error: CredentialsError) -> Finding:
+    subject, _, reason = str(error).partition(": ")
+    if subject.startswith("cluster."):
+        return Finding(subject, Verdict.WRONG, reason)
+    return Finding("cluster", Verdict.WRONG, str(error))
+
+
+# ── The cluster ──────────────────────────────────────────────────────────────
+
+
+async def _check_cluster(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution
+) -> AsyncIterator[Finding]:
+    allowed = True
+    for wanted in plan.wanted:
+        finding = await _check_resource(wanted, client, catalogue, resolution)
+        allowed = allowed and finding.verdict is Verdict.RIGHT
+        yield finding
+    for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
+        if namespace is not None and await _is_missing(client, namespace):
+            reason = "there is no such namespace: nothing is told of it before there is"
+            yield Finding(f"resources: namespaces: {namespace}", Verdict.WRONG, reason)
+    async for finding in _check_state(plan, client, resolution, allowed=allowed):
+        yield finding
+
+
+async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalogue, resolution: Resolution) -> Finding:
+    subject = f"resources: {wanted.name}"
+    if wanted.name in resolution.twice:
+        return Finding(subject, Verdict.WRONG, resolution.unresolved[wanted.name])
+    try:
+        resources = resolve_name(wanted.name, catalogue)
+    except UnknownResource as error:
+        if wanted.is_wildcard:
+            return Finding(subject, Verdict.RIGHT, f"covers nothing now; what appears is watched ({error.reason})")
+        return Finding(subject, Verdict.WRONG, str(error))
+    asked = [(resource, scope) for resource in resources for scope in wanted.scopes_of(resource)]
+    try:
+        refused = [text for resource, scope in asked if (text := await _refused(client, resource, scope))]
+    except ApiError as error:
+        return Finding(subject, Verdict.UNREACHABLE, str(error))
+    if refused:
+        return Finding(subject, Verdict.WRONG, f"RBAC must allow: {'; '.join(refused)}")
+    for resource, scope in asked:
+        if (scope.label_selector or scope.field_selector) and (
+            reason := await _not_selectable(client, resource, scope)
+        ):
+            return Finding(subject, Verdict.WRONG, f"cannot list {resource} ({scope}): {reason}")
+    return Finding(subject, Verdict.RIGHT, f"may {' and '.join(VERBS)} {len(asked)} of {len(asked)}")
+
+
+async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
+    missing = [verb for verb in VERBS if not await client.can_i(verb, resource, scope.namespace)]
+    if not missing:
+        return ""
+    where = f"in namespace {scope.namespace}" if scope.namespace else "in the whole cluster"
+    return f"{', '.join(missing)} {resource} {where}"
+
+
+async def _not_selectable(client: KubeClient, resource: Resource, scope: Scope) -> str:
+    """Why the API server does not take these selectors: which fields it knows differs from resource to resource. Empty
+    where it does, or cannot say now."""
+    match await client.lister_watcher(resource, scope, metadata_only=True).list(ListRequest(version="", limit=1)):
+        case Refused(reason=reason) | Failed(reason=reason):
+            return reason
+        case _:
+            return ""
+
+
+async def _is_missing(client: KubeClient, namespace: str) -> bool:
+    """False also where the bridge may not know."""
+    try:
+        await client.get(f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        return isinstance(error.answer, Refused) and error.answer.status == _NOT_FOUND
+    return False
+
+
+# ── What is remembered, beside what there is ─────────────────────────────────
+
+
+async def _check_state(
+    plan: Plan, client: KubeClient, resolution: Resolution, *, allowed: bool
+) -> AsyncIterator[Finding]:
+    """``allowed``: every resource may be listed. Without that, what a start would tell is not counted."""
+    try:
+        with look_at(plan.state) as look:
+            if look is None:
+                return
+            other = await _other_cluster(plan, client, look)
+            if other is not None:
+                yield other
+            elif allowed:
+                yield await _forecast(plan, client, resolution, look)
+    except Damaged as error:
+        reason = f"it is damaged ({error}): the next start moves it aside, and tells a Gap and then everything as sync"
+        yield Finding("state.directory", Verdict.NOTE, reason)
+    except UnknownFormat as error:
+        yield Finding("state.directory", Verdict.WRONG, str(error))
+    except (StateError, OSError) as error:
+        yield Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
+
+
+async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) -> Finding | None:
+    try:
+        uid = await cluster_identity.read(client)
+    except ApiError:
+        return None
+    if look.cluster in ("", uid):
+        return None
+    found = f"it belongs to the cluster whose namespace kube-system has the uid {look.cluster}; this one's is {uid}"
+    if plan.restart_on_cluster_change:
+        return Finding(
+            "state.directory", Verdict.NOTE, f"{found}: everything is compared with this one, in a new epoch"
+        )
+    return Finding("state.directory", Verdict.WRONG, f"{found}: give each cluster a directory of its own")
+
+
+async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look: StateInspection) -> Finding:
+    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS)
+    try:
+        changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
+    except (ClusterUnavailable, ClusterRefuses) as error:
+        return Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
+    rows = by_sink(changes, plan.sinks, look)
+    left = changes.left.total()
+    if left > MOST_DELETES:
+        most = ", ".join(f"{count} {name}" for name, count in changes.left.most_common(5))
+        reason = (
+            f"a start would tell {left} objects as deleted because the configuration covers them no longer ({most}): "
+            "put back what covered them, or let a new state directory begin without them"
+        )
+        return Finding("resources", Verdict.WRONG, reason, rows)
+    if not rows:
+        return Finding("state", Verdict.RIGHT, "a start would tell nothing: every sink has everything")
+    return Finding("state", Verdict.NOTE if left else Verdict.RIGHT, "a start would tell at least:", rows)
+
+
+# ── Sinks ────────────────────────────────────────────────────────────────────
+
+
+async def _check_sink(plan: SinkPlan, resources: Sequence[Resource]) -> list[Finding]:
+    subject = f"sinks.{plan.name}"
+    sink = plan.make()
+    try:
+        found = [Finding(subject, Verdict.RIGHT, await sink.check())]
+        if isinstance(sink, ChecksPlaces):
+            found += [Finding(subject, Verdict.WRONG, each) for each in await sink.check_places(resources)]
+    except WrongOption as error:
+        return [Finding(f"{subject}.{error.option}", Verdict.WRONG, error.reason)]
+    except SinkUnavailable as error:
+        return [Finding(subject, Verdict.UNREACHABLE, str(error))]
+    else:
+        return found
+    finally:
+        await sink.close()

@@ -1,0 +1,95 @@
+"""What ``kubedelta check`` finds on this machine: the state directory, who holds it, its disk, the address to listen
+on. A running bridge does not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from bridge.admin.client import AdminClient, NoAnswer, NobodyThere
+from bridge.admin.operations import shown_address
+from bridge.admin.socket_file import expect_room
+from bridge.check.findings import Finding, Verdict
+from bridge.model.admin import About
+from bridge.outbox.errors import StateError
+from bridge.outbox.storage.state_directory import FILE, is_held, unusable
+from bridge.plan.plan import Plan
+from bridge.plan.redaction_key_file import KEY_FILE, read_key
+
+_STATE = "state.directory"
+
+
+async def who_runs(plan: Plan) -> About | None:
+    """The bridge that runs on the state directory; None where none does, or where it cannot be asked."""
+    try:
+        async with AdminClient(plan.state) as running:
+            return running.about
+    except (NobodyThere, NoAnswer):
+        return None
+
+
+def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
+    """Blocks for a moment."""
+    directory = plan.state
+    if not directory.is_dir():
+        what = "is no directory" if directory.exists() else "does not exist"
+        yield Finding(_STATE, Verdict.WRONG, f"{directory} {what}: make it, or mount a volume there")
+        return
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding(_STATE, Verdict.WRONG, f"cannot write in {directory}: permission denied")
+        return
+    try:
+        in_the_way = unusable(directory).partition(": ")[2]
+        expect_room(directory)
+    except OSError as error:
+        in_the_way = str(error) if isinstance(error, FileExistsError) else f"{directory}: {error.strerror}"
+    yield Finding(_STATE, Verdict.WRONG, in_the_way) if in_the_way else _holder(plan, running)
+    free = _free_bytes(directory)
+    if free < plan.retention.min_free:
+        reason = (
+            f"the disk of {directory} has {free} bytes left: nothing is read before there are {plan.retention.min_free}"
+        )
+        yield Finding("state.min_free_bytes", Verdict.WRONG, reason)
+    if plan.redaction_key_file is not None or (directory / KEY_FILE).exists():
+        try:
+            read_key(plan.redaction_key_file, directory)
+        except StateError as error:
+            option, _, reason = str(error).partition(": ")
+            yield Finding(option, Verdict.WRONG, reason)
+
+
+def _holder(plan: Plan, running: About | None) -> Finding:
+    directory = plan.state
+    if not is_held(directory):
+        known = "holds a state" if (directory / FILE).exists() else "is empty: a new state begins"
+        return Finding(_STATE, Verdict.RIGHT, f"{directory} {known}")
+    if running is None:
+        return Finding(_STATE, Verdict.WRONG, f"{directory} is held by another process: one bridge at a time")
+    if running.file and running.file == plan.file:
+        return Finding(_STATE, Verdict.NOTE, f"the bridge of this configuration runs on it (process {running.pid})")
+    other = running.file or "another configuration"
+    return Finding(_STATE, Verdict.WRONG, f"{directory} is held by the bridge of {other} (process {running.pid})")
+
+
+def _free_bytes(directory: Path) -> int:
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+async def check_address(plan: Plan, running: About | None) -> Finding | None:
+    """None where there is none to listen on."""
+    if plan.listen is None:
+        return None
+    host, port = plan.listen
+    shown = shown_address(host, port)
+    try:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
+    except OSError as error:
+        if running is not None and running.file == plan.file and running.listen == shown:
+            return Finding("telemetry.listen", Verdict.NOTE, f"the bridge of this configuration listens on {shown}")
+        return Finding("telemetry.listen", Verdict.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
+    server.close()
+    return Finding("telemetry.listen", Verdict.RIGHT, f"{shown} can be listened on")

@@ -1,0 +1,108 @@
+"""What a start would tell: the ledger beside a fresh list of everything that is configured. Delivers nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.model.change import Op
+from bridge.model.policies import StartPolicy
+from bridge.model.resource import Resource, Scope
+from bridge.model.versions.stored_version import partition_key
+from bridge.outbox.objects.ledger_sql import covering
+from bridge.outbox.storage.inspection import Held, StateInspection
+from bridge.plan.plan import SinkPlan, Wanted
+from bridge.resources.resolve import Resolution, wanted_scopes
+from bridge.verify.compare import Version
+from bridge.verify.verify import ClusterView
+
+MOST_DELETES = 1000
+"""That a changed configuration may tell before somebody is asked. More are seldom meant."""
+WAITING = "waiting"
+"""In place of an op: records that are in the outbox already."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """Objects by op; the steps between two states of one object count as one."""
+
+    ops: Counter[Op] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    """Of the deleted, those that the configuration covers no longer, or in another way: by resource."""
+
+
+def compare(resource: str, held: Iterable[tuple[str, Held]], live: Mapping[str, Version], *, narrowed: bool) -> Changes:
+    """``held`` with the keys of ``live``. ``narrowed``: other parts are watched than before, so that what is missing
+    may be there and not be meant any more."""
+    found = Changes()
+    seen = set()
+    for key, each in held:
+        seen.add(key)
+        now = live.get(key)
+        if now is None or now.uid != each.uid:
+            found.ops[Op.DELETED] += 1
+            found.left[resource] += int(now is None and narrowed)
+            found.ops[Op.ADDED] += int(now is not None)
+        elif now.resource_version != each.version:
+            found.ops[Op.UPDATED] += 1
+    found.ops[Op.ADDED] += len(live.keys() - seen)
+    return found
+
+
+async def forecast(
+    cluster: str, configured: Sequence[Wanted], resolution: Resolution, view: ClusterView, look: StateInspection
+) -> Changes:
+    """Raises ClusterUnavailable, ClusterRefuses and Damaged. Holds the objects of one resource at a time."""
+    total = Changes()
+    served = {resource.name: resource for resource in resolution.desired.values()}
+    for resource in (*look.resources(), *(each for name, each in served.items() if name not in _names(look))):
+        scopes = [scope for name, scope in resolution.desired if name == resource.name]
+        if not scopes and wanted_scopes(configured, resource):
+            continue  # It is meant and not served now: nothing is told of it before it is looked for again.
+        covered, gone = _split(look, resource, scopes)
+        total.ops[Op.DELETED] += gone
+        total.left[resource.name] += gone
+        if not scopes:
+            continue
+        before = look.scopes(resource)
+        live = await view.look({resource.name})
+        keyed = [(_key(cluster, served[resource.name], each), each) for each in covered]
+        found = compare(resource.name, keyed, live, narrowed=bool(before) and set(before) != set(scopes))
+        total.ops += found.ops
+        total.left += found.left
+    total.left = +total.left
+    return total
+
+
+def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: StateInspection) -> list[tuple[str, str, int]]:
+    """Sink, op and count, nothing where there is none."""
+    backlogs, known = look.backlogs(), look.count()
+    rows = []
+    for sink in sinks:
+        ops = Counter(changes.ops)
+        if sink.name not in backlogs and sink.start is StartPolicy.SNAPSHOT:
+            ops[Op.ADDED] += known
+        if waiting := backlogs.get(sink.name, 0):
+            rows.append((sink.name, WAITING, waiting))
+        rows += [(sink.name, str(op), ops[op]) for op in (Op.ADDED, Op.UPDATED, Op.DELETED) if ops[op]]
+    return rows
+
+
+def _names(look: StateInspection) -> set[str]:
+    return {resource.name for resource in look.resources()}
+
+
+def _split(look: StateInspection, resource: Resource, scopes: Sequence[Scope]) -> tuple[list[Held], int]:
+    covered, gone = [], 0
+    for each in look.objects(resource):
+        if covering(scopes, each.key) is None:
+            gone += 1
+        else:
+            covered.append(each)
+    return covered, gone
+
+
+def _key(cluster: str, resource: Resource, held: Held) -> str:
+    namespace, _, name = held.key.rpartition("/")
+    return partition_key(cluster, resource.group, resource.plural, namespace, name)

@@ -1,0 +1,199 @@
+"""Cursors, replay, dead letters and the check of the state: one function each, which returns its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bridge.admin.client import NoAnswer, NobodyThere, RequestFailed
+from bridge.cli.admin import tables as tables
+from bridge.cli.admin.access import Reached, admin_of
+from bridge.cli.exits import Exit
+from bridge.cli.settings import load_settings
+from bridge.cli.terminal.output import complain, say
+from bridge.cli.terminal.pretty import pretty
+from bridge.cli.terminal.text import counted, plain
+from bridge.model.admin import AdminOperations, DeadLetter, ReplayRequest, UnknownTarget
+from bridge.outbox.errors import Damaged, StateError
+from config.errors import ConfigError
+from config.schema import Settings
+
+_NOT_RETAINED = (
+    ", or it is not kept: set state.retain.age (such as 7d) or state.retain.bytes, and records are kept for replays"
+    " from then on"
+)
+
+Ask: TypeAlias = Callable[[Reached], Awaitable[Exit]]
+
+
+def cursors(path: Path, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        found = await reached.admin.cursors()
+        say(_json(found) if as_json else tables.of_cursors(found))
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def replay(path: Path, request: ReplayRequest, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        done = await reached.admin.replay(request)
+        if as_json:
+            say(_json({**msgspec.to_builtins(done), "running": reached.running}))
+        elif done.records:
+            what = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
+            say(f"{request.sink} will be told {what}{_when(reached)}")
+        else:
+            why = "" if reached.retains else _NOT_RETAINED
+            say(f"{request.sink} has had no such record{why}: nothing is told again")
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
+    """Prints while it reads: there may be more than fit in memory."""
+
+    async def ask(reached: Reached) -> Exit:
+        after = total = 0
+        while page := await reached.admin.dead_letters(sink, after=after):
+            say("\n".join(map(_json, page)) if as_json else tables.of_dead_letters(page))
+            after = page[-1].number
+            total += len(page)
+        if not as_json:
+            say(counted(total, "dead letter"))
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        dead_letter = await _dead_letter(reached.admin, number)
+        body = await reached.admin.dead_letter_body(number)
+        if as_json:
+            say(_json({"letter": dead_letter, "object": msgspec.Raw(body)}))
+        else:
+            say(tables.of_dead_letter(dead_letter))
+            say(pretty(body.decode()))
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        count = await reached.admin.retry(sink, numbers)
+        if as_json:
+            say(_json({"retried": count, "running": reached.running}))
+        else:
+            say(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(reached)}")
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        count = await reached.admin.drop(sink, numbers)
+        if as_json:
+            say(_json({"dropped": count, "running": reached.running}))
+        else:
+            say(f"{counted(count, 'dead letter')} of {sink} dropped")
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        changed = await reached.admin.retry_sink(sink)
+        said = f"{sink} is tried now" if changed else f"{sink} does not wait for anything"
+        if not reached.running:
+            said = f"no bridge runs: the next one tries {sink} as soon as it starts"
+        print(_steered(changed, reached) if as_json else said)
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def pause_sink(path: Path, sink: str, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        changed = await reached.admin.pause_sink(sink)
+        held = "nothing is delivered to it until kubedelta sinks resume, and its max_backlog holds"
+        said = f"{sink} is paused: {held}" if changed else f"{sink} was paused already"
+        print(_steered(changed, reached) if as_json else said)
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        changed = await reached.admin.resume_sink(sink)
+        said = f"{sink} goes on{_when(reached)}" if changed else f"{sink} was not paused"
+        print(_steered(changed, reached) if as_json else said)
+        return Exit.OK
+
+    return _run(path, ask)
+
+
+def _steered(changed: bool, reached: Reached) -> str:
+    return _json({"changed": changed, "running": reached.running})
+
+
+def state_check(path: Path, *, as_json: bool) -> int:
+    async def ask(reached: Reached) -> Exit:
+        report = await reached.admin.state_check()
+        say(_json(report) if as_json else tables.of_state(report))
+        return Exit.NO if report.problems else Exit.OK
+
+    return _run(path, ask)
+
+
+async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
+    for dead_letter in await admin.dead_letters(after=number - 1, limit=1):
+        if dead_letter.number == number:
+            return dead_letter
+    raise UnknownTarget(f"there is no dead letter {number}; kubedelta dead-letters list has their numbers")
+
+
+def _when(reached: Reached) -> str:
+    return "" if reached.running else ", when the bridge starts: it does not run now"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _run(path: Path, ask: Ask) -> int:
+    try:
+        settings = load_settings(path)
+    except ConfigError as error:
+        return _refuse(error, Exit.CONFIG)
+    return asyncio.run(_asked(settings, ask))
+
+
+async def _asked(settings: Settings, ask: Ask) -> int:
+    try:
+        async with admin_of(settings) as reached:
+            return await ask(reached)
+    except UnknownTarget as error:
+        return _refuse(plain(str(error)), Exit.NO)
+    except (NoAnswer, NobodyThere) as error:
+        return _refuse(error, Exit.UNAVAILABLE)
+    except RequestFailed as error:
+        return _refuse(f"the running bridge could not do it: {plain(str(error))}", Exit.SOFTWARE)
+    except StateError as error:
+        return _refuse(error, Exit.CONFIG)
+    except Damaged as error:
+        return _refuse(f"the state is damaged, and the next start will move it aside: {error}", Exit.NO)
+
+
+def _refuse(why: object, code: Exit) -> int:
+    complain(why)
+    return code

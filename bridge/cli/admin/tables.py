@@ -1,0 +1,100 @@
+"""What the commands that look after the state print for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.cli.terminal.text import age, counted, pairs, plain, shortened, size, table
+from bridge.model.admin import Cursor, Cursors, DeadLetter, StateReport
+
+_LONGEST_REASON = 80
+
+
+def of_cursors(found: Cursors) -> str:
+    header = ("SINK", "SETTLED", "BEHIND", "BYTES", "OLDEST", "")
+    log = f"{found.first} to {found.last} can be replayed" if found.first <= found.last else "nothing can be replayed"
+    return f"{table(header, [_cursor(each) for each in found.sinks])}\n{log}"
+
+
+def _cursor(cursor: Cursor) -> list[str]:
+    notes = []
+    if cursor.paused:
+        notes.append("paused")
+    elif cursor.retry_in is not None:
+        asked = f" (it asked for {age(cursor.asked)})" if cursor.asked else ""
+        notes.append(f"tried again in {age(cursor.retry_in)}{asked}: {shortened(cursor.trouble, _LONGEST_REASON)}")
+    if cursor.backfill:
+        notes.append(f"{cursor.backfill}: {cursor.backfill_left} left")
+    if not cursor.configured:
+        notes.append("not in the configuration")
+    oldest = age(cursor.oldest_seconds) if cursor.backlog_records else "-"
+    return [
+        cursor.sink,
+        str(cursor.settled),
+        str(cursor.backlog_records),
+        size(cursor.backlog_bytes),
+        oldest,
+        "; ".join(notes),
+    ]
+
+
+def of_dead_letters(dead_letters: Sequence[DeadLetter]) -> str:
+    header = ("NUMBER", "SINK", "SEEN", "RESOURCE", "OBJECT", "OP", "STATE", "REASON")
+    return table(header, [_dead_letter(each) for each in dead_letters])
+
+
+def _dead_letter(dead_letter: DeadLetter) -> list[str]:
+    reason = shortened(plain(dead_letter.reason), _LONGEST_REASON)
+    seen = f"{dead_letter.time[:19]}Z"
+    return [
+        str(dead_letter.number),
+        dead_letter.sink,
+        seen,
+        dead_letter.resource,
+        dead_letter.key,
+        dead_letter.op,
+        _state(dead_letter),
+        reason,
+    ]
+
+
+def _state(dead_letter: DeadLetter) -> str:
+    return "retrying" if dead_letter.retrying else "parked" if dead_letter.parked else "rejected"
+
+
+def of_dead_letter(dead_letter: DeadLetter) -> str:
+    return pairs(
+        [
+            ("number", str(dead_letter.number)),
+            ("sink", dead_letter.sink),
+            ("sequence", str(dead_letter.sequence)),
+            ("id", dead_letter.id),
+            ("resource", dead_letter.resource),
+            ("object", dead_letter.key),
+            ("op", dead_letter.op),
+            ("seen", dead_letter.time),
+            ("state", _state(dead_letter)),
+            ("reason", dead_letter.reason),
+            *([("answer", dead_letter.answer)] if dead_letter.answer else []),
+        ]
+    )
+
+
+def of_state(report: StateReport) -> str:
+    told = pairs(
+        [
+            ("path", report.path),
+            ("sqlite", report.sqlite),
+            ("format", str(report.format)),
+            ("cluster", report.cluster or "not known"),
+            ("records", str(report.records)),
+            ("objects", str(report.objects)),
+            ("informers", str(report.informers)),
+            ("sinks", str(report.sinks)),
+            ("dead letters", str(report.dead_letters)),
+            ("file", f"{size(report.file_bytes)}, of which {size(report.free_bytes)} are free"),
+            ("wal", size(report.wal_bytes)),
+            ("integrity", counted(len(report.problems), "problem") if report.problems else "ok"),
+        ]
+    )
+    return "\n".join([told, *(f"  {plain(problem)}" for problem in report.problems)])

@@ -1,0 +1,117 @@
+"""How ``kubedelta demo`` draws deltas: one line each, and a summary that stays at the bottom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from bridge.cli.terminal.output import discard_output
+from bridge.model.change import Evidence, Op
+from bridge.model.primitives.printable import escaped
+from bridge.model.record import Delta, Record
+from bridge.model.status import StatusSnapshot
+from sinks.base import ALL_STORED, Receipt
+
+_LOOK = {
+    Op.ADDED: ("+", "green"),
+    Op.UPDATED: ("~", "yellow"),
+    Op.DELETED: ("-", "red"),
+    Op.SYNC: ("=", "blue"),
+}
+
+
+class ScreenConsole(Console):
+    """Ends quietly where its reader has left."""
+
+    when_left: Callable[[], None] = staticmethod(lambda: None)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        discard_output()
+        self.when_left()
+
+
+class Screen:
+    """Prints deltas above a summary line; off a terminal, lines alone."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = asyncio.get_running_loop().time()
+        self.counts: Counter[Op] = Counter()
+
+    def show(self, delta: Delta) -> None:
+        self.counts[delta.op] += 1
+        sign, colour = _LOOK[delta.op]
+        line = Text.assemble(
+            (f"{delta.time[11:23]} ", "dim"),
+            (f"{sign} {delta.op:<8}", colour),
+            (f"{escaped(delta.resource.name):<32} ", "cyan"),
+            escaped(delta.key),
+            (f"  @{escaped(delta.resource_version)}", "dim"),
+        )
+        if delta.evidence is not Evidence.WATCHED:
+            line.append(f"  {delta.evidence}", "dim italic")
+        if self._console.is_terminal:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            self._console.print(line, soft_wrap=True)
+
+    def totals(self) -> str:
+        """What was told since the beginning."""
+        by_op = " ".join(f"{op} {self.counts[op]}" for op in (Op.ADDED, Op.UPDATED, Op.DELETED))
+        return f"{self._rate()}  ·  {by_op}"
+
+    def _rate(self) -> str:
+        seconds = max(asyncio.get_running_loop().time() - self._began, 0.001)
+        total = sum(self.counts.values())
+        return f"{total} deltas, {total / seconds:.1f}/s"
+
+    def summary(self, snapshot: StatusSnapshot) -> Text:
+        """Rates and queues, in 80 columns."""
+        live = sum(informer.live for informer in snapshot.informers)
+        queued = sum(informer.queued for informer in snapshot.informers)
+        lag = sum(sink.lag for sink in snapshot.sinks)
+        parts = [
+            self._rate(),
+            f"queued {queued}",
+            f"outbox {snapshot.outbox_records}",
+            f"behind {lag}",
+            f"{live} of {len(snapshot.informers)} watches live",
+        ]
+        return Text(" · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
+
+    async def keep_summary(self, snapshot: Callable[[], StatusSnapshot]) -> None:
+        """Redraw the summary four times a second until cancelled. Off a terminal, wait."""
+        if not self._console.is_terminal:
+            await asyncio.Event().wait()
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            while True:
+                live.update(self.summary(snapshot()), refresh=True)
+                await asyncio.sleep(0.25)
+
+
+class ScreenSink:
+    """A sink whose destination is the screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    async def open(self) -> None:
+        return
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        for record in batch:
+            if isinstance(record, Delta):
+                self._screen.show(record)
+        return ALL_STORED
+
+    async def check(self) -> str:
+        return "a screen"
+
+    async def close(self) -> None:
+        return

@@ -1,0 +1,56 @@
+"""Text that lines up, for people; the same on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.model.primitives.printable import escaped
+
+_BYTES = 1024
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell; the last one ends where its text ends."""
+    lines = [header, *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def pairs(named: Sequence[tuple[str, str]]) -> str:
+    """One line for each name and what it is."""
+    width = max(len(name) for name, _ in named)
+    return "\n".join(f"{name:<{width}}  {plain(text)}".rstrip() for name, text in named)
+
+
+def plain(text: str) -> str:
+    """One line of it, without anything that a terminal would obey: reasons come from strangers."""
+    return escaped(" ".join(text.split()))
+
+
+def shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def size(count: int) -> str:
+    """``1.5 MiB``."""
+    if count < _BYTES:
+        return f"{count} B"
+    scaled, units = count / _BYTES, iter(_UNITS)
+    unit = next(units)
+    while scaled >= _BYTES - 0.05 and (larger := next(units, None)):
+        scaled, unit = scaled / _BYTES, larger
+    return f"{scaled:.1f} {unit}"
+
+
+def age(seconds: float) -> str:
+    """The largest unit that fits at least once: ``40s``, ``3m``, ``2h``, ``5d``."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

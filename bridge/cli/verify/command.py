@@ -1,0 +1,147 @@
+"""``kubedelta verify``: whether a sink's destination holds what the cluster has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bridge.cli.exits import Exit
+from bridge.cli.settings import load_settings
+from bridge.cli.terminal.output import complain, say
+from bridge.cli.terminal.text import counted, plain
+from bridge.kube import CredentialsError
+from bridge.model.versions.stored_version import CannotReadBack, SinkReader
+from bridge.plan.plan_from_settings import plan_of
+from bridge.verify.compare import Difference, Name, Verdict, Version
+from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, Verification
+from bridge.verify.verify import verify as compare
+from config.errors import ConfigError
+from config.schema import Settings
+from sinks import registry
+from sinks.base import SinkUnavailable
+
+
+def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -> int:
+    """Print the differences. OK where there is none, NO where there is one."""
+    try:
+        settings = load_settings(path)
+        reader = _reader(settings, sink)
+        plan = plan_of(settings)
+        found = asyncio.run(compare(plan.cluster, plan.access, plan.wanted, reader, settle=settle))
+    except ConfigError as error:
+        return _fail(str(error), Exit.CONFIG)
+    except CannotReadBack as error:
+        return _fail(f"sinks.{sink}: {error}", Exit.CONFIG)
+    except (ClusterRefuses, CredentialsError) as error:
+        return _fail(f"cluster: {error}", Exit.CONFIG)
+    except ClusterUnavailable as error:
+        return _fail(f"cluster: {error}", Exit.UNAVAILABLE)
+    except SinkUnavailable as error:
+        return _fail(f"sinks.{sink}: {error}", Exit.UNAVAILABLE)
+    with suppress(BrokenPipeError):  # Whoever reads only the beginning is still told by the exit code.
+        say(_document(sink, found, limit) if as_json else _text(sink, found, limit))
+        sys.stdout.flush()
+    return Exit.NO if found.differences else Exit.OK
+
+
+def _reader(settings: Settings, sink: str) -> SinkReader:
+    """Raises CannotReadBack."""
+    chosen = settings.sinks.get(sink)
+    if chosen is None:
+        raise CannotReadBack(f"there is no such sink; there are {', '.join(settings.sinks)}")
+    kinds = registry.types()
+    load = kinds[chosen.type].read_back
+    if load is None:
+        able = ", ".join(name for name, kind in kinds.items() if kind.read_back)
+        raise CannotReadBack(f"what went to a {chosen.type} cannot be read back; it can with {able}")
+    return load()(sink, chosen.options, cluster=settings.cluster.name)
+
+
+def _fail(reason: str, code: Exit) -> Exit:
+    complain(reason)
+    return code
+
+
+# ── For people ───────────────────────────────────────────────────────────────
+
+
+def _text(sink: str, found: Verification, limit: int) -> str:
+    told = [_line(each) for each in found.differences[:limit]]
+    if more := len(found.differences) - len(told):
+        told.append(f"and {more} more")
+    told += [f"note: {plain(note)}" for note in _notes(found)]
+    numbers = _numbers(found)
+    told.append(
+        f"{sink}: {', '.join(f'{numbers[verdict]} {verdict}' for verdict in Verdict)}; "
+        f"{counted(found.live, 'object')} live, {found.held} held, in {counted(found.records, 'record')} of "
+        f"{plain(found.source)}"
+    )
+    return "\n".join(told)
+
+
+def _line(each: Difference) -> str:
+    name = Name.parsed(each.key)
+    what = f"{name.resource} {name.key}" if name else each.key
+    return f"{each.verdict:<8} {plain(what)}: {plain(_why(each))}"
+
+
+def _why(each: Difference) -> str:
+    live, held = each.live, each.held
+    if live is None or held is None:
+        version = held or live
+        told = f"version {version.resource_version} of {version.uid}" if version else ""
+        return f"{told} is {'gone from the cluster' if live is None else 'not held'}"
+    if live.uid != held.uid:
+        return f"held is another object of that name, {held.uid}; live is {live.uid}"
+    return f"held is version {held.resource_version}, live is {live.resource_version}"
+
+
+def _notes(found: Verification) -> list[str]:
+    notes = list(found.notes)
+    if found.gaps:
+        notes.append(f"{counted(found.gaps, 'gap')} in the stream: records that were never told")
+    if found.foreign:
+        notes.append(f"{counted(found.foreign, 'record')} not of this cluster's bridge, or unreadable")
+    for resource, count in sorted(found.uncovered.items()):
+        notes.append(f"{counted(count, 'record')} of {resource}, not configured and not compared")
+    return notes
+
+
+# ── For programs ─────────────────────────────────────────────────────────────
+
+
+def _document(sink: str, found: Verification, limit: int) -> str:
+    told = found.differences[:limit]
+    document: dict[str, Any] = {
+        "sink": sink,
+        "source": found.source,
+        "live": found.live,
+        "held": found.held,
+        "records": found.records,
+        **{str(verdict): count for verdict, count in _numbers(found).items()},
+        "gaps": found.gaps,
+        "foreign": found.foreign,
+        "uncovered": dict(found.uncovered),
+        "notes": list(found.notes),
+        "differences": [_member(each) for each in told],
+        "more": len(found.differences) - len(told),
+    }
+    return json.dumps(document, indent=2)
+
+
+def _member(each: Difference) -> dict[str, Any]:
+    name = Name.parsed(each.key)
+    parts = {"resource": name.resource, "namespace": name.namespace, "name": name.name} if name else {}
+    return {"verdict": str(each.verdict), **parts, "live": _version(each.live), "held": _version(each.held)}
+
+
+def _version(version: Version | None) -> dict[str, str] | None:
+    return {"uid": version.uid, "resourceVersion": version.resource_version} if version else None
+
+
+def _numbers(found: Verification) -> dict[Verdict, int]:
+    return {verdict: sum(each.verdict is verdict for each in found.differences) for verdict in Verdict}

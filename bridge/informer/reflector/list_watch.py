@@ -1,0 +1,450 @@
+"""The list-watch state machine. It decides; ``watcher.py`` does the I/O. Nothing here waits or knows the time.
+
+    NotSynced ──page──► Listing ──last page──► Synced ──opened──► Watching ──unreadable──► Doubting
+     ▲  │                  ▲ │                   ▲ ▲                  │                        │
+     │  └─ initial events ─┘ └── page failed ─┐  │ └──── hung up ─────┘                        │
+     │       Streaming ── closing bookmark ───┼──┘                                             │
+     └────────── expired, too large, very short, versions ran backwards, repair due ◄──────────┘
+
+After a start, and after whatever ended other than by its own timeout, Proving stands before the next request; and
+wherever the server turns out to have another history, everything is listed anew.
+
+What client-go does and where this differs: a page that failed is asked for again instead of the whole list; a watch
+that failed goes on from its version, and lists only where that fails twice; something unreadable in a list or a stream
+ends neither, but a relist is due after it, and until then no position is saved; an event older than the one before it
+is not taken in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.informer.reflector.states import (
+    Answer,
+    Contradicted,
+    Doubting,
+    EpochBegan,
+    Event,
+    Freshness,
+    Happened,
+    ListBegan,
+    Listed,
+    ListEnded,
+    Listing,
+    NotSynced,
+    OtherHistory,
+    Overdue,
+    Pace,
+    ProofRequest,
+    Proving,
+    RanBackwards,
+    Reached,
+    RepairDue,
+    SameHistory,
+    Sighting,
+    State,
+    Step,
+    Streaming,
+    Suspected,
+    Synced,
+    TimedOut,
+    UnknownHistory,
+    VeryShort,
+    Watching,
+)
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    ListRequest,
+    Opened,
+    Oversized,
+    Page,
+    Part,
+    Refused,
+    Silent,
+    TooLarge,
+    Unreadable,
+    Unsupported,
+    WatchRequest,
+)
+from bridge.model.versions.version import is_older
+from bridge.model.versions.version_table import Checkpoint
+
+
+class UnexpectedAnswer(Exception):
+    """An answer that does not belong to the request: a bug of ours, not of the server."""
+
+    def __init__(self, state: State, answer: Answer) -> None:
+        super().__init__(f"{type(answer).__name__} while {type(state).__name__}")
+
+
+# ── Decisions ────────────────────────────────────────────────────────────────
+
+
+def begin(checkpoint: Checkpoint | None, *, watch_list: bool) -> NotSynced | Proving:
+    """Where a list-watch starts, by what it left behind when it last ran; None where it never did."""
+    if checkpoint is None:
+        return NotSynced(watch_list=watch_list)
+    if checkpoint.position is not None:
+        return Proving(Synced(checkpoint.position, watch_list))
+    # Not older than what was told is not enough: of a delete that a list found, only the list knew how new it was.
+    begins = NotSynced(checkpoint.newest, Freshness.CONSISTENT, watch_list)
+    return begins if checkpoint.is_blank else Proving(begins)
+
+
+def reached(state: State) -> str | None:
+    """The newest version that the server told, in its history of now."""
+    match state:
+        case NotSynced(seen=seen) | Streaming(began=NotSynced(seen=seen)):
+            return seen
+        case Proving(then=then):
+            return reached(then)
+        case _:
+            return state.version
+
+
+def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest | ProofRequest:
+    """What to ask the server in this state. ``watch_timeout`` is in seconds; pages are in objects."""
+    match state:
+        case NotSynced() if state.streams:
+            return WatchRequest(version=state.seen or "", timeout=watch_timeout, initial_events=True)
+        case NotSynced():
+            version = "" if state.freshness is Freshness.CONSISTENT else state.seen or "0"
+            return ListRequest(version=version, limit=0 if state.whole else page_size)
+        case Listing(next_page=None):
+            raise AssertionError("a page is under way already")
+        case Listing(next_page=token):
+            return ListRequest(version="", limit=page_size, next_page=token)
+        case Synced(version=version):
+            return WatchRequest(version=version, timeout=watch_timeout)
+        case Proving():
+            return ProofRequest()
+        case Streaming() | Watching() | Doubting():
+            raise AssertionError(f"a watch is open already: {type(state).__name__}")
+
+
+def step(state: State, answer: Answer) -> Step:
+    """Take in one answer: where we stand now, what the store should hear, when to ask again."""
+    match answer:
+        case OtherHistory(was=was, now=now):
+            return Step(_anew(state), (EpochBegan(was, now),))
+        case Contradicted(was=was, now=now):
+            return Step(_anew(state), (RanBackwards(was, now),))
+    taken = _taken(state, answer)
+    if was_out_of_sight(state, answer) and (unproven := _unproven(taken.state)):
+        return replace(taken, state=unproven)
+    return taken
+
+
+def was_out_of_sight(state: State, answer: Answer) -> bool:
+    """The server may be another one since, or have another store. A watch that ended when it was asked to, and an
+    answer that a server in good health may give to a request, are no reason to think so."""
+    if isinstance(state, Watching | Doubting | Streaming):
+        return not isinstance(answer, TimedOut | RepairDue)
+    return isinstance(answer, Failed | Busy | TooLarge | HungUp | Silent | VeryShort)
+
+
+def _unproven(state: State) -> Proving | None:
+    """None where nothing builds on what is known, or a watch is open."""
+    match state:
+        case NotSynced(seen=str()) | Listing() | Synced():
+            return Proving(state)
+    return None
+
+
+def _taken(state: State, answer: Answer) -> Step:
+    match state:
+        case NotSynced():
+            return _not_synced(state, answer)
+        case Listing():
+            return _listing(state, answer)
+        case Streaming():
+            return _streaming(state, answer)
+        case Synced():
+            return _synced(state, answer)
+        case Watching():
+            return _watching(state, answer)
+        case Doubting():
+            return _doubting(state, answer)
+        case Proving():
+            return _proving(state, answer)
+
+
+def _not_synced(state: NotSynced, answer: Answer) -> Step:
+    match answer:
+        case Part() | Page():
+            return _page(state, answer, first=True, complete=True)
+        case Oversized():
+            # What comes from a server's cache may come in one piece, whatever was asked for.
+            return Step(replace(state, freshness=Freshness.CONSISTENT, whole=False), pace=Pace.BACK_OFF)
+        case Opened():
+            return Step(Streaming(state), (ListBegan(),))
+        case Unsupported() if state.streams:
+            return Step(replace(state, watch_list=False))
+        case Expired() | TooLarge() if state.freshness is Freshness.CACHED:
+            # "Not older than what was seen" is more than this server can give; ask for what it has.
+            return Step(replace(state, freshness=Freshness.CONSISTENT))
+        case Failed() | HungUp() | Silent() | VeryShort() if state.streams:
+            return Step(replace(state, watch_list=False), pace=Pace.BACK_OFF)
+        case Expired() | TooLarge() | Failed() | Unsupported():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _listing(state: Listing, answer: Answer) -> Step:
+    again = replace(state.began, seen=state.version, watch_list=False)
+    match answer:
+        case Part():
+            return Step(state, (Listed(answer.objects),))
+        case Page():
+            return _page(state.began, answer, first=False, complete=state.complete, version=state.version)
+        case _ if state.next_page is None:  # The first page broke off, and no token leads to it.
+            return _not_synced(again, answer)
+        case Oversized():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Expired():
+            # The pages took longer than the server keeps history: once more, in one piece, not older than this one.
+            # Servers that page all the same exist.
+            pace = Pace.BACK_OFF if state.began.whole else Pace.AT_ONCE
+            return Step(replace(again, whole=True), pace=pace)
+        case Failed() if not state.failures:
+            return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
+        case TooLarge() | Failed() | Unsupported():
+            # A token of another server version is a 400; one of a store that was restored since, "too large" or a 500.
+            return Step(again, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _page(began: NotSynced, page: Page | Part, *, first: bool, complete: bool, version: str | None = None) -> Step:
+    heard: list[Sighting] = []
+    if first and began.seen is not None and is_older(page.version, began.seen):
+        heard.append(RanBackwards(was=began.seen, now=page.version))
+        began = replace(began, seen=page.version)
+    if first:
+        heard.append(ListBegan())
+    if page.objects:
+        heard.append(Listed(page.objects))
+    version = version or page.version
+    if isinstance(page, Part):
+        return Step(Listing(began, version, None, complete), tuple(heard))
+    complete = complete and not page.unreadable
+    if page.next_page is not None:
+        return Step(Listing(began, version, page.next_page, complete), tuple(heard))
+    heard.append(ListEnded(version, complete))
+    return Step(Synced(version, began.watch_list, doubt=not complete), tuple(heard))
+
+
+def _streaming(state: Streaming, answer: Answer) -> Step:
+    list_instead = replace(state.began, watch_list=False)
+    match answer:
+        case Announced(events=events):
+            # Should the stream break off, a list from a server that lags behind must not take us back in time.
+            seen = _newest(events, state.began.seen)
+            return Step(replace(state, began=replace(state.began, seen=seen)), tuple(_initial(events)))
+        case Bookmark(version=version, initial_events_end=True):
+            if state.began.seen is not None and is_older(version, state.began.seen):
+                return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+            watching = Watching if state.complete else Doubting
+            return Step(watching(version, state.began.watch_list), (ListEnded(version, state.complete),))
+        case Bookmark():
+            return Step(state)
+        case Unreadable():
+            return Step(replace(state, complete=False))
+        case Expired():
+            return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.AT_ONCE_IF_RARE)
+        case TooLarge():
+            return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+        case HungUp() | TimedOut() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
+            # client-go asks again for ever here; servers and proxies that never send the bookmark exist.
+            return Step(list_instead, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state.began, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state.began, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _newest(events: list[Event], seen: str | None) -> str | None:
+    """The newest version among those that are numbers. Initial events come in no order."""
+    for _, thing in events:
+        if is_older(seen or "0", thing.resource_version):
+            seen = thing.resource_version
+    return seen
+
+
+def _initial(events: list[Event]) -> list[Sighting]:
+    """Events before the closing bookmark: the objects that are there, and deletes of some that were."""
+    heard: list[Sighting] = []
+    for kind, thing in events:
+        if kind is EventType.DELETED:
+            heard.append(Happened([(kind, thing)], None))
+        elif heard and isinstance(heard[-1], Listed):
+            heard[-1].objects.append(thing)
+        else:
+            heard.append(Listed([thing]))
+    return heard
+
+
+def _synced(state: Synced, answer: Answer) -> Step:
+    match answer:
+        case Opened() if state.doubt:
+            return Step(Doubting(state.version, state.watch_list))
+        case Opened():
+            return Step(Watching(state.version, state.watch_list, state.failures))
+        case Expired() | TooLarge():
+            return _expired(state, answer)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Failed() | Unsupported() | HungUp() | Silent() | VeryShort() if not state.failures:
+            # The version is given the benefit of the doubt once; twice in a row, a list decides.
+            return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
+        case Failed() | Unsupported() | HungUp() | Silent() | VeryShort():
+            return Step(_relist(state), pace=Pace.BACK_OFF)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _watching(state: Watching, answer: Answer) -> Step:
+    again = Synced(state.version, state.watch_list)
+    match answer:
+        case Announced(events=events):
+            ascending, version = _ascending(events, state.version)
+            heard = (Happened(ascending, version),) if ascending else ()
+            if len(ascending) < len(events):
+                return _backwards(replace(state, version=version), heard)
+            return Step(Watching(version, state.watch_list), heard)
+        case Bookmark(version=version):
+            if is_older(version, state.version):
+                return _backwards(state)
+            return Step(Watching(version, state.watch_list), (Reached(version),))
+        case Unreadable():
+            return Step(Doubting(state.version, state.watch_list))
+        case HungUp() | TimedOut():
+            # Servers close watches every few minutes. Our version still holds.
+            return Step(again)
+        case Silent() if not state.failures:
+            return Step(replace(again, failures=1))
+        case Silent():
+            # Twice in a row it is no half-open connection: a server that was restored from a backup accepts a watch
+            # from a version it has not reached, and says nothing until it has (kubernetes/kubernetes#107457).
+            return Step(_relist(state, Freshness.CONSISTENT))
+        case VeryShort():
+            return Step(_relist(state), pace=Pace.BACK_OFF)
+        case Expired() | TooLarge():
+            return _expired(state, answer)
+        case Busy(after=after):
+            return Step(again, pace=Pace.BACK_OFF, after=after)
+        case Failed() | Unsupported():
+            return _synced(replace(again, failures=state.failures), answer)
+        case Refused():
+            return Step(again, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _doubting(state: Doubting, answer: Answer) -> Step:
+    match answer:
+        case Announced(events=events):
+            ascending, version = _ascending(events, state.version)
+            heard = (Happened(ascending, None),) if ascending else ()
+            if len(ascending) < len(events):
+                return _backwards(replace(state, version=version), heard)
+            return Step(Doubting(version, state.watch_list), heard)
+        case Bookmark(version=version):
+            if is_older(version, state.version):
+                return _backwards(state)
+            return Step(Doubting(version, state.watch_list))
+        case Unreadable():
+            return Step(state)
+        case RepairDue():
+            return Step(_relist(state))
+        case Busy(after=after):
+            return Step(_relist(state), pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(_relist(state), pace=Pace.SLOWLY)
+        case Expired() | TooLarge():
+            return _expired(state, answer)
+        case HungUp() | TimedOut() | Silent() | VeryShort() | Failed() | Unsupported():
+            return Step(_relist(state), pace=Pace.BACK_OFF)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _proving(state: Proving, answer: Answer) -> Step:
+    match answer:
+        case SameHistory():
+            return Step(state.then)
+        case UnknownHistory():
+            newest = state.then.seen if isinstance(state.then, NotSynced) else state.then.version
+            return Step(NotSynced(newest, Freshness.CONSISTENT, _watch_list(state)), (Suspected(),))
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Failed():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+# ── What these have in common ────────────────────────────────────────────────
+
+
+def _anew(state: State) -> NotSynced:
+    """In another history, no version of the one until now means anything."""
+    return NotSynced(None, Freshness.CONSISTENT, _watch_list(state))
+
+
+def _watch_list(state: State) -> bool:
+    match state:
+        case Listing(began=began) | Streaming(began=began):
+            return began.watch_list
+        case Proving(then=then):
+            return _watch_list(then)
+        case _:
+            return state.watch_list
+
+
+def _relist(state: Synced | Watching | Doubting, freshness: Freshness = Freshness.CACHED) -> NotSynced:
+    return NotSynced(state.version, freshness, state.watch_list)
+
+
+def _expired(state: Synced | Watching | Doubting, answer: Expired | TooLarge) -> Step:
+    """A list decides: at once where the version expired, as it does when an API server starts. Not again and again:
+    where listing takes longer than the server keeps history, the next watch expires as well, and lists would follow
+    one another without end."""
+    if isinstance(answer, Expired):
+        return Step(_relist(state), pace=Pace.AT_ONCE_IF_RARE)
+    return Step(_relist(state, Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+
+
+def _backwards(state: Watching | Doubting, heard: tuple[Sighting, ...] = ()) -> Step:
+    """An old event told again, or a store that was restored? A consistent list will tell."""
+    return Step(_relist(state, Freshness.CONSISTENT), heard, Pace.BACK_OFF)
+
+
+def _ascending(events: list[Event], version: str) -> tuple[list[Event], str]:
+    """The events before the first that is older than the one before it, and the version reached with them."""
+    for index, (_, thing) in enumerate(events):
+        if is_older(thing.resource_version, version):
+            return events[:index], version
+        version = thing.resource_version
+    return events, version

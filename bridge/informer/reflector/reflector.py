@@ -1,0 +1,420 @@
+"""Drives the Reflector: makes its requests, keeps its deadlines, and fills the DeltaFIFO."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from bridge.facts import (
+    InputUnreadable,
+    ListEnded,
+    Report,
+    RequestFailed,
+    ResourceRefused,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.reflector import list_watch, states
+from bridge.informer.reflector.list_limiter import ListLimiter
+from bridge.informer.reflector.pacing import Pacing, Timing
+from bridge.informer.reflector.page_size import next_page_size, smaller, stretches
+from bridge.informer.reflector.states import (
+    Answer,
+    Contradicted,
+    Doubting,
+    EpochBegan,
+    Happened,
+    ListBegan,
+    Listed,
+    Listing,
+    NotSynced,
+    OtherHistory,
+    Overdue,
+    Proof,
+    ProofRequest,
+    Proving,
+    RanBackwards,
+    Reached,
+    RepairDue,
+    SameHistory,
+    Step,
+    Streaming,
+    Suspected,
+    Synced,
+    TimedOut,
+    UnknownHistory,
+    VeryShort,
+    Watching,
+)
+from bridge.model.answers import (
+    Announced,
+    Bookmark,
+    Busy,
+    Failed,
+    HungUp,
+    ListerWatcher,
+    ListRequest,
+    Opened,
+    Oversized,
+    Page,
+    Part,
+    Refused,
+    Silent,
+    Unreadable,
+    WatchAnswer,
+    WatchRequest,
+)
+from bridge.model.primitives.backoff import Backoff
+from bridge.model.resource import Resource, Scope
+
+LATE = 10.0
+"""Seconds after its timeout until which a watch may end by it."""
+
+
+class Histories(Protocol):
+    """What this informer and the others of the same server have to say about its history."""
+
+    async def prove(self, since: float) -> Proof:
+        """Of what was known before ``since``, on the event loop's clock. See ``history.History``."""
+        ...
+
+    async def disprove(self, other: OtherHistory) -> None:
+        """Tell the others."""
+        ...
+
+
+class TakenOnTrust:
+    """A Histories for a server that never changes its history."""
+
+    async def prove(self, since: float) -> Proof:
+        return SameHistory()
+
+    async def disprove(self, other: OtherHistory) -> None:
+        pass
+
+
+class Reflector:
+    """One endless list-watch. ``run`` ends only by cancellation, or with FifoClosed. Where it is ``resumed``, its first
+    list is a comparison already, and ``epoch`` goes on from before; where it is ``comparing``, the first list of
+    that epoch may not have ended."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        scope: Scope,
+        source: ListerWatcher,
+        fifo: DeltaFIFO,
+        *,
+        report: Report,
+        timing: Timing,
+        start: NotSynced | Synced | Proving,
+        histories: Histories | None = None,
+        resumed: bool = False,
+        epoch: int = 1,
+        chance: Callable[[], float] = random.random,
+        lists: ListLimiter | None = None,
+        comparing: bool = False,
+    ) -> None:
+        self._resource = resource
+        self._scope = scope
+        self._source = source
+        self._fifo = fifo
+        self._report = report
+        self._timing = timing
+        self._chance = chance
+        self._state: states.State = start
+        self._histories = histories or TakenOnTrust()
+        self._pacing = Pacing(timing, granted=resumed)
+        self._turn = (lists or ListLimiter()).turn()
+        self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
+        self._now = asyncio.get_running_loop().time
+        self._page_size = timing.page_size
+        self._list_began = 0.0
+        self._listed_before = resumed
+        self._repair_at = 0.0
+        self._unproven_since = self._now()
+        self._learned: OtherHistory | Contradicted | None = None
+        """Of the server's history, from others than the server; taken in before the next request."""
+        self._passed_over = 0
+        """Epochs that ended before this informer came to them."""
+        self._waiting: asyncio.Timeout | None = None
+        """Around what is waited for on an open watch."""
+        self._comparing, self._compared = comparing, False
+        """What is known may be of two histories; and a list has compared them, and is being processed."""
+        self.epoch = epoch
+        """Grows each time the server's versions ran backwards."""
+        self.last_contact = self._now()
+        """When the server last told anything, bookmarks and refusals included, on the event loop's clock."""
+        self._last_answer = self._now()
+        self._waits_for_turn = False
+        self.trouble: str | None = None
+        """Why the last request did not succeed; None since one did."""
+        self.refused = False
+        """The API server refuses, and not just for a moment: only an operator can make the next request succeed."""
+
+    @property
+    def last_answer(self) -> float:
+        """When there last was an answer of any kind, also one such as that nobody listens. Now, where nothing was asked
+        because others list first."""
+        return self._now() if self._waits_for_turn else self._last_answer
+
+    @property
+    def live(self) -> bool:
+        """A watch is open at this moment, on top of a complete list."""
+        return isinstance(self._state, Watching | Doubting)
+
+    @property
+    def reached(self) -> str | None:
+        """The newest version that the server told; None before it did, in its history of now."""
+        return list_watch.reached(self._state)
+
+    @property
+    def is_witness(self) -> bool:
+        """What is known is of one history, that of now; not so from the moment when another one is learned of until a
+        list has compared the two."""
+        if self._compared and self._fifo.is_processed:
+            self._comparing = self._compared = False
+        return self._learned is None and not self._comparing
+
+    def learn(self, of_history: OtherHistory | Contradicted) -> None:
+        """The server has another history: no answer until now counts any more. Does not wait."""
+        if isinstance(self._learned, OtherHistory) and isinstance(of_history, OtherHistory):
+            self._passed_over += 1
+        if self._learned is None or isinstance(of_history, OtherHistory):
+            self._learned = of_history
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(self._now())
+
+    def move(self, resource: Resource, source: ListerWatcher) -> None:
+        """Ask for the same objects in another version of their API, from the next request on. What is known stays: a
+        resourceVersion means the same in every version."""
+        self._resource = resource
+        self._source = source
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._request()
+        finally:
+            self._turn.end()
+
+    async def _request(self) -> None:
+        if learned := self._take_learned():
+            await self._take(learned)
+        if isinstance(self._state, NotSynced | Listing):
+            await self._wait_for_turn()
+        timeout = 0 if isinstance(self._state, Proving) else self._draw_timeout()
+        request = list_watch.next_request(self._state, page_size=self._page_size, watch_timeout=timeout)
+        answer: Answer
+        match request:
+            case ListRequest():
+                # Once a page is on its way it must be read: an API server gives it a minute.
+                await self._fifo.wait_room()
+                verb, answer = "list", await self._source.list(request, self._take_part)
+                answer = self._take_learned() or answer
+                step = await self._take(answer)
+            case ProofRequest():
+                verb = "proof"
+                self.trouble = self.trouble or "whether the API server has the history that is known is being proven"
+                answer = await self._histories.prove(self._unproven_since)
+                answer = self._take_learned() or answer
+                step = await self._take(answer)
+            case WatchRequest():
+                verb = "watch"
+                step, answer = await self._watch(request)
+        await self._pause(step, answer, verb)
+
+    async def _take_part(self, part: Part) -> None:
+        if self._learned is None:  # Else what follows is of a history that is over: the page will not count.
+            await self._take(part)
+
+    def _draw_timeout(self) -> int:
+        low, high = self._timing.watch_timeout
+        return int(low + (high - low) * self._chance())
+
+    def _take_learned(self) -> OtherHistory | Contradicted | None:
+        learned, self._learned = self._learned, None
+        return learned
+
+    async def _wait_for_turn(self) -> None:
+        if self._turn.must_wait:
+            self.trouble = "other resources are listed first"
+        self._waits_for_turn = True
+        try:
+            await self._turn.begin()
+        finally:
+            self._waits_for_turn, self._last_answer = False, self._now()
+
+    # ── One watch ────────────────────────────────────────────────────────────
+
+    async def _watch(self, request: WatchRequest) -> tuple[Step, Answer]:
+        began, events = self._now(), 0
+        opened = False
+        async with self._source.watch(request) as answers:
+            while True:
+                answer = await self._next(answers)
+                if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
+                    # Only a server that ends a watch in due form may mean 410 by it.
+                    answer = Failed(answer.reason) if answer.torn else VeryShort()
+                elif isinstance(answer, HungUp) and not answer.torn and _is_over(request, self._now() - began):
+                    answer = TimedOut()
+                if isinstance(answer, Announced):
+                    events += len(answer.events)
+                opened = opened or isinstance(answer, Opened)
+                step = await self._take(answer)
+                if not isinstance(step.state, Streaming | Watching | Doubting):
+                    break
+        if opened:
+            self._report(
+                WatchEnded(self._resource, self._scope, _reason(answer), self._now() - began, events),
+            )
+        return step, answer
+
+    async def _next(self, answers: AsyncIterator[WatchAnswer]) -> Answer:
+        match self._state:
+            case Streaming():
+                deadline: float | None = self._now() + self._timing.initial_events
+                late: Answer | None = Overdue()
+            case Doubting():
+                deadline, late = self._repair_at, RepairDue()
+            case _:
+                deadline, late = None, None
+        if learned := self._take_learned():
+            return learned
+        if late is not None and deadline is not None and self._now() >= deadline:
+            return late  # A stream that always has something ready never lets a timer fire.
+        try:
+            async with asyncio.timeout_at(deadline) as self._waiting:
+                return await anext(answers)
+        except TimeoutError:
+            return self._take_learned() or late or Overdue()
+        finally:
+            self._waiting = None
+
+    # ── One answer ───────────────────────────────────────────────────────────
+
+    async def _take(self, answer: Answer) -> Step:
+        before = self._state
+        step = list_watch.step(before, answer)
+        self._notice(answer)
+        for sighting in step.heard:
+            await self._hear(sighting)
+        if isinstance(step.state, Doubting) and not isinstance(before, Doubting):
+            self._repair_at = self._now() + self._repairs.next(self._now(), self._chance())
+        if isinstance(step.state, Proving) and not isinstance(before, Proving):
+            self._unproven_since = self._now()
+        self._state = step.state
+        return step
+
+    def _notice(self, answer: Answer) -> None:
+        self._pacing.answered(answer)
+        match answer:
+            case Opened():
+                self._report(WatchOpened(self._resource, self._scope))
+            case Unreadable(reason=reason):
+                self._report(InputUnreadable(self._resource, self._scope, reason))
+            case Page(unreadable=reasons):
+                for reason in reasons:
+                    self._report(InputUnreadable(self._resource, self._scope, reason))
+            case Oversized():
+                self._page_size = smaller(self._page_size)
+        if isinstance(answer, Page):
+            self._page_size = next_page_size(self._page_size, answer.size, most=self._timing.page_size)
+        if isinstance(answer, Opened | Page):
+            self.trouble, self.refused = None, False
+        if not isinstance(answer, Overdue | RepairDue):
+            self._last_answer = self._now()
+        unheard = Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed | SameHistory | OtherHistory
+        if not isinstance(answer, unheard | UnknownHistory | Contradicted):
+            self.last_contact = self._now()
+
+    async def _hear(self, sighting: states.Sighting) -> None:
+        match sighting:
+            case Happened(events=events, position=position):
+                await self._fifo.wait_room()
+                self._fifo.happened(events, position)
+            case Reached(position=position):
+                self._fifo.reached(position)
+            case ListBegan():
+                self._list_began = self._now()
+                self._fifo.begin_replace()
+            case Listed(objects=objects):
+                # A page may have any number of objects of any size.
+                for few in stretches(objects, self._timing.page_size):
+                    await self._fifo.wait_room()
+                    self._fifo.replaced(few)
+            case states.ListEnded(version=version, complete=complete):
+                objects_listed = await self._fifo.end_replace(version, complete=complete)
+                seconds = self._now() - self._list_began
+                self._report(ListEnded(self._resource, self._scope, objects_listed, seconds, self._listed_before))
+                self._listed_before = True
+                self._pacing.listed(self._now())
+                self._turn.end()
+                self._compared = complete
+            case Suspected():
+                self._fifo.suspected()
+                self._comparing, self._compared = True, False
+            case EpochBegan(was=was, now=now):
+                await self._begin_epoch(was, now)
+            case RanBackwards(was=was, now=now):
+                self._comparing, self._compared = True, False
+                await self._fifo.wait_processed()
+                if not isinstance(self._learned, OtherHistory):
+                    await self._histories.disprove(OtherHistory(was, now))
+                self._learned = None  # It is one and the same.
+                await self._begin_epoch(was, now)
+
+    async def _begin_epoch(self, was: str, now: str) -> None:
+        # What was heard before belongs to the old epoch, and must leave under it; nor does it vouch for the new one.
+        self._comparing, self._compared = True, False
+        await self._fifo.wait_processed()
+        self._fifo.restored()
+        self.epoch += 1 + self._passed_over
+        self._passed_over = 0
+        self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
+
+    # ── Between requests ─────────────────────────────────────────────────────
+
+    async def _pause(self, step: Step, answer: Answer, verb: str) -> None:
+        pause = self._pacing.pause(step, answer, self._now(), self._chance)
+        reason = f"its history is not proven: {_reason(answer)}" if verb == "proof" else _reason(answer)
+        self.trouble = None if pause is None else reason
+        self.refused = pause is not None and pause.for_operator
+        if pause is None:
+            return
+        self._turn.end()
+        if pause.for_operator and isinstance(answer, Refused):
+            fact = ResourceRefused(self._resource, self._scope, answer.status, answer.reason, pause.seconds)
+            self._report(fact)
+        else:
+            self._report(RequestFailed(self._resource, self._scope, verb, reason, pause.seconds))
+        await asyncio.sleep(pause.seconds)
+
+
+def _is_over(request: WatchRequest, seconds: float) -> bool:
+    """Whether the server ended a watch that lasted so long when it was asked to. Clocks differ."""
+    return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
+
+
+def _reason(answer: Answer) -> str:
+    match answer:
+        case TimedOut():
+            return "its time was over"
+        case OtherHistory() | Contradicted():
+            return "the API server has another history"
+        case VeryShort():
+            return "the watch ended within a second and without an event"
+        case Overdue():
+            return "the bookmark that ends the initial events did not come"
+        case RepairDue():
+            return "a list is due, because something could not be read"
+        case Silent(seconds=seconds):
+            return f"nothing came for {seconds:.0f} s"
+        case Announced() | Bookmark():
+            return "versions ran backwards"
+        case _:
+            return getattr(answer, "reason", type(answer).__name__)

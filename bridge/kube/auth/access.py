@@ -1,0 +1,243 @@
+"""Turns an operator's settings into a connection: the API server's URL, the trusted authority, our credentials."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import shutil
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+from msgspec import structs
+
+from bridge.facts import ConnectionInsecure, Report, unheard
+from bridge.kube.auth.credentials import ClusterAuth, Credential, FixedToken, Several, TokenFile
+from bridge.kube.auth.exec_plugin import ExecPlugin
+from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT, in_cluster
+from bridge.kube.auth.kubeconfig import Chosen, Cluster, Exec, User, default_paths, load
+from bridge.kube.auth.proxy import proxy_from_environment, proxy_from_url
+from bridge.kube.auth.tls import CertificateFiles, cluster_context, show_certificate
+from bridge.kube.errors import CredentialsError
+from bridge.kube.wire.status import shortened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """An operator's settings, all optional.
+
+    The server is looked for in this order: ``kubeconfig`` or ``context``; ``server``; a pod's service account; the
+    files that KUBECONFIG names; ~/.kube/config. ``server``, ``token_file`` and ``ca_file`` then override the values
+    found there.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    server: str | None = None
+    """A URL. It suffices alone: ``kubectl proxy`` asks for no credentials."""
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """All that a client needs. Every client gets its own, because the credentials inside change over time."""
+
+    server: httpx.URL
+    origin: str
+    """The source of the settings, for messages."""
+    tls: ssl.SSLContext | None = None
+    """None for plain HTTP."""
+    tls_server_name: str | None = None
+    auth: httpx.Auth | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    proxy: httpx.Proxy | None = None
+    compression: bool = True
+    """The server may compress its answers."""
+
+
+def resolve(
+    access: ClusterAccess,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+    report: Report = unheard,
+) -> Connection:
+    """Finds the connection. Reads files, but runs no plugin and sends no request. Raises CredentialsError.
+
+    Reports ConnectionInsecure if the server's certificate is not verified, or if a token is sent over plain HTTP.
+    """
+    connection = _connection(_override(access, _choose(access, environ, service_account)), environ, report)
+    if connection.tls is not None and connection.tls.verify_mode is ssl.CERT_NONE:
+        reason = "insecure-skip-tls-verify is set: anybody on the network path can pose as the API server"
+        report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
+    if connection.tls is None and connection.auth is not None:
+        reason = "the token is sent over plain HTTP: anybody on the network path can read it"
+        report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
+    return connection
+
+
+# ── Choosing ─────────────────────────────────────────────────────────────────
+
+
+def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: Path) -> Chosen:
+    if access.kubeconfig:
+        path = access.kubeconfig.expanduser()
+        if not path.exists():
+            raise CredentialsError(f"cluster.kubeconfig: {path} does not exist")
+        return load([path]).choose(access.context)
+    if not access.context:
+        if access.server:
+            return Chosen("cluster.server", Cluster(access.server), whose_cluster="cluster.server")
+        if pod := in_cluster(environ, service_account):
+            return pod
+    paths = default_paths(environ)
+    kubeconfig = load(paths)
+    if not kubeconfig.files:
+        raise CredentialsError(
+            "no API server is configured: this process runs outside of a pod (or the pod has no token: see "
+            f"automountServiceAccountToken), and {' or '.join(map(str, paths))} does not exist. "
+            "Set cluster.kubeconfig or cluster.server"
+        )
+    return kubeconfig.choose(access.context)
+
+
+def _override(access: ClusterAccess, chosen: Chosen) -> Chosen:
+    cluster, user = chosen.cluster, chosen.user
+    if access.server:
+        cluster = structs.replace(cluster, server=access.server)
+        chosen = replace(chosen, whose_cluster="cluster.server")
+    if access.ca_file:
+        ca_file = str(access.ca_file.expanduser())
+        cluster = structs.replace(cluster, certificate_authority=ca_file, certificate_authority_data=None)
+        chosen = replace(chosen, whose_authority="cluster.ca_file")
+    if access.token_file:
+        user = User(token_file=str(access.token_file.expanduser()))
+        chosen = replace(chosen, whose_user="cluster.token_file", in_the_clear=True)
+    return replace(chosen, cluster=cluster, user=user)
+
+
+# ── Connecting ───────────────────────────────────────────────────────────────
+
+
+def _connection(chosen: Chosen, environ: Mapping[str, str], report: Report) -> Connection:
+    cluster = chosen.cluster
+    server = _url(cluster.server, chosen.whose_cluster)
+    if server.scheme == "http" and not chosen.in_the_clear:
+        chosen = replace(chosen, user=User())
+    tls = _tls(chosen) if server.scheme == "https" else None
+    proxy: httpx.Proxy | None = None
+    if cluster.proxy_url:
+        proxy = proxy_from_url(cluster.proxy_url, f"{chosen.whose_cluster}: proxy-url")
+    elif chosen.kubeconfig:
+        proxy = proxy_from_environment(server, environ)
+    return Connection(
+        server=server,
+        origin=chosen.origin,
+        tls=tls,
+        tls_server_name=_sendable(cluster.tls_server_name, f"{chosen.whose_cluster}: tls-server-name"),
+        auth=_auth(chosen, tls, report),
+        headers=_impersonation(chosen.user, chosen.whose_user),
+        proxy=proxy,
+        compression=not cluster.disable_compression,
+    )
+
+
+def _url(server: str, whose: str) -> httpx.URL:
+    try:
+        url = httpx.URL(server.rstrip("/"))
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
+        raise CredentialsError(f"{whose}: the server must be a URL like https://host:6443, without a user in it")
+    return url
+
+
+def _tls(chosen: Chosen) -> ssl.SSLContext:
+    cluster = chosen.cluster
+    authority = _authority(cluster, chosen.whose_cluster)
+    if cluster.insecure_skip_tls_verify and authority:
+        raise CredentialsError(
+            f"{chosen.whose_cluster}: insecure-skip-tls-verify and a certificate authority exclude each other"
+        )
+    whose = chosen.whose_authority or f"{chosen.whose_cluster}: certificate-authority"
+    return cluster_context(authority, whose, verify=not cluster.insecure_skip_tls_verify)
+
+
+def _authority(cluster: Cluster, whose: str) -> bytes | Path | None:
+    return _pem_or_file(
+        cluster.certificate_authority_data, cluster.certificate_authority, f"{whose}: certificate-authority-data"
+    )
+
+
+def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.Auth | None:
+    user, whose = chosen.user, chosen.whose_user
+    if user.username or user.password:
+        raise CredentialsError(
+            f"{whose}: Kubernetes 1.19 removed username and password: use a token, a client certificate or "
+            "a credential plugin (exec)"
+        )
+    if user.auth_provider:
+        raise CredentialsError(f"{whose}: Kubernetes removed auth-provider: use a credential plugin (exec)")
+    credentials: list[Credential] = []
+    certificate = _pem_or_file(
+        user.client_certificate_data, user.client_certificate, f"{whose}: client-certificate-data"
+    )
+    key = _pem_or_file(user.client_key_data, user.client_key, f"{whose}: client-key-data")
+    if bool(certificate) != bool(key):
+        raise CredentialsError(f"{whose}: a client certificate and a client key need each other")
+    if tls and certificate and key:
+        credentials.append(CertificateFiles(tls, certificate, key, whose))
+    if user.token_file:
+        # Read at once, so that an unreadable file ends the start, while the operator is there to mend it.
+        named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
+        credentials.append(TokenFile(Path(user.token_file), user.token, named).read_at_once())
+    elif user.token:
+        credentials.append(FixedToken(user.token))
+    elif user.exec and tls:
+        credentials.append(_plugin(chosen, user.exec, tls, report))
+    return ClusterAuth(Several(credentials), whose) if credentials else None
+
+
+def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:
+    authority = _authority(chosen.cluster, chosen.whose_cluster)
+    pem = authority.read_bytes() if isinstance(authority, Path) else authority
+    path = {**os.environ, **{each.name: each.value for each in spec.env or ()}}.get("PATH")
+    if shutil.which(spec.command, path=path) is None:
+        advice = f". {spec.install_hint.strip()}" if spec.install_hint else ""
+        reason = f"the credential plugin {spec.command} does not exist, or is not executable{advice}"
+        raise CredentialsError(shortened(f"{chosen.whose_user}: {reason}"))
+    install = partial(show_certificate, tls, whose=chosen.whose_user)
+    return ExecPlugin(spec, chosen.cluster, pem, chosen.whose_user, install, report=report)
+
+
+def _pem_or_file(data: str | None, file: str | None, whose: str) -> bytes | Path | None:
+    """Inline data counts before a file, as for kubectl."""
+    if not data:
+        return Path(file) if file else None
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise CredentialsError(f"{whose} is not base64") from None
+
+
+def _impersonation(user: User, whose: str) -> tuple[tuple[str, str], ...]:
+    """https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation"""
+    headers = [("Impersonate-User", user.impersonate), ("Impersonate-Uid", user.as_uid)]
+    headers += [("Impersonate-Group", group) for group in user.as_groups or ()]
+    for name, values in (user.as_user_extra or {}).items():
+        headers += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
+    return tuple((name, text) for name, value in headers if (text := _sendable(value, f"{whose}: as")))
+
+
+def _sendable(text: str | None, whose: str) -> str | None:
+    """The text, or None if it is empty. Raises CredentialsError for text that no header or TLS handshake can carry,
+    because every request would fail with it."""
+    if text and not (text.isascii() and text.isprintable()):
+        raise CredentialsError(f"{whose} must be printable ASCII")
+    return text or None

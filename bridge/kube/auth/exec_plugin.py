@@ -1,0 +1,266 @@
+"""Runs credential plugins: a cloud provider's command that prints a short-lived token or certificate.
+
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from bridge.facts import PluginComplained, Report, unheard
+from bridge.kube.auth.credentials import reason_of
+from bridge.kube.auth.kubeconfig import Cluster, Exec
+from bridge.kube.errors import CredentialsError
+from bridge.kube.wire.objects import UNREADABLE
+from bridge.kube.wire.status import shortened
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
+"""The cluster's extension in the kubeconfig whose content is passed to plugins."""
+TIMEOUT = 60.0
+"""Seconds until a plugin is killed. client-go waits without a limit."""
+MARGIN = 60.0
+"""Seconds before its expiration at which a credential is renewed; a tenth of its lifetime if that is shorter."""
+
+MOST_PRINTED = 1 << 20
+"""Bytes that a plugin may print. A token has some thousand, a certificate with its key ten thousand."""
+MOST_COMPLAINED = 4096
+"""Bytes kept from the end of the plugin's standard error."""
+
+_PIECE = 64 * 1024
+
+Install = Callable[[bytes, bytes], None]
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    status: _Status | None = None
+
+
+class ExecPlugin:
+    """The credential that a plugin printed last. The plugin runs for the first request, MARGIN before the credential
+    expires, and after a 401.
+
+    Concurrent requests share a run. ``install`` receives a printed certificate (PEM: certificate, key).
+    """
+
+    def __init__(
+        self,
+        spec: Exec,
+        cluster: Cluster,
+        authority: bytes | None,
+        whose: str,
+        install: Install,
+        *,
+        clock: Callable[[], float] = time.time,
+        timeout: float = TIMEOUT,
+        report: Report = unheard,
+    ) -> None:
+        """``whose`` names the user and file in errors; ``authority`` is the cluster's certificate authority (PEM);
+        ``clock`` gives Unix time in seconds; ``timeout`` is in seconds.
+
+        Reports PluginComplained with the plugin's standard error, which stays out of errors because it may hold a
+        password. Raises CredentialsError for an unsupported ``apiVersion`` and for plugins that need a terminal."""
+        _check(spec, whose)
+        self._spec = spec
+        self._whose = whose
+        self._install = install
+        self._clock = clock
+        self._timeout = timeout
+        self._report = report
+        self._info = exec_info(spec, cluster, authority)
+        self._running = asyncio.Lock()
+        self._held: str | None = None
+        self.certificate_changes = False
+        self._fresh_until = float("-inf")
+        self._runs = 0
+        self._failure = ""
+
+    async def token(self) -> str | None:
+        if self._clock() >= self._fresh_until:
+            await self._run_once(self._runs)
+        return self._held
+
+    async def renew(self, refused: str | None) -> bool:
+        # Another request may have been refused with the same token, and have run the plugin already.
+        if self._held == refused:
+            await self._run_once(self._runs)
+        return True
+
+    async def _run_once(self, seen: int) -> None:
+        """Runs the plugin, unless another request ran it since ``seen`` runs. Both share the outcome, failures too."""
+        async with self._running:
+            if self._runs == seen:
+                self._failure = ""
+                try:
+                    self._take(self._read(await self._run()))
+                except CredentialsError as error:
+                    self._failure = str(error)
+                self._runs += 1
+            if self._failure:
+                raise CredentialsError(self._failure)
+
+    def _take(self, status: _Status) -> None:
+        if status.client_certificate_data and status.client_key_data:
+            self._install(status.client_certificate_data.encode(), status.client_key_data.encode())
+            self.certificate_changes = True
+        self._held = status.token
+        self._fresh_until = self._end_of(status)
+
+    def _end_of(self, status: _Status) -> float:
+        if status.expiration_timestamp is None:
+            return float("inf")
+        end, now = status.expiration_timestamp.timestamp(), self._clock()
+        return end - min(MARGIN, max(0.0, end - now) / 10)
+
+    async def _run(self) -> bytes:
+        spec = self._spec
+        environment = {**os.environ, **{each.name: each.value for each in spec.env or ()}}
+        environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(self._info).decode()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                spec.command,
+                *(spec.args or ()),
+                env=environment,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._failed(f"cannot be run: {reason_of(error)}", hint=True) from error
+        complaint = _Tail(MOST_COMPLAINED)
+        try:
+            async with asyncio.timeout(self._timeout):
+                printed = await _communicate(process, complaint)
+        except TimeoutError:
+            raise self._failed(f"did not end within {self._timeout:g} seconds") from None
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):  # It may end at this moment.
+                    # The whole group: children of the plugin hold our pipes open.
+                    os.killpg(process.pid, signal.SIGKILL)
+                await _ended(process)
+            if complaint.text:
+                self._report(PluginComplained(spec.command, complaint.text))
+        if printed is None:
+            raise self._failed(f"printed more than {MOST_PRINTED >> 20} MiB")
+        if process.returncode:
+            said = "; its standard error is logged at level debug" if complaint.text else ""
+            raise self._failed(f"ended with {process.returncode}{said}")
+        return printed
+
+    def _read(self, printed: bytes) -> _Status:
+        try:
+            credential = msgspec.json.decode(printed, type=_ExecCredential)
+        except UNREADABLE as error:
+            raise self._failed(f"did not print an ExecCredential: {error}") from None
+        if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
+            found = f"{credential.kind or 'no kind'} in {credential.api_version or 'no apiVersion'}"
+            raise self._failed(f"printed {found}, not an ExecCredential in {self._spec.api_version}")
+        status = credential.status
+        if status is None or not (status.token or (status.client_certificate_data and status.client_key_data)):
+            raise self._failed("printed neither a token nor a certificate with its key")
+        return status
+
+    def _failed(self, why: str, *, hint: bool = False) -> CredentialsError:
+        advice = f". {self._spec.install_hint.strip()}" if hint and self._spec.install_hint else ""
+        return CredentialsError(shortened(f"{self._whose}: the credential plugin {self._spec.command} {why}{advice}"))
+
+
+class _Tail:
+    """The last bytes of a plugin's standard error."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept = b""
+
+    def add(self, text: bytes) -> None:
+        self._kept = (self._kept + text)[-self._most :]
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace").strip()
+
+
+async def _communicate(process: Process, complaint: _Tail) -> bytes | None:
+    """The plugin's whole standard output; None beyond MOST_PRINTED bytes."""
+    assert process.stdout is not None  # noqa: S101 (they are pipes)
+    assert process.stderr is not None  # noqa: S101
+    async with asyncio.TaskGroup() as group:
+        complaining = group.create_task(_read_to_end(process.stderr, complaint.add))
+        printed = bytearray()
+        while len(printed) <= MOST_PRINTED and (piece := await process.stdout.read(_PIECE)):
+            printed += piece
+        if len(printed) > MOST_PRINTED:
+            complaining.cancel()
+            return None
+    await process.wait()
+    return bytes(printed)
+
+
+async def _ended(process: Process) -> None:
+    """Returns when a killed plugin has ended and its pipes are closed, after a second at most."""
+    with suppress(TimeoutError):  # A child may have left the process group, and write on.
+        async with asyncio.timeout(1):
+            # Drain the pipes before wait(), which never returns while an unread pipe has data in it.
+            for pipe in (process.stdout, process.stderr):
+                while pipe is not None and await pipe.read(_PIECE):
+                    pass
+            await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public method for it.
+
+
+async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
+    while piece := await stream.read(_PIECE):
+        take(piece)
+
+
+def exec_info(spec: Exec, cluster: Cluster, authority: bytes | None) -> Mapping[str, Any]:
+    """The content of KUBERNETES_EXEC_INFO: the ExecCredential that asks, with the cluster if the kubeconfig says so
+    (``provideClusterInfo``)."""
+    about: dict[str, Any] = {"interactive": False}
+    if spec.provide_cluster_info:
+        extensions = {each.name: each.extension for each in cluster.extensions or ()}
+        known = {
+            "server": cluster.server,
+            "tls-server-name": cluster.tls_server_name,
+            "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+            "certificate-authority-data": authority,  # msgspec writes bytes as base64, as the plugin expects.
+            "proxy-url": cluster.proxy_url,
+            "disable-compression": cluster.disable_compression,
+            "config": extensions.get(CLUSTER_EXTENSION),
+        }
+        about["cluster"] = {name: value for name, value in known.items() if value}
+    return {"kind": "ExecCredential", "apiVersion": spec.api_version, "spec": about}
+
+
+def _check(spec: Exec, whose: str) -> None:
+    if spec.api_version not in API_VERSIONS:
+        raise CredentialsError(
+            f"{whose}: the credential plugin {spec.command} has apiVersion {spec.api_version or 'not set'}; "
+            f"it must be {' or '.join(API_VERSIONS)}"
+        )
+    if spec.interactive_mode == "Always":
+        raise CredentialsError(
+            f"{whose}: the credential plugin {spec.command} needs a terminal (interactiveMode: Always), and the bridge "
+            "has none: use a plugin with interactiveMode Never or IfAvailable"
+        )

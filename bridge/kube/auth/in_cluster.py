@@ -1,0 +1,26 @@
+"""Finds the API server from inside a pod.
+
+https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bridge.kube.auth.kubeconfig import Chosen, Cluster, User
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""The folder in which the kubelet puts the token and the cluster's authority."""
+ORIGIN = "the pod's service account"
+
+
+def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Chosen | None:
+    """The cluster and the pod's service account; None outside of a pod, and in a pod without a token."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    token_file = folder / "token"
+    if not (host and port and token_file.exists()):
+        return None
+    host = f"[{host}]" if ":" in host else host
+    cluster = Cluster(server=f"https://{host}:{port}", certificate_authority=str(folder / "ca.crt"))
+    return Chosen(ORIGIN, cluster, User(token_file=str(token_file)), ORIGIN, ORIGIN)

@@ -1,0 +1,180 @@
+"""Resolves kubectl's names for resources on a cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
+
+from bridge.kube.discovery.catalogue import Catalogue, Served
+from bridge.model.resource import Resource
+
+NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
+"""Left out of ``*``: a heartbeat of every node every ten seconds, and the predecessor of EndpointSlices."""
+
+TWINS = {"events.events.k8s.io": "events"}
+"""The same objects under two names: ``*`` leaves out the first if the second is served."""
+
+BUILT_IN = frozenset(
+    {"apps", "autoscaling", "batch", "extensions", "policy"}
+    | {
+        f"{each}.k8s.io"
+        for each in (
+            "admissionregistration",
+            "apiextensions",
+            "apiregistration",
+            "authentication",
+            "authorization",
+            "certificates",
+            "coordination",
+            "discovery",
+            "events",
+            "flowcontrol.apiserver",
+            "internal.apiserver",
+            "networking",
+            "node",
+            "rbac.authorization",
+            "resource",
+            "scheduling",
+            "storage",
+            "storagemigration",
+        )
+    }
+)
+"""The groups that kube-apiserver serves itself, beside the core group. Others end in ``.k8s.io`` too."""
+
+LEGACY_GROUP = "extensions"
+"""Its resources moved to other groups: ``*`` leaves out a resource of it if another group serves the same plural."""
+
+
+class UnknownResource(Exception):
+    """The cluster serves no resource of this name now. ``nearest`` are similar names, most similar first."""
+
+    def __init__(self, name: str, reason: str, nearest: tuple[str, ...] = ()) -> None:
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__(f"{name}: {reason}{hint}")
+        self.name = name
+        self.reason = f"{reason}{hint}"
+        self.nearest = nearest
+
+
+def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
+    """The resources of a name, in the version that the name gives or else the server prefers. Never empty.
+
+    - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. If several
+      groups serve the name, the core group wins, then the built-in groups, then other groups in the server's order: an
+      aggregated API server cannot take over ``po`` or ``secrets``.
+    - ``deployments.apps``, ``deployments.v1.apps``, ``certificates.v1.cert-manager.io``: of a group, in a version.
+      Groups are written in full: the meaning of kubectl's shortened groups changes with the next definition.
+    - ``*.cert-manager.io``, ``*.v1.cert-manager.io``: all resources of a group.
+    - ``*``: all resources, with each object once: without ``events.events.k8s.io`` (the core group's events),
+      without the resources of ``extensions`` that a newer group serves, and without ``leases.coordination.k8s.io`` and
+      ``endpoints``, which are watched only by their own names.
+
+    Raises UnknownResource.
+    """
+    text = name.strip()
+    if "/" in text:
+        raise UnknownResource(name, "a name has no slash, and subresources cannot be watched")
+    word, _, rest = text.partition(".")
+    if word == "*":
+        return _everything(name, text, rest, catalogue)
+    for served in _by_rank(catalogue):
+        for group, version in _readings(rest):
+            within = [each for each in served if _is_of(each.resource, group, version)]
+            for names in (_plural, _singular_and_kind, _short_names):
+                for each in within:
+                    if word.lower() in names(each):
+                        return (each.resource,)
+    raise UnknownResource(name, *_why_unknown(text, catalogue))
+
+
+def store_of(resource: Resource, catalogue: Catalogue) -> str:
+    """The name of the store that holds the objects of a resource; "" for kube-apiserver's own etcd.
+
+    Discovery does not show which groups an aggregated API server serves. A group counts as aggregated if it is neither
+    built in nor made by definitions alone, and each counts as a store of its own: two groups on the same server are
+    proven twice, at the price of two requests. Events have a store of their own too, because many clusters keep them
+    apart (``--etcd-servers-overrides``).
+    """
+    if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
+        return "events"
+    if not resource.group or resource.group in BUILT_IN:
+        return ""
+    within = [served.custom for served in catalogue.served if served.resource.group == resource.group]
+    return "" if within and all(within) else resource.group
+
+
+def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Served]]:
+    """The resources of the core group, of the other built-in groups, and of all other groups."""
+    core: list[Served] = []
+    built_in: list[Served] = []
+    others: list[Served] = []
+    for each in catalogue.served:
+        group = each.resource.group
+        (core if not group else built_in if group in BUILT_IN else others).append(each)
+    return core, built_in, others
+
+
+def _everything(name: str, text: str, rest: str, catalogue: Catalogue) -> tuple[Resource, ...]:
+    for group, version in _readings(rest):
+        found: dict[str, Resource] = {}
+        for each in catalogue.resources:
+            if _is_of(each, group, version):
+                found.setdefault(each.name, each)  # The preferred version comes first.
+        if found:
+            return tuple(found.values() if rest else _once(found.values()))
+    groups = {each.group for each in catalogue.versions}
+    raise UnknownResource(
+        name, "this cluster serves no resources under it", _nearest(text, {f"*.{each}" for each in groups})
+    )
+
+
+def _once(resources: Collection[Resource]) -> Iterator[Resource]:
+    names = {each.name for each in resources}
+    plurals = {each.plural for each in resources if each.group != LEGACY_GROUP}
+    for each in resources:
+        legacy = each.group == LEGACY_GROUP and each.plural in plurals
+        if each.name not in NOISE and TWINS.get(each.name) not in names and not legacy:
+            yield each
+
+
+def _readings(rest: str) -> Iterator[tuple[str | None, str | None]]:
+    """Reads the text behind the first dot as (group, version), in kubectl's order; None matches any."""
+    if not rest:
+        yield None, None
+        return
+    version, dot, group = rest.partition(".")
+    if dot:
+        yield group, version
+    yield rest, None
+
+
+def _is_of(resource: Resource, group: str | None, version: str | None) -> bool:
+    return group in {None, resource.group} and version in {None, resource.version}
+
+
+def _plural(served: Served) -> Iterable[str]:
+    return (served.resource.plural,)
+
+
+def _singular_and_kind(served: Served) -> Iterable[str]:
+    return (served.singular.lower(), served.resource.kind.lower())
+
+
+def _short_names(served: Served) -> Iterable[str]:
+    return served.short_names
+
+
+def _why_unknown(text: str, catalogue: Catalogue) -> tuple[str, tuple[str, ...]]:
+    for version in catalogue.versions:
+        for unwatchable in version.unwatchable:
+            if text in {unwatchable, unwatchable.partition(".")[0]}:
+                return f"this cluster serves {unwatchable}, but it cannot be listed and watched", ()
+    return "this cluster serves no resource of that name", _nearest(text, {each.name for each in catalogue.resources})
+
+
+def _nearest(text: str, known: set[str]) -> tuple[str, ...]:
+    """At most three known names similar to ``text``, most similar first. ``text`` may leave out the group."""
+    spoken = {name.partition(".")[0]: name for name in sorted(known, reverse=True)} | {name: name for name in known}
+    matches = get_close_matches(text.lower(), spoken, n=3)
+    return tuple(dict.fromkeys(spoken[match] for match in matches))

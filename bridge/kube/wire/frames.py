@@ -1,0 +1,263 @@
+"""The bytes of a watch, turned into answers. Pure, and the hottest file of the room: it sees every byte. Hot.
+
+A line is ``{"type":"MODIFIED","object":{…}}``: Go writes it compact, with these members in this order. Type and
+metadata are decoded in one pass, and the object is sliced out of the line. Lines of servers that write otherwise take
+a slower way to the same answers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridge.kube.wire.nesting import deeper_than, members
+from bridge.kube.wire.objects import (
+    DEEPEST,
+    UNREADABLE,
+    Head,
+    LeftBare,
+    bare,
+    is_utf8,
+    may_be_deep,
+    names_a_secret,
+    read_object,
+    strip,
+    text_at,
+    too_deep,
+)
+from bridge.kube.wire.status import read_status, shortened, trouble
+from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
+from bridge.model.object import ApiObject, object_key
+from bridge.model.resource import Resource
+
+LONGEST_LINE = 16 << 20
+"""Bytes, as of an object in a list. Of a longer line only the object's identity is kept."""
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that closes a WatchList's initial events (KEP-3157)."""
+
+_PREFIXES = {each.value: b'{"type":"%b","object":' % each.value.encode() for each in EventType}
+_TYPES = {each.value: each for each in EventType}
+
+_Event = tuple[EventType, ApiObject]
+
+
+class _Line(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """Further members would be sliced into the object: they send the line the slower way."""
+
+    type: str
+    object: Head
+
+
+class _AnyLine(msgspec.Struct, gc=False):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+    kind: str = ""
+
+
+class _BookmarkMetadata(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(msgspec.Struct):
+    metadata: _BookmarkMetadata
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_any_line = msgspec.json.Decoder(_AnyLine).decode
+_decode_bookmark = msgspec.json.Decoder(_BookmarkObject).decode
+
+
+class Frames:
+    """One watch's stream. Owned by whoever reads it."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        initial_events: bool = False,
+        managed_fields: bool = True,
+        longest_line: int = LONGEST_LINE,
+    ) -> None:
+        """``longest_line`` is in bytes. ``initial_events``: it is a WatchList. Without ``managed_fields`` these are cut
+        out."""
+        self._resource = resource
+        self._may_be_deep = may_be_deep(resource)
+        self._managed_fields = managed_fields
+        self._initial_events = initial_events
+        self._longest_line = longest_line
+        self._unfinished: list[bytes] = []
+        self._unfinished_size = 0
+        self._beyond: _Event | Unreadable | None = None
+        """What a line tells that is too long, and not at its end: nothing more of it is kept."""
+        self.left_bare: list[str] = []
+        """Why objects left bare, by name. Whoever tells it may clear it."""
+        self.ended = False
+        """A Trouble was the last answer. What follows is not read."""
+
+    @property
+    def mid_line(self) -> bool:
+        """The bytes so far do not end with a whole line. At the end of a stream, these are thrown away."""
+        return self._unfinished_size > 0 or self._beyond is not None
+
+    def feed(self, chunk: bytes) -> list[WatchAnswer]:
+        """The answers in the lines that ``chunk`` completes, in order; neighbouring events are one Announced. How
+        the stream is cut into chunks makes no other difference. No answer keeps the chunk in memory."""
+        if self.ended:
+            return []
+        # Only \n ends a line: U+0085 and U+2028 are ordinary characters inside of JSON strings.
+        if self._beyond is not None:
+            return self._pass_over(self._beyond, chunk)
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            return self._keep(chunk)
+        whole = chunk
+        if self._unfinished:
+            whole = b"".join((*self._unfinished, chunk[:end]))
+            self._forget_unfinished()
+        answers = self._read(whole, end if whole is chunk else len(whole))
+        if end < len(chunk) and not self.ended:
+            answers += self._keep(chunk[end:])
+        return answers
+
+    def _keep(self, part: bytes) -> list[WatchAnswer]:
+        self._unfinished.append(part)
+        self._unfinished_size += len(part)
+        if self._unfinished_size > self._longest_line:
+            self._beyond = self._too_long(b"".join(self._unfinished))
+            self._forget_unfinished()
+        return []
+
+    def _pass_over(self, beyond: _Event | Unreadable, chunk: bytes) -> list[WatchAnswer]:
+        end = chunk.find(b"\n")
+        if end < 0:
+            return []
+        self._beyond = None
+        told: WatchAnswer = Announced([beyond]) if isinstance(beyond, tuple) else beyond
+        return [told, *self.feed(chunk[end + 1 :])]
+
+    def _read(self, lines: bytes, end: int) -> list[WatchAnswer]:
+        answers: list[WatchAnswer] = []
+        events: list[_Event] = []
+        view = memoryview(lines)
+        start = 0
+        while start < end:
+            stop = lines.index(b"\n", start)
+            told = self._event(lines, view, start, stop) or self._unusual(view[start:stop])
+            if isinstance(told, tuple):
+                events.append(told)
+            elif told is not None:
+                if events:
+                    answers.append(Announced(events))
+                    events = []
+                answers.append(told)
+                if self.ended:
+                    return answers
+            start = stop + 1
+        if events:
+            answers.append(Announced(events))
+        return answers
+
+    def _event(self, lines: bytes, view: memoryview, start: int, stop: int) -> _Event | None:
+        """The event in a line as Go writes it; None for everything else."""
+        if stop - start > self._longest_line:
+            return None
+        try:
+            line = _decode_line(view[start:stop])
+        except UNREADABLE:
+            return None
+        head = line.object
+        metadata = head.metadata
+        prefix = _PREFIXES.get(line.type)
+        if (
+            prefix is None
+            or metadata is None
+            or not (head.kind and head.api_version and metadata.name and metadata.uid and metadata.resource_version)
+            or head.kind == "Table"
+            or not lines.startswith(prefix, start)
+            or not lines.endswith(b"}}", start, stop)
+        ):
+            return None
+        start += len(prefix)
+        stop -= 1
+        body, stripped = (lines[start:stop], False) if self._managed_fields else strip(lines, start, stop, metadata)
+        if not is_utf8(body) or (self._may_be_deep and deeper_than(body, DEEPEST)):
+            return None
+        key = object_key(metadata.namespace, metadata.name)
+        thing = ApiObject(key, metadata.uid, metadata.resource_version, body, stripped, names_a_secret(head))
+        return _TYPES[line.type], thing
+
+    def _unusual(self, line: memoryview) -> _Event | WatchAnswer | None:
+        if len(line) > self._longest_line:
+            return self._too_long(line)
+        raw = bytes(line)
+        if not raw.strip():
+            return None
+        try:
+            found = _decode_any_line(raw)
+        except RecursionError:
+            return self._bare(raw, too_deep(raw))
+        except UNREADABLE as error:
+            return Unreadable(shortened(f"a line of {len(raw)} bytes is not a watch event: {error}"))
+        if found.kind == "Status":  # Without an event around it: the server failed after it had said 200.
+            return self._end(self._status(raw))
+        if bytes(found.object) in {b"", b"null"}:
+            return Unreadable(f"a line of {len(raw)} bytes is not a watch event: it has no object")
+        match found.type:
+            case "BOOKMARK":
+                return _bookmark(found.object)
+            case "ERROR":
+                return self._end(self._status(found.object))
+            case EventType.ADDED | EventType.MODIFIED | EventType.DELETED:
+                thing = read_object(found.object, self._resource, managed_fields=self._managed_fields)
+                return self._told(found.type, thing)
+            case _:
+                return Unreadable(shortened(f"an event of unknown type {found.type!r}"))
+
+    def _status(self, body: bytes | msgspec.Raw) -> Trouble:
+        status = read_status(body)
+        if status is None:
+            return Failed("an ERROR event without a Status")
+        return trouble(status.code, status, unusual=self._initial_events)
+
+    def _told(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
+        if isinstance(thing, str):
+            return Unreadable(shortened(f"{kind}: {thing}"))
+        if isinstance(thing, LeftBare):
+            self.left_bare.append(shortened(thing.reason))
+            thing = thing.object
+        return _TYPES[kind], thing
+
+    def _too_long(self, line: bytes | memoryview) -> _Event | Unreadable:
+        return self._bare(bytes(line[: self._longest_line]), f"it is longer than {self._longest_line} bytes")
+
+    def _bare(self, line: bytes, reason: str) -> _Event | Unreadable:
+        """What can be told of a line that no decoder can be asked about; it may be cut off."""
+        kind, start = "", -1
+        for key, begin, end in members(line, len(line) - len(line.lstrip())):
+            if key == b'"type"':
+                kind = text_at(line, begin, end)
+            elif key == b'"object"':
+                start = begin
+        if kind not in _PREFIXES or start < 0:
+            return Unreadable(shortened(f"a line is not a watch event that can be read: {reason}"))
+        return self._told(kind, bare(line, self._resource, reason, at=start))
+
+    def _end(self, answer: Trouble) -> Trouble:
+        self.ended = True
+        self._forget_unfinished()
+        return answer
+
+    def _forget_unfinished(self) -> None:
+        self._unfinished.clear()
+        self._unfinished_size = 0
+
+
+def _bookmark(body: msgspec.Raw) -> Bookmark | Unreadable:
+    try:
+        metadata = _decode_bookmark(body).metadata
+    except UNREADABLE as error:
+        return Unreadable(shortened(f"BOOKMARK: {error}"))
+    if not metadata.resource_version:
+        return Unreadable("BOOKMARK: no metadata.resourceVersion")
+    return Bookmark(metadata.resource_version, (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true")

@@ -1,0 +1,106 @@
+"""Classifies the API's errors by the reaction that they need."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+import msgspec
+
+from bridge.kube.wire.objects import UNREADABLE
+from bridge.model.answers import Busy, Expired, Failed, Refused, TooLarge, Trouble, Unsupported
+
+REFUSALS = frozenset({401, 403, 404, 405})
+_NOT_TAKEN = frozenset({400, 414, 422, 431})
+"""Statuses for a parameter that the server does not know, and for a URL or header that is too long."""
+LONGEST_REASON = 300
+"""Characters."""
+
+LONGEST_WAIT = 600.0
+"""Seconds. A longer Retry-After is cut to this: a bridge that waits for an hour looks stuck, and would be restarted."""
+
+_PHRASES = {each.value: each.phrase for each in HTTPStatus}
+_NOT_PRINTED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+class _Cause(msgspec.Struct):
+    reason: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] | None = None
+    retry_after: float = msgspec.field(name="retryAfterSeconds", default=0.0)
+
+
+class Status(msgspec.Struct):
+    """The API's error object (``meta/v1`` Status)."""
+
+    kind: str = ""
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+_decode_status = msgspec.json.Decoder(Status).decode
+
+
+def read_status(body: bytes | msgspec.Raw) -> Status | None:
+    """The Status in ``body``; None for other content."""
+    try:
+        status = _decode_status(body)
+    except UNREADABLE:
+        return None
+    return status if status.kind == "Status" else None
+
+
+def trouble(
+    code: int,
+    status: Status | None,
+    *,
+    after: float | None = None,
+    unusual: bool = False,
+    instead: str = "",
+) -> Trouble:
+    """The failure behind an HTTP answer, or behind an ERROR event of a watch.
+
+    ``after`` is the Retry-After header in seconds; ``unusual`` marks a request with a feature that servers may not
+    know, such as a WatchList; ``instead`` describes the body if it is not a Status.
+    """
+    reason = in_words(code, status, instead)
+    details = (status and status.details) or _Details()
+    after = after if after is not None else details.retry_after or None
+    if after is not None:
+        after = min(max(0.0, after), LONGEST_WAIT)
+    if _is_too_large(status, details):
+        return TooLarge(reason)
+    if code == HTTPStatus.GONE or (status and status.reason in {"Expired", "Gone"}):
+        return Expired(reason)
+    # As in client-go (rest's checkWait): a server error with Retry-After means that the server is busy.
+    if code == HTTPStatus.TOO_MANY_REQUESTS or (code >= 500 and after is not None):
+        return Busy(reason, after)
+    if code in REFUSALS:
+        return Refused(code, reason)
+    if unusual and code in _NOT_TAKEN:
+        return Unsupported(reason)
+    return Failed(reason)
+
+
+def in_words(code: int, status: Status | None, instead: str = "") -> str:
+    """The failure for an operator, such as ``403 Forbidden: pods is forbidden: …``."""
+    name = (status and status.reason) or _PHRASES.get(code, "")
+    message = status.message if status else instead
+    return shortened(f"{code or 'no code'} {name}".strip() + (f": {message}" if message else ""))
+
+
+def shortened(text: str) -> str:
+    """The text on a single line of at most LONGEST_REASON characters, for logs: control characters become spaces."""
+    text = _NOT_PRINTED.sub(" ", text).strip()
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def _is_too_large(status: Status | None, details: _Details) -> bool:
+    if status is None:
+        return False
+    named = any(cause.reason == "ResourceVersionTooLarge" for cause in details.causes or ())
+    return named or "Too large resource version" in status.message  # Servers before 1.19 name no cause.

@@ -1,0 +1,276 @@
+"""Records as CloudEvents 1.0: attributes for the binary form, one JSON object for the structured form. Hot.
+
+An object's bytes are spliced in as they are and never decoded on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from bridge.model.change import Evidence, Op
+from bridge.model.formats.envelope import Envelopes
+from bridge.model.record import Delta, Gap, Notice, Record, Snapshot, SnapshotEdge
+from bridge.model.resource import Resource
+
+SPEC_VERSION = "1.0"
+JSON = "application/json"
+STRUCTURED_JSON = "application/cloudevents+json"
+STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
+GAP_HEADER = "kubedelta-gap"
+"""Id of the newest gap, on every record of a place where no notice stands among objects."""
+GAP_TYPE = "kubedelta.gap.v1"
+SNAPSHOT_TYPES = {edge: f"kubedelta.snapshot.{edge}.v1" for edge in SnapshotEdge}
+
+Attributes: TypeAlias = tuple[str, ...]
+"""Values in the order of ``DELTA_ATTRIBUTES`` or ``NOTICE_ATTRIBUTES``."""
+
+DELTA_ATTRIBUTES = (
+    "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "partitionkey", "sequence",
+    "uid", "resourceversion", "op", "evidence", "epoch",
+)  # fmt: skip
+SNAPSHOT_ATTRIBUTE = "snapshot"
+"""Of the records of a snapshot and of its edges alone, behind the others: the id of that snapshot."""
+NOTICE_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderNames:
+    """What the attributes are called in the headers of a binary form."""
+
+    delta: tuple[str, ...]
+    notice: tuple[str, ...]
+    snapshot: str
+
+    @classmethod
+    def prefixed(cls, prefix: str, datacontenttype: str) -> HeaderNames:
+        """``prefix`` before each name, but ``datacontenttype`` called as the binding wants it."""
+        called = {"datacontenttype": datacontenttype}
+        return cls(
+            delta=tuple(called.get(name, prefix + name) for name in DELTA_ATTRIBUTES),
+            notice=tuple(called.get(name, prefix + name) for name in NOTICE_ATTRIBUTES),
+            snapshot=prefix + SNAPSHOT_ATTRIBUTE,
+        )
+
+
+class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: str
+    datacontenttype: str
+    partitionkey: str
+    sequence: str
+    uid: str
+    resourceversion: str
+    op: Op
+    evidence: Evidence
+    epoch: int
+    data: msgspec.Raw
+    snapshot: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class _NoticeEvent(msgspec.Struct, frozen=True, gc=False):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: str
+    datacontenttype: str
+    partitionkey: str
+    sequence: str
+    data: msgspec.Raw
+    snapshot: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class _GapData(msgspec.Struct, frozen=True):
+    first: int
+    last: int
+    count: int | None
+    reason: str
+    resources: list[str] | None
+
+
+class _SnapshotData(msgspec.Struct, frozen=True):
+    sink: str
+    through: int
+    count: int
+    objects: int | msgspec.UnsetType = msgspec.UNSET
+    dead_letters: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The parts of subject and partition key that all objects of a resource share. Whether an object has a namespace,
+    its key says: a definition may come back with another scope while objects of the former one are still to be told."""
+
+    subject: str
+    """Before the name, where there is no namespace."""
+    namespaces: str
+    """Before the namespace."""
+    collection: str
+    """Between namespace and name."""
+    partition: str
+    """Before the key; where there is no namespace, a ``/`` is between them."""
+
+
+_encode = msgspec.json.Encoder().encode
+_UNSAFE = re.compile(r"[^!#$&-~]")
+
+
+class CloudEvents:
+    """The events of one cluster.
+
+    The id is that of the record. The source is ``/clusters/<cluster>``; from the second epoch on it is
+    ``/clusters/<cluster>/epochs/<epoch>``, because ids of earlier epochs may come again. ``partitionkey`` is
+    ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five segments: the group is empty for the core group,
+    the namespace for cluster-scoped objects (``prod//pods/shop/web-1``,
+    ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A notice (a gap, the edge of a snapshot) belongs to no
+    object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
+    ``snapshot``, the id of that snapshot; no others have it.
+
+    With ``envelope`` the data of an object's event is an envelope, and the type says so:
+    ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
+    """
+
+    def __init__(self, cluster: str, envelope: Envelopes | None = None) -> None:
+        self._cluster = cluster
+        self._source = f"/clusters/{cluster}"
+        self._sources = {1: self._source}
+        self._envelope = envelope
+        self._gap = ""
+        form = "object" if envelope is None else "envelope"
+        self._types = {op: f"kubedelta.{form}.{op}.v1" for op in Op}
+        self._paths: dict[Resource, _Paths] = {}
+
+    def note_gap(self, gap: str) -> None:
+        """From now on every envelope names this gap as the newest one, in its source and in the headers. Whoever reads
+        nothing but envelopes sees no notice."""
+        if self._envelope is not None:
+            self._gap = self._envelope.gap = gap
+
+    def partition_key(self, record: Record) -> str:
+        if isinstance(record, Delta):
+            partition = self._paths_of(record.resource).partition
+            return f"{partition}{record.key}" if "/" in record.key else f"{partition}/{record.key}"
+        return self._cluster
+
+    def attributes(self, record: Record) -> Attributes:
+        """The binary form's values: all of them text, in their order; without the snapshot."""
+        if not isinstance(record, Delta):
+            return self._notice_attributes(record)
+        values = self._delta_attributes(record)
+        return (*values[:-1], str(values[-1]))
+
+    def headers(self, record: Record, names: HeaderNames) -> dict[str, bytes]:
+        """The attributes in UTF-8, under the names that a protocol binding gives them."""
+        headers = dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
+        if record.snapshot is not None:
+            headers[names.snapshot] = record.snapshot.encode()
+        if self._gap:
+            headers[GAP_HEADER] = self._gap.encode()
+        return headers
+
+    def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
+        """As ``headers``, with the values encoded as the bindings to HTTP and NATS want them."""
+        values = self.attributes(record)
+        if _UNSAFE.search("".join(values)) is not None:
+            values = tuple(percent_encoded(value) for value in values)
+        headers = dict(zip(_names_for(record, names), values, strict=True))
+        if record.snapshot is not None:
+            headers[names.snapshot] = percent_encoded(record.snapshot)
+        if self._gap:
+            headers[GAP_HEADER] = self._gap
+        return headers
+
+    def data(self, record: Record) -> bytes:
+        """The binary form's payload: JSON. A notice is no envelope: it has a form, and a type, of its own."""
+        if isinstance(record, Delta):
+            return record.body if self._envelope is None else self._envelope(record)
+        if isinstance(record, Gap):
+            about = sorted({concern.resource.name for concern in record.concerns}) if record.only else None
+            return _encode(_GapData(record.first, record.sequence, record.count, record.reason, about))
+        objects = record.count if record.edge is SnapshotEdge.ENDED else msgspec.UNSET
+        return _encode(_SnapshotData(record.sink, record.sequence, record.count, objects))
+
+    def end_of_part(self, ended: Snapshot, objects: int, dead_letters: int) -> bytes:
+        """The data of the end of a snapshot, told where ``objects`` of it are and no others. So many dead letters has
+        all of it."""
+        return _encode(_SnapshotData(ended.sink, ended.sequence, ended.count, objects, dead_letters))
+
+    def structured(self, record: Record) -> bytes:
+        """The structured form: one JSON object with the data as its member ``data``."""
+        data = msgspec.Raw(self.data(record))
+        snapshot = msgspec.UNSET if record.snapshot is None else record.snapshot
+        if isinstance(record, Delta):
+            return _encode(_DeltaEvent(*self._delta_attributes(record), data, snapshot))
+        return _encode(_NoticeEvent(*self._notice_attributes(record), data, snapshot))
+
+    def _delta_attributes(
+        self, delta: Delta
+    ) -> tuple[str, str, str, str, str, str, str, str, str, str, str, Op, Evidence, int]:
+        paths = self._paths_of(delta.resource)
+        namespace, slash, name = delta.key.partition("/")
+        if slash:
+            subject = f"{paths.namespaces}{namespace}{paths.collection}{name}"
+            partition = paths.partition + delta.key
+        else:
+            subject = paths.subject + delta.key
+            partition = f"{paths.partition}/{delta.key}"
+        return (
+            SPEC_VERSION,
+            delta.id,
+            self._sources.get(delta.epoch) or self._source_of(delta.epoch),
+            self._types[delta.op],
+            subject,
+            delta.time,
+            JSON,
+            partition,
+            f"{delta.sequence:020d}",
+            delta.uid,
+            delta.resource_version,
+            delta.op,
+            delta.evidence,
+            delta.epoch,
+        )
+
+    def _notice_attributes(self, notice: Notice) -> tuple[str, str, str, str, str, str, str, str]:
+        kind = GAP_TYPE if isinstance(notice, Gap) else SNAPSHOT_TYPES[notice.edge]
+        sequence = f"{notice.sequence:020d}"
+        return (SPEC_VERSION, notice.id, self._source, kind, notice.time, JSON, self._cluster, sequence)
+
+    def _source_of(self, epoch: int) -> str:
+        source = self._sources[epoch] = f"{self._source}/epochs/{epoch}"
+        return source
+
+    def _paths_of(self, resource: Resource) -> _Paths:
+        paths = self._paths.get(resource)
+        if paths is None:
+            paths = self._paths[resource] = self._new_paths(resource)
+        return paths
+
+    def _new_paths(self, resource: Resource) -> _Paths:
+        namespaces, _, collection = resource.path("*").rpartition("*")
+        return _Paths(
+            subject=f"{resource.path()}/",
+            namespaces=namespaces,
+            collection=f"{collection}/",
+            partition=f"{self._cluster}/{resource.group}/{resource.plural}/",
+        )
+
+
+def _names_for(record: Record, names: HeaderNames) -> tuple[str, ...]:
+    return names.delta if isinstance(record, Delta) else names.notice
+
+
+def percent_encoded(value: str) -> str:
+    """A header's value as the bindings to HTTP and NATS want it (HTTP binding, 3.1.3.2): a space, ``"``, ``%`` and all
+    that is not printable ASCII as ``%XX`` of UTF-8."""
+    if _UNSAFE.search(value) is None:
+        return value
+    return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)

@@ -1,0 +1,142 @@
+"""Cursors: how far each sink has settled the log, at once in memory and a little later on disk. Progress that a crash
+loses costs duplicates, never records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import apsw
+
+from bridge.model.policies import StartPolicy
+from bridge.outbox.consumers import backfills
+from bridge.outbox.consumers.backfills import Backfill
+from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.storage.sql import one, row
+
+
+@dataclass(slots=True)
+class Cursor:
+    """The progress of a sink, in memory."""
+
+    sink: str
+    settled: int
+    """All records up to this sequence number are settled."""
+    absent_seconds: float
+    backfill: Backfill | None
+    configured: bool = True
+    dirty: bool = False
+    settled_place: int = 0
+    """Items of the backfill up to this index are settled."""
+    paused: bool = False
+    """True while an operator pauses the sink. Durable: a restart resumes no sink."""
+    memory: bytes = b""
+    """Opaque bytes of the sink, handed back after a restart."""
+    oldest_at: float = 0.0
+    """Event loop time (seconds) since which some record is unsettled. Kept here because records in flight may have left
+    the log."""
+
+    @property
+    def holds(self) -> int:
+        """The log can be trimmed up to this sequence number as far as this sink goes. Records of a backfill stay even
+        so."""
+        if self.backfill is not None and self.settled >= self.backfill.log_from:
+            return max(self.settled, self.backfill.cut)
+        return self.settled
+
+    @property
+    def has_in_flight(self) -> bool:
+        """True while records that the sink received before the backfill was planned are unsettled."""
+        return self.backfill is not None and bool(self.backfill.in_flight) and self.settled < self.backfill.after
+
+    @property
+    def place_to_save(self) -> int | None:
+        """The index for ``Progress.place``."""
+        if self.backfill is None or (self.settled_place == 0 and not self.backfill.in_flight):
+            return None
+        return self.settled_place
+
+    @property
+    def backfill_is_settled(self) -> bool:
+        """True once the backfill and the log in front of it are settled."""
+        backfill = self.backfill
+        return backfill is not None and self.settled >= backfill.after and self.settled_place >= backfill.last
+
+    def records_until(self, last: int) -> int:
+        """Records that are unsettled up to ``last``, including records for other sinks."""
+        if self.backfill is None:
+            return max(0, last - self.settled)
+        before = max(0, self.backfill.log_from - self.settled)
+        return before + self.backfill.last - self.settled_place + max(0, last - self.backfill.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The values of a cursor that are written to disk."""
+
+    sink: str
+    settled: int
+    place: int | None
+    """None if no item of a backfill is settled."""
+    memory: bytes
+
+
+def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Cursor]:
+    """All cursors of the database by sink; ``configured`` marks the sinks of the present configuration."""
+    there = set(configured)
+    found = list(database.execute("SELECT sink, settled, absent_seconds, paused, memory FROM cursors"))
+    cursors = {}
+    for sink, settled, absent, paused, memory in found:
+        backfill = backfills.load(database, sink)
+        place = 0 if backfill is None else backfill.told
+        cursors[sink] = Cursor(
+            sink,
+            settled,
+            absent,
+            backfill,
+            configured=sink in there,
+            settled_place=place,
+            paused=bool(paused),
+            memory=memory,
+        )
+    return cursors
+
+
+def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str) -> None:
+    """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no
+    objects."""
+    last, trimmed = row(database, "SELECT last, trimmed FROM meta")
+    settled = trimmed if start is StartPolicy.EARLIEST else last
+    database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
+    if start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+        backfills.begin_snapshot(database, sink, time)
+
+
+def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
+    """Writes cursors, and deletes the items that are settled."""
+    for each in progress:
+        # While the disk is full, the writer runs jobs out of order: an older value may arrive after a newer one.
+        database.execute(
+            "UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?",
+            (each.settled, each.memory, each.sink),
+        )
+        if each.place is not None:
+            backfills.settle(database, each.sink, each.place)
+
+
+def miss(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:
+    """Adds ``seconds`` to the absence of sinks that are not configured. Only the running time of the bridge counts, so
+    a clock that jumps forgets no sink."""
+    database.executemany(
+        "UPDATE cursors SET absent_seconds = absent_seconds + ? WHERE sink = ?", [(seconds, sink) for sink in sinks]
+    )
+
+
+def pause(database: apsw.Connection, sink: str, paused: bool) -> None:
+    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused, sink))
+
+
+def forget(database: apsw.Connection, sink: str) -> None:
+    """Deletes the cursor and the backfill of a sink."""
+    database.execute("DELETE FROM cursors WHERE sink = ?", (sink,))
+    database.execute("DELETE FROM backfill_items WHERE sink = ?", (sink,))

@@ -1,0 +1,251 @@
+"""The cursors of all sinks, with their backfills and dead letters."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import apsw
+
+from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
+from bridge.model.admin import UnknownTarget
+from bridge.model.record import Record
+from bridge.outbox.consumers import backfills, cursors
+from bridge.outbox.consumers.backfills import Backfill, BackfillKind
+from bridge.outbox.consumers.cursors import Cursor, Progress
+from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox.store import Store
+
+
+class SinkCursors:
+    """Moves the cursors and plans the backfills. ``last`` returns the sequence number of the newest durable record."""
+
+    def __init__(
+        self,
+        store: Store,
+        known: Mapping[str, Cursor],
+        dead_letters: Mapping[str, DeadLetters],
+        *,
+        last: Callable[[], int],
+        clock: Callable[[], str],
+        report: Report,
+    ) -> None:
+        self._store = store
+        self._cursors = dict(known)
+        self.dead_letters = dead_letters
+        self._last = last
+        self._clock = clock
+        self._report = report
+        for cursor in known.values():
+            if cursor.backfill is not None and cursor.backfill.kind is BackfillKind.SNAPSHOT:
+                report(SnapshotBegan(cursor.sink, max(0, cursor.backfill.left - 2)))  # Without its two notices.
+
+    def __getitem__(self, sink: str) -> Cursor:
+        """Raises UnknownTarget."""
+        try:
+            return self._cursors[sink]
+        except KeyError:
+            raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(self._cursors) or 'none'}") from None
+
+    @property
+    def all(self) -> Sequence[Cursor]:
+        """Every cursor, also of sinks that are no longer configured."""
+        return tuple(self._cursors.values())
+
+    def lag(self, sink: str) -> int:
+        """Records that this sink has not settled."""
+        return self._cursors[sink].records_until(self._last())
+
+    # ── Settling ─────────────────────────────────────────────────────────────
+
+    def settle(self, sink: str, through: int) -> None:
+        """Settles the log up to ``through`` for this sink; a lower number has no effect. Saved with the next
+        ``Outbox.tidy``."""
+        cursor = self._cursors[sink]
+        if through > cursor.settled:
+            cursor.settled, cursor.dirty = through, True
+            _settle_in_flight(cursor)
+
+    def settle_backfill(self, sink: str, place: int) -> None:
+        """Settles the items of the backfill up to the index ``place``."""
+        cursor = self._cursors[sink]
+        cursor.settled_place, cursor.dirty = place, True
+
+    def remember(self, sink: str, memory: bytes) -> None:
+        """Stores bytes that the sink gets back after a restart. They are saved together with the cursor of that
+        moment."""
+        cursor = self._cursors[sink]
+        if memory != cursor.memory:
+            cursor.memory, cursor.dirty = memory, True
+
+    def end_backfill(self, sink: str) -> None:
+        """Ends a settled backfill: the cursor moves to the record behind which the log goes on."""
+        cursor = self._cursors[sink]
+        backfill = cursor.backfill
+        if backfill is None:
+            return
+        if backfill.kind is BackfillKind.SNAPSHOT:
+            self._report(SnapshotEnded(sink, max(0, backfill.last - 2)))
+        cursor.backfill, cursor.settled_place, cursor.dirty = None, 0, True
+        cursor.settled = max(cursor.settled, backfill.cut)
+        # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
+        self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
+
+    @property
+    def have_progressed(self) -> bool:
+        """True if some cursor has unsaved progress."""
+        return any(cursor.dirty for cursor in self._cursors.values())
+
+    def take_progress(self) -> list[Progress]:
+        """The unsaved progress of all cursors. The caller saves it."""
+        progress = []
+        for cursor in self._cursors.values():
+            if cursor.dirty:
+                progress.append(Progress(cursor.sink, cursor.settled, cursor.place_to_save, cursor.memory))
+                cursor.dirty = False
+        return progress
+
+    # ── Backfills ──────────────────────────────────────────────────────────────
+
+    async def read_backfill(self, sink: str, limit: int) -> tuple[Sequence[Record], int]:
+        """At most ``limit`` further records of the sink's backfill, and the index of the last; no records once all were
+        read. Raises Damaged."""
+        cursor = self._cursors[sink]
+        if cursor.backfill is None:
+            return (), 0
+        question = partial(backfills.read, codec=self._store.codec, sink=sink, backfill=cursor.backfill, limit=limit)
+        records, through = await self._store.ask(question)
+        cursor.backfill = replace(cursor.backfill, told=through)
+        return records, through
+
+    async def compact(self, sink: str, taken: int, uncertain_through: int) -> tuple[int, int]:
+        """Replaces everything that the sink has not received with the newest record of each object. The sink has
+        received the log up to ``taken``; up to ``uncertain_through`` a process that crashed may have delivered it.
+        Returns the number of records before and after."""
+        cursor = self._cursors[sink]
+        through = max(taken, self._last())  # A sink may receive a record just before ``last`` counts it.
+        plan = partial(
+            backfills.compacted,
+            sink=sink,
+            backfill=cursor.backfill,
+            taken=taken,
+            through=through,
+            uncertain_through=uncertain_through,
+        )
+        before, planned = await self._store.ask(plan)
+        await self._replan(cursor, BackfillKind.COMPACTED, taken, through, planned)
+        return before, len(planned)
+
+    async def drop(self, sink: str, taken: int, through: int) -> tuple[int, int]:
+        """Replaces everything up to ``through`` that the sink has not received with a Gap. Returns the first sequence
+        number and the number of the dropped records."""
+        cursor = self._cursors[sink]
+        plan = partial(
+            backfills.dropped, sink=sink, backfill=cursor.backfill, taken=taken, through=through, time=self._clock()
+        )
+        planned = await self._store.ask(plan)
+        await self._replan(cursor, BackfillKind.DROPPED, taken, through, planned)
+        return planned[-1].first or 0, planned[-1].records or 0
+
+    async def replay(
+        self, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
+    ) -> tuple[int, int, int]:
+        """Plans another delivery of the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken``.
+        Returns the count, first and last sequence number of its records. Raises UnknownTarget while the sink has a
+        backfill."""
+        cursor = self[sink]
+        if cursor.backfill is not None:
+            raise UnknownTarget(
+                f"sink {sink} still gets a {cursor.backfill.kind}, {cursor.backfill.left} records to go: ask again after it"
+            )
+        begin = partial(
+            backfills.begin_replay,
+            sink=sink,
+            start=start,
+            settled=cursor.settled,
+            taken=taken,
+            kind=kind,
+            namespace=namespace,
+        )
+        _, found = await self._store.write(begin, committed=lambda begun: _set_backfill(cursor, begun[0]), shrinks=True)
+        return found
+
+    async def _replan(
+        self, cursor: Cursor, kind: BackfillKind, taken: int, cut: int, planned: Sequence[backfills.BackfillItem]
+    ) -> None:
+        await self._store.write(
+            partial(
+                backfills.replan,
+                sink=cursor.sink,
+                kind=kind,
+                backfill=cursor.backfill,
+                settled=cursor.settled,
+                taken=taken,
+                cut=cut,
+                planned=planned,
+            ),
+            committed=partial(_set_backfill, cursor),
+            shrinks=True,  # The sink waits for the plan, and a full disk must not stop deliveries.
+        )
+
+    # ── Pauses ───────────────────────────────────────────────────────────────
+
+    async def pause(self, sink: str, paused: bool) -> bool:
+        """Pauses a sink, or resumes it. Returns when the change is durable; False if the sink was in that state
+        already. Raises UnknownTarget."""
+        cursor = self[sink]
+        if cursor.paused is paused:
+            return False
+        await self._store.write(
+            partial(cursors.pause, sink=sink, paused=paused),
+            committed=lambda _: setattr(cursor, "paused", paused),
+            shrinks=True,
+        )
+        return True
+
+    # ── Sinks that are gone ──────────────────────────────────────────────────
+
+    async def count_absence(self, seconds: float, forget_after: float) -> None:
+        """Adds ``seconds`` to the absence of sinks that are not configured, and forgets those absent for
+        ``forget_after`` seconds."""
+        absent = [cursor for cursor in self._cursors.values() if not cursor.configured]
+        for cursor in absent:
+            cursor.absent_seconds += seconds
+        if absent:
+            await self._store.write(
+                partial(cursors.miss, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
+            )
+        for cursor in absent:
+            if cursor.absent_seconds >= forget_after:
+                self._report(SinkForgotten(cursor.sink, self.lag(cursor.sink)))
+                del self._cursors[cursor.sink]
+                await self._store.write(partial(_forget, sink=cursor.sink), shrinks=True)
+
+
+def _set_backfill(cursor: Cursor, backfill: Backfill | None) -> None:
+    """Runs once the plan is durable, even if the caller was cancelled: memory follows the database."""
+    begins = cursor.backfill is None
+    cursor.backfill = backfill
+    if begins and backfill is not None:
+        cursor.settled_place = -len(backfill.in_flight)
+        _settle_in_flight(cursor)
+
+
+def _settle_in_flight(cursor: Cursor) -> None:
+    """Settles the items of records that were in flight when the backfill was planned, once the cursor passes the
+    records."""
+    backfill = cursor.backfill
+    if backfill is not None and backfill.in_flight:
+        place = bisect_right(backfill.in_flight, cursor.settled) - len(backfill.in_flight)
+        cursor.settled_place = max(cursor.settled_place, place)
+
+
+def _end(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:
+    backfills.end(database, sink)
+    database.execute("UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?", (settled, memory, sink))
+
+
+def _forget(database: apsw.Connection, sink: str) -> None:
+    cursors.forget(database, sink)

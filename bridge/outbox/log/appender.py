@@ -1,0 +1,249 @@
+"""Turns batches of changes into durable records."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
+from bridge.model.record import Delta
+from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version import newest_of
+from bridge.outbox.log import statements
+from bridge.outbox.store import Store
+
+
+@dataclass(slots=True)
+class Informer:
+    """A running informer, as the outbox follows it."""
+
+    id: int
+    kind: int
+    resource: Resource
+    resource_number: int
+    """The resource's number in the database."""
+    position: str | None
+    """The resourceVersion from which a watch can go on; None if only a list can."""
+    newest: str | None
+    """The newest resourceVersion seen in this epoch."""
+    epoch: int
+    rebuilding: bool
+    """True until the first complete list after the database was lost. Objects of that list were exported before, and
+    become ``sync``."""
+    has_forms: bool = False
+    """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
+    retiring: bool = False
+    """True while the informer exports deletes of objects that may still exist in the cluster."""
+
+    def advance(self, batch: ChangeBatch) -> bool:
+        """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
+        new epoch began belongs to its own epoch, and moves no later position."""
+        if batch.epoch < self.epoch:
+            return False
+        began = batch.epoch > self.epoch
+        if began:
+            self.epoch, self.position, self.newest = batch.epoch, None, None
+        if batch.position is not None:
+            self.position, self.rebuilding = batch.position, False
+        elif any(change.op is not Op.SYNC for change in batch.changes):
+            self.position = None
+        self.newest = _newest(self.newest, batch)
+        return began or batch.position is not None
+
+
+class Appender:
+    """Numbers records and writes them. ``committed`` runs on the event loop with the records of each batch and their
+    bytes on disk, in the order of the sequence numbers, once they are durable."""
+
+    def __init__(
+        self,
+        store: Store,
+        last: int,
+        *,
+        epoch: int,
+        before: bool,
+        clock: Callable[[], str],
+        committed: Callable[[Sequence[Delta], int], None],
+    ) -> None:
+        self._store = store
+        self._assigned = last
+        self._epoch = epoch
+        self._before = before
+        self._clock = clock
+        self._committed = committed
+        self.informers: dict[tuple[str, Scope], Informer] = {}
+        """Running informers by resource name and scope. See ``begin``."""
+        self._reached: dict[int, statements.Reached] = {}
+
+    async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
+        """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
+        while the disk is full.
+
+        A batch without changes has its position saved within half a second; a crash before that repeats a part of the
+        watch, which exports no change twice. A batch with changes and without a position clears the saved position,
+        because after a crash only a list can find the state; a resync keeps it. A new epoch clears the position of the
+        old epoch.
+        """
+        informer = self.informers[batch.resource.name, batch.scope]
+        rebuilding = informer.rebuilding
+        moved = informer.advance(batch)
+        self._epoch = max(self._epoch, informer.epoch)
+        if not batch.changes:
+            if moved:
+                self._reached[informer.id] = statements.Reached(informer.position, informer.newest, informer.epoch)
+            return ()
+        if batch.resource != informer.resource:
+            informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
+            informer.has_forms = self._store.has_forms(batch.resource.name)
+        self._reached.pop(informer.id, None)
+        time = self._clock()
+        resources = self._resources_of(informer, batch.changes)
+        deltas = [
+            self._delta(batch, change, resource, time, rebuilding)
+            for change, resource in zip(batch.changes, resources, strict=True)
+        ]
+        await self._write(
+            statements.Append(
+                informer.id,
+                informer.kind,
+                informer.resource_number,
+                deltas,
+                resources,
+                [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes],
+                _replaced(batch.changes, deltas[0].sequence),
+                informer.position,
+                informer.newest,
+                informer.epoch,
+                informer.retiring,
+            )
+        )
+        return deltas
+
+    async def tell_deleted(
+        self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
+    ) -> None:
+        """Writes deletes of objects that no informer covers any more. ``resources``: number of the resource that each
+        object was exported as. ``replaced``: the record with the last state of each. The sequence numbers come from
+        ``number_next``."""
+        no_states = [False] * len(gone)
+        await self._write(
+            statements.Append(None, kind, None, gone, resources, no_states, replaced, None, None, 1, True)
+        )
+
+    def begin(self, name: str, scope: Scope, informer: Informer) -> None:
+        """Registers a running informer."""
+        self.informers[name, scope] = informer
+        self._epoch = max(self._epoch, informer.epoch)
+
+    def counted(self) -> tuple[int, int]:
+        """The newest assigned sequence number, and an upper bound of the epochs begun: a part that leaves lets its kind
+        begin one later (``ledger_sql.leave_behind``). Thread-safe."""
+        return self._assigned, self._epoch + 1
+
+    def number_next(self) -> int:
+        """Assigns the next sequence number. The caller submits its records before the next await, so that numbers reach
+        the log in order."""
+        self._assigned += 1
+        return self._assigned
+
+    @property
+    def has_reached(self) -> bool:
+        """True if positions wait to be saved."""
+        return bool(self._reached)
+
+    def forget(self, name: str, scope: Scope) -> int | None:
+        """Unregisters an informer. Returns its number in the database, which a later informer may get; None if the
+        informer was not registered."""
+        informer = self.informers.pop((name, scope), None)
+        if informer is None:
+            return None
+        self._reached.pop(informer.id, None)
+        return informer.id
+
+    def stand_still(self, name: str) -> Mapping[int, statements.Reached]:
+        """Unregisters all informers of a resource. Returns their unsaved positions by the informers' numbers."""
+        numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
+        self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
+        return {number: self._reached.pop(number) for number in numbers if number in self._reached}
+
+    def forsake(self, parts: Collection[tuple[Resource, Scope]], *, restored: bool) -> Awaitable[None]:
+        """Discards the positions of these informers: after a restart they list. If their server was ``restored`` from a
+        backup, each begins a new epoch. Appends after the call see the effect; it is durable when awaited."""
+        forsaken = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
+        for informer in forsaken:
+            self._reached.pop(informer.id, None)
+            informer.position = None
+            if restored:
+                informer.epoch, informer.newest = informer.epoch + 1, None
+        now = {each.id: statements.Reached(None, each.newest, each.epoch) for each in forsaken}
+        return self._store.write(lambda database: statements.reach(database, now))
+
+    def take_reached(self) -> Mapping[int, statements.Reached]:
+        """Positions that moved without a change, by the informers' numbers. The caller saves them."""
+        reached, self._reached = self._reached, {}
+        return reached
+
+    def _write(self, ready: statements.Append) -> Awaitable[int]:
+        return self._store.write(
+            lambda database: statements.append(database, ready, self._store.codec.bodies),
+            committed=lambda size: self._committed(ready.deltas, size),
+            weight=len(ready.deltas),
+        )
+
+    def _resources_of(self, informer: Informer, changes: Sequence[Change]) -> list[int]:
+        """The resource number of each change: the informer's present resource. Deletes and resyncs keep the resource
+        that their object's last record names, even if the informer follows another version by now."""
+        resources = [informer.resource_number] * len(changes)
+        if informer.has_forms:
+            for index, change in enumerate(changes):
+                if change.op in (Op.DELETED, Op.SYNC) and change.before and isinstance(change.before.state, int):
+                    resources[index] = self._store.resource_of(change.before.state)
+        return resources
+
+    def _delta(self, batch: ChangeBatch, change: Change, resource: int, time: str, rebuilding: bool) -> Delta:
+        thing = change.object
+        exported_before = rebuilding and change.op is Op.ADDED and change.evidence is not Evidence.WATCHED
+        before = change.before if self._before else None
+        return Delta(
+            self.number_next(),
+            Op.SYNC if exported_before else change.op,
+            change.evidence,
+            self._store.codec.resources[resource],
+            thing.key,
+            thing.uid,
+            thing.resource_version,
+            time,
+            batch.epoch,
+            thing.body,
+            None if before is None else self._state(before),
+            change.targets,
+        )
+
+    def _state(self, known: ObjectVersion) -> bytes:
+        return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
+
+
+def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
+    """For each change, the record that held the object's previous state; None if there was none, or if the change is no
+    state. An object that changes twice in a batch replaces its record of the same batch, which had no number when the
+    informer made the change. KeyError is a bug: an informer stops after a batch that could not be appended."""
+    replaced: list[int | None] = []
+    here: dict[str, int] = {}
+    for sequence, change in enumerate(changes, first):
+        before, op = change.before, change.op
+        if before is None or op is Op.SYNC:
+            replaced.append(None)
+        elif isinstance(before.state, int):
+            replaced.append(before.state)
+        else:
+            replaced.append(here[change.object.key])
+        if op is not Op.SYNC:
+            here[change.object.key] = sequence
+    return replaced
+
+
+def _newest(newest: str | None, batch: ChangeBatch) -> str | None:
+    """The newest resourceVersion after this batch. Deletes and resyncs do not count: a delete inferred from a list
+    carries the last known version, which may belong to an older epoch."""
+    versions = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
+    return newest_of((newest, *versions, batch.position))

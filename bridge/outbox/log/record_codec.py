@@ -1,0 +1,130 @@
+"""The codec between records and rows of the log, and between records and the contents of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bridge.model.change import Evidence, Op
+from bridge.model.primitives.packing import pack, unpack
+from bridge.model.record import Delta, Gap, Record, Snapshot
+from bridge.model.resource import Resource
+from bridge.outbox.errors import Damaged
+from bridge.outbox.log.body_codec import BodyCodec
+
+GAP = "gap"
+"""Stands for the op in the row of a Gap, whose body is JSON."""
+
+COLUMNS = "seq, op, evidence, kind, resource, key, uid, version, time, epoch, targets, before, body"
+INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
+
+LogRow: TypeAlias = tuple[
+    int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
+]  # As INSERT.
+
+_TYPES = {
+    (int, str, str, int, int, str, str, str, str, int, targets, before, bytes)
+    for targets in (str, type(None))
+    for before in (bytes, type(None))
+}
+"""Valid types of a row's columns. SQLite checks types when a row is written, and trusts the file when it is read."""
+_OPS = {op.value: op for op in Op}
+_EVIDENCE = {evidence.value: evidence for evidence in Evidence}
+_encode = msgspec.json.Encoder().encode
+_decode_audience = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Resources and dictionaries by the numbers that rows have."""
+
+    resources: dict[int, Resource]
+    bodies: BodyCodec
+
+
+def delta_row(delta: Delta, kind: int, resource: int, bodies: BodyCodec) -> LogRow:
+    """The row of a delta. Compresses body and ``before``."""
+    return (
+        delta.sequence,
+        delta.op.value,
+        delta.evidence.value,
+        kind,
+        resource,
+        delta.key,
+        delta.uid,
+        delta.resource_version,
+        delta.time,
+        delta.epoch,
+        None if delta.targets is None else _encode(delta.targets).decode(),
+        None if delta.before is None else bodies.pack(kind, delta.before),
+        bodies.pack(kind, delta.body),
+    )
+
+
+def gap_row(gap: Gap) -> LogRow:
+    """The row of a Gap."""
+    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
+
+
+def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
+    """The record of a row; ``op`` replaces the row's op, for a backfill. Raises Damaged."""
+    sequence, logged, evidence, _, resource, key, uid, version, time, epoch, targets, before, body = row
+    if tuple(map(type, row)) not in _TYPES:
+        raise Damaged(f"record {sequence} cannot be read: its types are {[type(each).__name__ for each in row]}")
+    try:
+        if logged == GAP:
+            return msgspec.json.decode(body, type=Gap)
+        return Delta(
+            sequence,
+            op or _OPS[logged],
+            _EVIDENCE[evidence],
+            codec.resources[resource],
+            key,
+            uid,
+            version,
+            time,
+            epoch,
+            codec.bodies.unpack(body),
+            None if before is None else codec.bodies.unpack(before),
+            None if targets is None else _decode_audience(targets),
+        )
+    except (ValueError, KeyError, msgspec.MsgspecError) as error:
+        raise Damaged(f"record {sequence} cannot be read: {error}") from error
+
+
+# ── In a dead letter ─────────────────────────────────────────────────────────
+
+
+class _Letter(msgspec.Struct, frozen=True):
+    """A record with its resource, so that it can be decoded without the log."""
+
+    delta: Delta | None = None
+    gap: Gap | None = None
+    snapshot: Snapshot | None = None
+
+
+def sealed(record: Record) -> bytes:
+    """The content of a dead letter."""
+    match record:
+        case Delta():
+            dead_letter = _Letter(delta=record)
+        case Gap():
+            dead_letter = _Letter(gap=record)
+        case Snapshot():
+            dead_letter = _Letter(snapshot=record)
+    return pack(msgspec.msgpack.encode(dead_letter))
+
+
+def opened(dead_letter: bytes) -> Record:
+    """The record of a dead letter. Raises Damaged."""
+    try:
+        found = msgspec.msgpack.decode(unpack(dead_letter), type=_Letter)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise Damaged(f"a dead letter cannot be read: {error}") from error
+    record = found.delta or found.gap or found.snapshot
+    if record is None:
+        raise Damaged("a dead letter is empty")
+    return record

@@ -1,0 +1,151 @@
+"""SQL statements of the log and the ledger: the writer's transactions, and the readers' questions. Hot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import apsw
+import msgspec
+
+from bridge.model.record import Delta, Record
+from bridge.outbox.log import record_codec
+from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.storage.sql import one
+
+MOST_BYTES = 16 << 20
+"""Unpacked bytes of a read. The record that crosses the bound is the last."""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """A batch of an informer, ready to be written."""
+
+    informer: int | None
+    """Number of the informer; None for deletes of objects that no informer covers."""
+    kind: int
+    resource: int | None
+    """Number of the resource that the informer follows; None without an informer."""
+    deltas: Sequence[Delta]
+    resources: Sequence[int]
+    """For each delta, the number of the resource that its record names."""
+    are_states: Sequence[bool]
+    """For each delta, True if the record holds the state of its object from now on. Deletes and resyncs do not."""
+    replaced: Sequence[int | None]
+    """For each delta, the record that held the previous state. None if there was none, or if the delta changes no
+    state."""
+    position: str | None
+    newest: str | None
+    epoch: int
+    retiring: bool
+    """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
+
+
+def append(database: apsw.Connection, batch: Append, bodies: BodyCodec) -> int:
+    """Writes log, ledger and position. Returns the bytes of the compressed bodies."""
+    written = [
+        record_codec.delta_row(delta, batch.kind, resource, bodies)
+        for delta, resource in zip(batch.deltas, batch.resources, strict=True)
+    ]
+    if written:
+        database.executemany(record_codec.INSERT, written)
+        ledger_sql.enter(database, _entries(batch))
+        if batch.informer is None:
+            _let_only_a_list_tell(database, batch)
+        if batch.retiring:
+            ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in batch.deltas))
+        database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
+    size = sum(len(row[-1]) + len(row[-2] or b"") for row in written)
+    if batch.informer is None:
+        return size
+    database.execute(
+        "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
+        " rebuilding = rebuilding AND ? WHERE id = ?",
+        (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, batch.informer),
+    )
+    _end_rebuilding(database)
+    return size
+
+
+def _entries(batch: Append) -> list[ledger_sql.Entry]:
+    kind, informer = batch.kind, batch.informer
+    return [
+        (kind, delta.sequence, delta.key, informer if is_state else None, delta.uid, delta.resource_version, replaced)
+        for delta, is_state, replaced in zip(batch.deltas, batch.are_states, batch.replaced, strict=True)
+    ]
+
+
+def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
+    """Clears the positions of the informers that had these objects. The objects may still exist: an informer that gets
+    its scope back must list, and not go on with its watch."""
+    database.executemany(
+        "UPDATE informers SET position = NULL"
+        " WHERE id = (SELECT informer FROM ledger WHERE kind = ? AND seq = ?) AND position IS NOT NULL",
+        [(batch.kind, replaced) for replaced in batch.replaced],
+    )
+
+
+def _end_rebuilding(database: apsw.Connection) -> None:
+    """Ends the rebuilding of a lost database once every informer has listed."""
+    database.execute(
+        "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
+    )
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """The progress of an informer without a change."""
+
+    position: str | None
+    newest: str | None
+    epoch: int
+
+
+def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
+    """Saves progress by the informers' numbers."""
+    if not informers:
+        return
+    database.executemany(
+        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL"
+        " WHERE id = ?4",
+        [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
+    )
+    _end_rebuilding(database)
+
+
+# ── Readers ──────────────────────────────────────────────────────────────────
+
+
+def read(database: apsw.Connection, codec: record_codec.Codec, after: int, limit: int) -> tuple[list[Record], int]:
+    """At most ``limit`` records behind ``after``, and the sequence number at which the result begins, even if it is
+    empty. Raises Damaged."""
+    database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
+    try:
+        first = max(after, one(database, "SELECT trimmed FROM meta")) + 1
+        found = database.execute(
+            f"SELECT {record_codec.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit)
+        )
+        return list(bounded(record_codec.record_of(row, codec) for row in found)), first
+    finally:
+        database.execute("COMMIT")
+
+
+def resource(database: apsw.Connection, sequence: int) -> int | None:
+    """The resource number of a record; None if the record is not in the log."""
+    found = database.execute("SELECT resource FROM log WHERE seq = ?", (sequence,)).fetchone()
+    return None if found is None else found[0]
+
+
+def body(database: apsw.Connection, sequence: int) -> bytes | None:
+    """The compressed body of a record; None if the record is not in the log."""
+    found = database.execute("SELECT body FROM log WHERE seq = ?", (sequence,)).fetchone()
+    return None if found is None else found[0]
+
+
+def bounded(records: Iterable[Record]) -> Iterator[Record]:
+    """The records up to ``MOST_BYTES``."""
+    total = 0
+    for record in records:
+        yield record
+        if isinstance(record, Delta):
+            total += len(record.body) + len(record.before or b"")
+        if total > MOST_BYTES:
+            return

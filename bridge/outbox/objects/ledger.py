@@ -1,0 +1,146 @@
+"""The ledger: every exported object until its delete, the informer that has the object, and the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import apsw
+
+from bridge.model.admin import UnknownTarget
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta
+from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import Checkpoint
+from bridge.outbox.errors import OtherCluster
+from bridge.outbox.log import statements
+from bridge.outbox.log.appender import Appender, Informer
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.storage.sql import row
+from bridge.outbox.store import Store
+
+_AT_ONCE = 500
+"""Objects whose deletes are exported in each transaction."""
+
+
+class Ledger:
+    """Assigns objects to informers, and exports deletes of objects that no informer covers any more."""
+
+    def __init__(self, store: Store, appender: Appender, clock: Callable[[], str]) -> None:
+        self._store = store
+        self._intake = appender
+        self._clock = clock
+
+    async def identify(self, cluster: str, *, restart: bool) -> str | None:
+        """Compares the cluster (the uid of its namespace kube-system) with the state's, before any informer runs.
+        Another cluster raises OtherCluster; with ``restart`` all informers begin a new epoch and compare the ledger
+        with the new cluster, and the old uid is returned. Durable when this returns."""
+        was = await self._store.write(partial(_identify, cluster=cluster, restart=restart))
+        if was in ("", cluster):
+            return None
+        if not restart:
+            raise OtherCluster(
+                f"state.directory: {self._store.state_directory.directory} belongs to the cluster whose namespace kube-system "
+                f"has the uid {was}; this cluster has the uid {cluster}. Give each cluster its own directory, or "
+                "set state.on_cluster_change: restart to compare the ledger with this cluster and go on"
+            )
+        return was
+
+    async def is_identified(self) -> bool:
+        """True if the state names a cluster."""
+        return bool(await self._store.ask(lambda database: row(database, "SELECT cluster FROM meta")[0]))
+
+    async def resources(self) -> Sequence[Resource]:
+        """Every resource with an informer in the database, in the version that was watched last."""
+        return await self._store.ask(ledger_sql.remembered_resources)
+
+    async def scopes(self, name: str) -> Sequence[Scope]:
+        """The watched scopes of a resource. KeyError for an unknown name."""
+        kind = (await self._store.ask(ledger_sql.kinds))[name]
+        return [each.scope for each in await self._store.ask(partial(ledger_sql.informers, kind=kind))]
+
+    async def told(self) -> Sequence[Resource]:
+        """Every resource that some record names, in every version."""
+        return list((await self._store.ask(ledger_sql.resources)).values())
+
+    async def kind_of(self, name: str) -> int:
+        """The number of a resource by its name in kubectl's form. Raises UnknownTarget."""
+        found = await self._store.ask(ledger_sql.kinds)
+        if name not in found:
+            raise UnknownTarget(f"{name} has no records; resources with records: {', '.join(sorted(found)) or 'none'}")
+        return found[name]
+
+    async def adopt(self, resource: Resource, scopes: Sequence[Scope]) -> tuple[Mapping[Scope, Checkpoint | None], int]:
+        """Makes ``scopes`` the watched parts of a resource. Call while no informer of the resource runs.
+
+        Objects outside all scopes are exported as deleted, with their last state; if they return, then in a later
+        epoch. Returns a checkpoint for each informer (None for a first one), and the number of those deletes. A crash
+        in the middle is repaired by the next call.
+        """
+        if reached := self._intake.stand_still(resource.name):
+            await self._store.write(partial(statements.reach, informers=reached))
+        kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
+        number = await self._store.number_of(resource)
+        gone = await self._store.ask(partial(ledger_sql.leavers, kind=kind, scopes=scopes))
+        for start in range(0, len(gone), _AT_ONCE):
+            await self._tell_deleted(kind, gone[start : start + _AT_ONCE])
+        held = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
+        for informer in held:
+            running = Informer(
+                informer.id,
+                kind,
+                resource,
+                number,
+                informer.position,
+                informer.newest,
+                informer.epoch,
+                informer.rebuilding,
+                self._store.has_forms(resource.name),
+            )
+            self._intake.begin(resource.name, informer.scope, running)
+        return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, held=held)), len(gone)
+
+    def forsake(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
+        """See Intake.forsake."""
+        return self._intake.forsake(parts, restored=restored)
+
+    @asynccontextmanager
+    async def retiring(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
+        """Retires the informer of a resource that is no longer served: the caller exports the deletes inside the
+        context. If the resource returns, its informer begins a later epoch, even after a kill inside the context: so no
+        id repeats."""
+        if (informer := self._intake.informers.get((resource.name, scope))) is not None:
+            informer.retiring = True
+        yield
+        number = self._intake.forget(resource.name, scope)
+        if number is not None:
+            await self._store.write(partial(ledger_sql.drop_informer, number=number))
+
+    async def _tell_deleted(self, kind: int, gone: Sequence[ledger_sql.OrphanedObject]) -> None:
+        deltas = [
+            Delta(
+                self._intake.number_next(),
+                Op.DELETED,
+                Evidence.RELISTED,
+                self._store.codec.resources[each.resource],
+                each.key,
+                each.uid,
+                each.version,
+                self._clock(),
+                each.epoch,
+                self._store.body(each.sequence),
+            )
+            for each in gone
+        ]
+        resources, replaced = [each.resource for each in gone], [each.sequence for each in gone]
+        await self._intake.tell_deleted(kind, deltas, resources, replaced)
+
+
+def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:
+    was = str(row(database, "SELECT cluster FROM meta")[0])
+    if was in ("", cluster) or restart:
+        database.execute("UPDATE meta SET cluster = ?", (cluster,))
+    if was not in ("", cluster) and restart:
+        database.execute("UPDATE informers SET position = NULL, newest = NULL, epoch = epoch + 1")
+    return was

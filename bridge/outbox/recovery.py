@@ -1,0 +1,253 @@
+"""Recovery: takes the directory, opens the database or moves a damaged one aside, and reads the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time_ns
+
+import apsw
+
+from bridge.model.policies import StartPolicy
+from bridge.model.record import Gap
+from bridge.outbox.consumers import cursors, dead_letters
+from bridge.outbox.consumers.cursors import Cursor
+from bridge.outbox.errors import Damaged, StateError, StateUnusable
+from bridge.outbox.log import cleaner, record_codec
+from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.log.cleaner import CleanableLog
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.storage.database import open_writer, usable
+from bridge.outbox.storage.integrity import find_damage, require_small
+from bridge.outbox.storage.mark import Mark
+from bridge.outbox.storage.sql import one, row
+from bridge.outbox.storage.state_directory import FILE, WAL, StateDirectory
+
+_REBUILT = "the database was damaged, and undelivered records in it are lost"
+_SKIPPED = 1_000_000
+"""Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
+_MOST = 1 << 62
+"""Exclusive upper bound of believable sequence numbers."""
+_MOST_EPOCHS = 1 << 31
+"""Exclusive upper bound of believable epochs: CloudEvents integers are signed 32-bit."""
+_2026 = 1_767_225_600
+"""The beginning of 2026 as Unix time in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedState:
+    """The state as an outbox starts with it."""
+
+    state_directory: StateDirectory
+    connection: apsw.Connection
+    codec: record_codec.Codec
+    """Resources and dictionaries by the numbers that rows have."""
+    cursors: dict[str, Cursor]
+    dead_letters: dict[str, dead_letters.Found]
+    last: int
+    trimmed: int
+    objects: int
+    loose: CleanableLog
+    marks: list[tuple[int, int, float]]
+    """Ranges of the log: last sequence number, bytes, and age of the first record in seconds."""
+    epoch: int
+    """Upper bound of the epochs begun."""
+    damage: str = ""
+    """Why the earlier database was moved aside; empty if it was not."""
+    aside: Path | None = None
+    """New path of the damaged database, if a file was left."""
+
+
+def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> OpenedState:
+    """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
+    repeats the repair. Raises StateError."""
+    state_directory = StateDirectory(directory)
+    try:
+        mark = state_directory.mark()
+        if mark is None:
+            try:
+                return _read_all(state_directory, sinks, now)
+            except Damaged as error:
+                mark = Mark(str(error))
+                state_directory.mark_damaged(
+                    mark.reason
+                )  # Removed after the repair: a crash during the repair repeats it.
+        last, epoch = _last_exported(state_directory.file, mark), _unused_epoch(state_directory.file, mark)
+        aside = state_directory.move_aside()
+        connection = _open(state_directory)
+        _begin_anew(connection, last, epoch, sinks, now)
+        state_directory.mended()
+        return replace(_read_or_close(state_directory, connection, sinks, now), damage=mark.reason, aside=aside)
+    except BaseException:
+        state_directory.release()
+        raise
+
+
+def open_existing(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> OpenedState:
+    """Opens the state of a stopped bridge for an operator's command: no sink is registered, and a damaged database
+    stays. Raises StateError and Damaged."""
+    state_directory = StateDirectory(directory)
+    try:
+        if mark := state_directory.mark():
+            raise Damaged(f"{state_directory.file} is damaged ({mark.reason}); the next start moves it aside")
+        if not state_directory.has(FILE) and not state_directory.has(WAL):
+            raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
+        _expect_file(state_directory)
+        return _read_all(state_directory, dict.fromkeys(sinks), now)
+    except BaseException:
+        state_directory.release()
+        raise
+
+
+def _read_all(state_directory: StateDirectory, sinks: Mapping[str, StartPolicy | None], now: str) -> OpenedState:
+    """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
+    try:
+        return _read_or_close(state_directory, _open(state_directory), sinks, now)
+    except Exception as error:
+        if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
+            raise
+        if not (damage := find_damage(state_directory.file)):
+            raise
+        raise Damaged(damage) from error
+
+
+def _open(state_directory: StateDirectory) -> apsw.Connection:
+    _expect_file(state_directory)
+    try:
+        made = state_directory.make_file()
+    except OSError as error:
+        raise StateUnusable(f"state.directory: cannot make {state_directory.file}: {error.strerror}") from error
+    return open_writer(state_directory.file, made=made)
+
+
+def _expect_file(state_directory: StateDirectory) -> None:
+    """Raises Damaged if the write-ahead log is there without its database. A kill cannot cause this; somebody removed
+    the file, and with it the records in front of the log."""
+    if state_directory.has(WAL) and not state_directory.has(FILE):
+        raise Damaged(f"{state_directory.file} is missing, and {WAL} is there")
+
+
+def _read_or_close(
+    state_directory: StateDirectory, connection: apsw.Connection, sinks: Mapping[str, StartPolicy | None], now: str
+) -> OpenedState:
+    try:
+        return _read(state_directory, connection, sinks, now)
+    except BaseException:
+        connection.close()  # Now: SQLite's last close removes the write-ahead log by name, even the next database's.
+        raise
+
+
+def _read(
+    state_directory: StateDirectory, connection: apsw.Connection, sinks: Mapping[str, StartPolicy | None], now: str
+) -> OpenedState:
+    with usable(state_directory.file):
+        _check(connection)
+        cleaner.prepare(connection)
+        with connection:
+            known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
+            for sink, start in sinks.items():
+                if sink not in known and start is not None:
+                    cursors.register(connection, sink, start, now)
+                # Without the condition every start would write, and fail on a full disk where deliveries can go on.
+                connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
+        last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
+        return OpenedState(
+            state_directory,
+            connection,
+            record_codec.Codec(ledger_sql.resources(connection), _bodies(connection)),
+            cursors.load(connection, sinks),
+            dead_letters.load(connection, sinks),
+            last,
+            trimmed,
+            one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
+            cleaner.loose(connection),
+            list(_marks(connection, trimmed, now)),
+            one(connection, _NEWEST_EPOCH),
+        )
+
+
+def _check(connection: apsw.Connection) -> None:
+    require_small(connection)
+    last, trimmed, cleared = row(connection, "SELECT last, trimmed, cleared FROM meta")
+    newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
+    settled = one(connection, "SELECT coalesce(max(settled), 0) FROM cursors")
+    if not 0 <= cleared <= trimmed <= last < _MOST or newest > last or settled > last:
+        raise Damaged(
+            f"the newest record has the number {newest}, the last assigned is {last}, trimmed through {trimmed}, "
+            f"cleaned through {cleared}, settled through {settled}"
+        )
+
+
+def _bodies(connection: apsw.Connection) -> BodyCodec:
+    try:
+        return BodyCodec(ledger_sql.dictionaries(connection))
+    except ValueError as error:
+        raise Damaged(str(error)) from error
+
+
+def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tuple[int, int, float]]:
+    present = datetime.fromisoformat(now)
+    found = connection.execute(
+        "SELECT max(seq), sum(length(body) + coalesce(length(before), 0)), min(time)"
+        " FROM log WHERE seq > ? GROUP BY seq / 1000 ORDER BY 1",
+        (trimmed,),
+    )
+    for last, size, time in found:
+        try:
+            age = (present - datetime.fromisoformat(time)).total_seconds()
+        except (ValueError, TypeError) as error:
+            raise Damaged(f"a record up to {last} has no valid time: {error}") from error
+        yield last, size, max(0.0, age)
+
+
+def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
+    """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
+    ``sync``, in this epoch."""
+    gap = Gap(last + 1, last + 1, None, _REBUILT, now)
+    with usable(Path(connection.filename)), connection:
+        connection.execute(
+            # Replay numbers must not repeat; no earlier database planned more replays than it had records.
+            "UPDATE meta SET last = ?, trimmed = ?2, cleared = ?2, rebuilt = 1, epoch = ?3, replays = ?2",
+            (gap.sequence, last, epoch),
+        )
+        connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
+        ledger_sql.enter(connection, [(0, gap.sequence, "", None, "", "", None)])
+        connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
+
+
+_UNREADABLE = (apsw.Error, Damaged, ValueError, TypeError)
+_NEWEST_EPOCH = (
+    "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds), (SELECT coalesce(max(epoch), 0) FROM informers))"
+    " FROM meta"
+)
+
+
+def _last_exported(file: Path, mark: Mark) -> int:
+    """A sequence number behind all that any sink has received: from the mark or the damaged file; if neither has one,
+    made of the time."""
+    try:
+        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta")
+    except _UNREADABLE:
+        last = 0
+    known = max(mark.last or 0, last if 0 < last < _MOST else 0)
+    return known + _SKIPPED if known else time_ns() // 1000
+
+
+def _unused_epoch(file: Path, mark: Mark) -> int:
+    """An epoch without exported records: from the mark or the damaged file; if neither has one, made of the time."""
+    try:
+        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            epoch = one(connection, _NEWEST_EPOCH)
+    except _UNREADABLE:
+        epoch = 0
+    known = max(mark.epoch or 0, epoch if 0 < epoch < _MOST_EPOCHS - 1 else 0)
+    return known + 1 if known else max(2, time_ns() // 10**9 - _2026)
+
+
+def utc_now() -> str:
+    """Now as RFC 3339 with microseconds, such as 2026-11-21T08:30:00.000001Z."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -1,0 +1,130 @@
+"""Opens and closes connections to the database file."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+import apsw.sqlite_extra
+
+from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.storage import schema, wal
+
+PAGE_BYTES = 4 * 1024
+"""Page size of a new file. A change of one object dirties a page of the ledger and often a page of the log; with 4 KiB
+that is a quarter of the bytes that pages of 16 KiB would cost."""
+_CHECKSUM_BYTES = 8
+"""Reserved at the end of each page for SQLite's cksumvfs, which verifies the page at every read from disk: a flipped
+bit raises an error instead of changing a value. A file created without checksums stays without. Any SQLite can read a
+file with checksums; only a SQLite with this VFS may write it."""
+_DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_SHORT_READ)
+"""Extended codes of damage: a wrong checksum, an error of the file system, and a truncated file."""
+CHECKPOINT_BYTES = 16 << 20
+"""Size of the write-ahead log after which the writer checkpoints."""
+
+
+def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
+    """The only connection that writes. ``made``: the file was created just now, and is empty. Raises StateUnusable,
+    UnknownFormat and Damaged."""
+    with usable(file):
+        new = made or not file.exists()
+        connection = _connect(file, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        try:
+            connection.set_busy_timeout(10_000)
+            schema.recognise(connection, new=new)
+            wal.require_whole(connection, file)
+            if new:
+                # Page layout has to be set before the first table exists.
+                if _VFS:
+                    connection.reserve_bytes("main", _CHECKSUM_BYTES)
+                connection.pragma("page_size", PAGE_BYTES)
+                connection.pragma("auto_vacuum", "incremental")
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
+            connection.pragma("wal_autocheckpoint", CHECKPOINT_BYTES // page_bytes(connection))
+            connection.pragma("journal_size_limit", 4 * CHECKPOINT_BYTES)
+            connection.pragma("cache_size", -16 * 1024)
+            schema.prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def page_bytes(connection: apsw.Connection) -> int:
+    """Page size of the file in bytes."""
+    return int(connection.pragma("page_size"))
+
+
+def open_reader(file: Path) -> apsw.Connection:
+    """A connection for short reads. Never writes; checkpoints are the writer's."""
+    with usable(file):
+        connection = _connect(file, apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(10_000)
+        connection.pragma("query_only", True)
+        connection.pragma("wal_autocheckpoint", 0)
+        connection.pragma("cache_size", -2 * 1024)
+        return connection
+
+
+def close(connection: apsw.Connection, *, gone: bool) -> None:
+    """Closes a connection. ``gone``: the open file no longer has its name. SQLite's last close removes the companion
+    files by name; with ``gone`` these names may belong to another database, and the files stay."""
+    if gone:
+        keep = ctypes.c_int(1)
+        connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
+    connection.close()
+
+
+def _connect(file: Path, flags: int) -> apsw.Connection:
+    # SQLITE_OPEN_NOFOLLOW refuses links anywhere in the path. Only the file must not be a link, so the directory is
+    # resolved first.
+    return apsw.Connection(str(file.parent.resolve() / file.name), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=_VFS)
+
+
+def is_damage(error: BaseException) -> bool:
+    """True for the errors that SQLite raises on a damaged file."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return True
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _DAMAGE
+
+
+def _load_checksums() -> str | None:
+    """The name of the VFS that verifies checksums; None if apsw was built without SQLite's extensions."""
+    try:
+        with closing(apsw.Connection(":memory:")) as connection:
+            apsw.sqlite_extra.load(connection, "cksumvfs")
+    except (apsw.sqlite_extra.NotAvailable, apsw.Error):
+        return None
+    return "cksmvfs"
+
+
+_VFS = _load_checksums()
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """Raises Damaged in place of SQLite's errors for it."""
+    try:
+        yield
+    except apsw.Error as error:
+        if not is_damage(error):
+            raise
+        raise Damaged(str(error)) from error
+
+
+@contextmanager
+def usable(file: Path) -> Iterator[None]:
+    """For the time of opening: raises StateUnusable and Damaged in place of SQLite's errors."""
+    try:
+        with understood():
+            yield
+    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
+        raise StateUnusable(f"state.directory: cannot write {file}: {error}") from error
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StateUnusable(f"state.directory: another process holds {file} for itself: end it") from error
+    except (apsw.FullError, apsw.IOError) as error:
+        raise StateUnusable(f"state.directory: cannot use {file}: {error}: make room, or see to the disk") from error

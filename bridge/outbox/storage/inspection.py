@@ -1,0 +1,94 @@
+"""Reads the state of a bridge from another process, whether the bridge runs or not: takes no lock, writes no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from bridge.model.resource import Resource, Scope
+from bridge.outbox.errors import StateUnusable
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.storage import schema
+from bridge.outbox.storage.database import usable
+from bridge.outbox.storage.sql import row
+from bridge.outbox.storage.state_directory import FILE, WAL
+
+_SHARED = "outbox.db-shm"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An object of the ledger."""
+
+    key: str
+    uid: str
+    version: str
+
+
+class StateInspection:
+    """One moment of the database. Every method may raise Damaged."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self.cluster, self.last = row(connection, "SELECT cluster, last FROM meta")
+        """uid of the namespace kube-system, empty if it was never read; and the newest sequence number."""
+
+    def resources(self) -> list[Resource]:
+        """The watched resources, in the version that was watched last."""
+        return ledger_sql.remembered_resources(self._connection)
+
+    def scopes(self, resource: Resource) -> list[Scope]:
+        """The watched scopes of a resource."""
+        kind = ledger_sql.kinds(self._connection).get(resource.name)
+        return [] if kind is None else [each.scope for each in ledger_sql.informers(self._connection, kind)]
+
+    def objects(self, resource: Resource) -> Iterator[Held]:
+        """Every object of a resource that was exported, and not exported as deleted."""
+        kind = ledger_sql.kinds(self._connection).get(resource.name)
+        if kind is not None:
+            for key, uid, version in ledger_sql.present(self._connection, kind):
+                yield Held(key, uid, version)
+
+    def count(self) -> int:
+        """Number of all objects."""
+        return int(row(self._connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}")[0])
+
+    def backlogs(self) -> dict[str, int]:
+        """For each sink with a cursor, the number of log records that the sink has not settled."""
+        found = self._connection.execute("SELECT sink, settled FROM cursors")
+        return {sink: max(0, self.last - settled) for sink, settled in found}
+
+
+@contextmanager
+def look_at(directory: Path) -> Iterator[StateInspection | None]:
+    """Yields None if no bridge has run in the directory. Raises StateUnusable, UnknownFormat and Damaged, also for
+    reads inside the context."""
+    file = directory.resolve() / FILE
+    if not file.exists():
+        yield None
+        return
+    with usable(file):
+        connection = _open(file, directory)
+        try:
+            schema.recognise(connection, new=False)
+            with connection:  # A single read transaction, so that all answers are of the same moment.
+                yield StateInspection(connection)
+        finally:
+            connection.close()
+
+
+def _open(file: Path, directory: Path) -> apsw.Connection:
+    """Opens the database read-only. A write-ahead log can be read only with its shared index file. Without a running
+    bridge, both files are absent, and SQLite would create them as files of the reading user; so the database is then
+    opened as immutable."""
+    if (directory / _SHARED).exists():
+        return apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW)
+    log = directory / WAL
+    if log.exists() and log.stat().st_size:
+        raise StateUnusable(f"{log} has no shared index file, and only the next start of the bridge can read it")
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"{file.as_uri()}?immutable=1", flags=flags)

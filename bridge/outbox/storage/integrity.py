@@ -1,0 +1,197 @@
+"""Integrity checks: pages, tables, values and frames of a database, and whether the tables agree.
+
+Used by ``kubedelta state check``, and after errors that do not come from our own classes. A problem found here is
+damage, and the next start begins with a new database; without a problem the error is a bug, and the database stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+
+import apsw
+
+from bridge.model.change import Op
+from bridge.model.record import SnapshotEdge
+from bridge.outbox.consumers import backfills
+from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.log import record_codec
+from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.objects import ledger_sql
+from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.storage import schema
+from bridge.outbox.storage.database import is_damage, open_reader
+from bridge.outbox.storage.sql import one
+
+MOST = 100
+"""Problems that are reported."""
+_SCHEMA_ERRORS = (
+    apsw.SQLError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    apsw.FormatError,
+    apsw.InternalError,
+    apsw.ConstraintError,
+)
+"""Errors that our own statements can cause only on foreign or damaged tables. A full disk, lack of memory and locks say
+no such thing."""
+_TYPES = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
+_SMALL = ("meta", "kinds", "resources", "informers", "cursors")
+_REPLACED_LATER = "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq > meta.cleared"
+_OPS = {*(op.value for op in Op), *(edge.value for edge in SnapshotEdge), record_codec.GAP}
+
+
+def find_damage(file: Path) -> str:
+    """The first problem of this file, in words; empty if it is sound, or cannot be examined now. Reads the whole file:
+    seconds for each gigabyte."""
+    try:
+        with closing(open_reader(file)) as database:
+            return next(iter(problems(database)), "")
+    except (Damaged, *_SCHEMA_ERRORS) as error:
+        return str(error)
+    except apsw.Error as error:
+        return str(error) if is_damage(error) else ""
+    except StateUnusable:
+        return ""
+
+
+def problems(database: apsw.Connection) -> list[str]:
+    """At most MOST problems, from the first failing part: later parts rely on the earlier ones. Reads the whole
+    database in one transaction."""
+    database.execute("BEGIN")  # One snapshot for all queries: the bridge may go on writing.
+    try:
+        for part in _PARTS:
+            if found := list(islice(_reported(part, database), MOST)):
+                return found
+        return []
+    finally:
+        with suppress(apsw.Error):  # ROLLBACK may report the error of a query that was not read to its end.
+            database.execute("ROLLBACK")
+
+
+def _reported(part: Callable[[apsw.Connection], Iterator[str]], database: apsw.Connection) -> Iterator[str]:
+    try:
+        yield from part(database)
+    except (UnicodeDecodeError, Damaged, *_SCHEMA_ERRORS) as error:
+        yield str(error)
+    except apsw.Error as error:
+        if not is_damage(error):
+            raise
+        yield str(error)
+
+
+def require_small(database: apsw.Connection) -> None:
+    """Checks the values of the small tables, at every start. SQLite itself accepts a wrong type in a STRICT table when
+    it reads: 2.5 counts as true like 1. Raises Damaged, and UnicodeDecodeError."""
+    for table in _SMALL:
+        for problem in _values_of(table, database):
+            raise Damaged(problem)
+
+
+def _pages(database: apsw.Connection) -> Iterator[str]:
+    """Runs SQLite's own check: page checksums, b-trees, and declared types."""
+    for (found,) in database.execute(f"PRAGMA integrity_check({MOST})"):
+        if found != "ok":
+            yield str(found)
+    if database.readonly("main") and os.access(database.filename, os.W_OK):
+        yield "its header says that it was written by a later SQLite"
+
+
+def _tables(database: apsw.Connection) -> Iterator[str]:
+    found = schema.shape(database)
+    for table, parts in schema.expected().items():
+        if missing := parts - found.get(table, frozenset()):
+            yield f"table {table} is not as it was made: {min(missing)}"
+
+
+def _values(database: apsw.Connection) -> Iterator[str]:
+    """Checks types and text of all tables. SQLite accepts any bytes as text when it reads."""
+    for table in schema.expected():
+        yield from _values_of(table, database)
+
+
+def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
+    columns = sorted(part for part in schema.expected()[table] if part[0] == "column")
+    names = [str(name) for _, name, *_ in columns]
+    wanted = [(_TYPES[str(kind)], bool(filled)) for _, _, kind, filled, *_ in columns]
+    right: set[tuple[type, ...]] = set()
+    for values in database.execute(f"SELECT {', '.join(names)} FROM {table}"):
+        types = tuple(map(type, values))
+        if types in right:
+            continue
+        for name, found, (expected, filled) in zip(names, types, wanted, strict=True):
+            if found is not expected and (filled or found is not type(None)):
+                yield f"{table}.{name} is {found.__name__}, not {expected.__name__}"
+        right.add(types)
+
+
+def _frames(database: apsw.Connection) -> Iterator[str]:
+    """Decodes every body, dead letter, item and backfill."""
+    try:
+        bodies = BodyCodec(ledger_sql.dictionaries(database))
+    except ValueError as error:
+        yield str(error)
+        return
+    codec = record_codec.Codec(ledger_sql.resources(database), bodies)
+    for record in database.execute(f"SELECT {record_codec.COLUMNS} FROM log ORDER BY seq"):
+        try:
+            record_codec.record_of(record, codec)
+        except Damaged as error:
+            yield str(error)
+    for number, dead_letter in database.execute("SELECT number, record FROM dead_letters ORDER BY number"):
+        try:
+            record_codec.opened(dead_letter)
+        except Damaged as error:
+            yield f"dead letter {number}: {error}"
+    for sink, place, op, before in database.execute("SELECT sink, place, op, before FROM backfill_items"):
+        if op not in _OPS:
+            yield f"item {place} of the backfill of {sink} has the op {op}"
+        try:
+            bodies.unpack(before) if before is not None else b""
+        except ValueError as error:
+            yield f"item {place} of the backfill of {sink}: {error}"
+    for (sink,) in list(database.execute("SELECT sink FROM cursors")):
+        backfills.load(database, sink)
+
+
+def _agreement(database: apsw.Connection) -> Iterator[str]:
+    for problem, question in _QUESTIONS.items():
+        if count := one(database, question):
+            yield f"{problem}: {count}"
+
+
+_QUESTIONS = {
+    "wrong number of rows in meta": "SELECT count(*) <> 1 FROM meta",
+    "impossible sequence numbers": (
+        "SELECT NOT (0 <= cleared AND cleared <= trimmed AND trimmed <= last"
+        " AND (SELECT coalesce(max(seq), 0) FROM log) <= last) FROM meta"
+    ),
+    "references to missing rows": "SELECT count(*) FROM pragma_foreign_key_check",
+    "records without a row in the ledger, or rows without a record": (
+        "SELECT (SELECT count(*) FROM log WHERE (kind, seq) NOT IN (SELECT kind, seq FROM ledger))"
+        " + (SELECT count(*) FROM ledger WHERE seq NOT IN (SELECT seq FROM log))"
+    ),
+    "objects of a missing informer": (f"SELECT count(*) FROM {PRESENT} AND informer NOT IN (SELECT id FROM informers)"),
+    "objects with more than one last state": (
+        f"SELECT count(*) FROM (SELECT 1 FROM {PRESENT} GROUP BY kind, key HAVING count(*) > 1)"
+    ),
+    "last states replaced by records of another object": (
+        "SELECT count(*) FROM ledger n JOIN ledger o ON o.kind = n.kind AND o.seq = n.replaces WHERE o.key <> n.key"
+    ),
+    "records missing in the log": (
+        "SELECT meta.last - meta.trimmed - (SELECT count(*) FROM log WHERE seq > meta.trimmed) FROM meta"
+    ),
+    "records that the log cleaner missed": (
+        f"SELECT count(*) FROM log, meta WHERE seq <= cleared AND seq NOT IN (SELECT seq FROM {PRESENT})"
+        f" AND seq NOT IN (SELECT seq FROM awaited) AND seq NOT IN ({_REPLACED_LATER})"
+    ),
+    "cursors that point at trimmed records": (
+        "SELECT count(*) FROM cursors, meta WHERE settled < trimmed AND (backfill = '' OR settled < backfill_starts_after)"
+    ),
+    "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
+}
+
+_PARTS = (_pages, _tables, _values, _frames, _agreement)

@@ -1,0 +1,52 @@
+"""The report of ``kubedelta state check``."""
+
+from __future__ import annotations
+
+import apsw
+
+from bridge.model.admin import StateReport
+from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.storage import integrity
+from bridge.outbox.storage.database import page_bytes
+from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage.sql import one, row
+from bridge.outbox.storage.state_directory import Disk
+
+
+def report(database: apsw.Connection, disk: Disk) -> StateReport:
+    """Reads the whole database: SQLite's own check, every record, and whether the tables agree."""
+    page = page_bytes(database)
+    return StateReport(
+        path=str(disk.path),
+        sqlite=apsw.sqlite_lib_version(),
+        format=int(database.pragma("user_version")),
+        cluster=str(row(database, "SELECT cluster FROM meta")[0]),
+        problems=integrity.problems(database),
+        records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq > meta.trimmed"),
+        objects=one(database, f"SELECT count(*) FROM {PRESENT}"),
+        informers=one(database, "SELECT count(*) FROM informers"),
+        sinks=one(database, "SELECT count(*) FROM cursors"),
+        dead_letters=one(database, "SELECT count(*) FROM dead_letters"),
+        file_bytes=disk.file,
+        wal_bytes=disk.wal,
+        free_bytes=int(database.pragma("freelist_count")) * page,
+    )
+
+
+def nothing_left(disk: Disk, gone: str) -> StateReport:
+    """The report without a database; ``gone`` says why there is none."""
+    return StateReport(
+        path=str(disk.path),
+        sqlite=apsw.sqlite_lib_version(),
+        format=FORMAT,
+        cluster="",
+        problems=[gone],
+        records=0,
+        objects=0,
+        informers=0,
+        sinks=0,
+        dead_letters=0,
+        file_bytes=disk.file,
+        wal_bytes=disk.wal,
+        free_bytes=0,
+    )

@@ -1,0 +1,159 @@
+"""What one sink is told, in order: its log, and before it goes on, what it is to be told out of turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bridge.delivery.ports import Taken
+from bridge.model.record import Record
+from bridge.outbox.consumers.backfills import Backfill
+from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.processor.listener import Missed, ProcessorListener
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    items: Sequence[Record]
+    missed: Missed | None = None
+    through: int | None = None
+    """Settled with it: the log up to here."""
+    place: int | None = None
+    """Settled with it: what is told out of turn, up to here."""
+
+
+class SinkFeed:
+    """The Pending of one sink's worker (see delivery.ports).
+
+    What is told out of turn is planned while nothing is being handed out, so that it is known what the sink may have
+    been told. Nothing behind it is handed out before it is settled: until then, it can be planned anew together with
+    what is behind it, however long an object in front is stuck.
+    """
+
+    def __init__(
+        self,
+        sink: str,
+        listener: ProcessorListener[Record],
+        sinks: SinkCursors,
+        memory: Callable[[], bytes] | None = None,
+    ) -> None:
+        """``memory``: what the sink asks to be reminded of, after all that it was given."""
+        self.sink = sink
+        self._memory = memory
+        self._listener = listener
+        self._sinks = sinks
+        self._turn = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        """More of it was settled, or ``wake`` was called."""
+
+    @property
+    def taken(self) -> int:
+        """How far the log was handed out."""
+        return self._listener.taken
+
+    @property
+    def in_memory(self) -> int:
+        return self._listener.in_memory
+
+    @property
+    def behind(self) -> int:
+        """See delivery.ports.RecordSource."""
+        return self._sinks.lag(self.sink)
+
+    @property
+    def backfill(self) -> Backfill | None:
+        """What is told out of turn until it is settled."""
+        return self._sinks[self.sink].backfill
+
+    @property
+    def handed_out(self) -> int:
+        """Records that were, and are not settled."""
+        cursor = self._sinks[self.sink]
+        backfill = cursor.backfill
+        through = self.taken if backfill is None else min(self.taken, backfill.log_from)
+        return max(0, through - cursor.settled) + (0 if backfill is None else backfill.told - cursor.settled_place)
+
+    @property
+    def exhausted(self) -> bool:
+        """See delivery.ports.RecordSource."""
+        return self._listener.exhausted if self.backfill is None else self._waits_for_backfill
+
+    @property
+    def _waits_for_backfill(self) -> bool:
+        """It was handed out, with the log before it, and is not settled."""
+        cursor = self._sinks[self.sink]
+        backfill = cursor.backfill
+        if backfill is None or backfill.left or self._listener.taken < backfill.after:
+            return False
+        return not cursor.backfill_is_settled
+
+    async def take(self, limit: int) -> Stretch:
+        """See delivery.ports.RecordSource."""
+        if self._waits_for_backfill:
+            await self._stirred.wait()
+            self._stirred.clear()
+            return Stretch(())
+        async with self._turn:
+            backfill = self.backfill
+            if backfill is not None:
+                if self._listener.taken >= backfill.after:
+                    return await self._take_backfill(backfill, limit)
+                limit = min(limit, backfill.after - self._listener.taken)
+            taken = await self._listener.take(limit)
+            return Stretch(taken.items, taken.missed, through=taken.through)
+
+    async def _take_backfill(self, backfill: Backfill, limit: int) -> Stretch:
+        items, place = await self._sinks.read_backfill(self.sink, limit)
+        if items:
+            return Stretch(items, place=place)
+        if self._sinks[self.sink].backfill_is_settled:
+            self._sinks.end_backfill(self.sink)
+            self._listener.skip(backfill.cut)
+        return Stretch(())
+
+    def wake(self) -> None:
+        """See delivery.ports.RecordSource."""
+        self._listener.wake()
+        self._stirred.set()
+
+    def settle(self, taken: Taken) -> None:
+        """See delivery.ports.RecordSource."""
+        if not isinstance(taken, Stretch):
+            raise TypeError(f"{type(taken).__name__} was not taken from this stream")
+        if taken.through is not None:
+            self._sinks.settle(self.sink, taken.through)
+        if taken.place is not None:
+            self._sinks.settle_backfill(self.sink, taken.place)
+        if self._memory is not None:
+            self._sinks.remember(self.sink, self._memory())
+        self._stirred.set()
+
+    # ── Out of turn ──────────────────────────────────────────────────────────
+
+    async def compact(self, uncertain_through: int) -> tuple[int, int]:
+        """See Sinks.compact."""
+        self._listener.wake()
+        async with self._turn:
+            return await self._sinks.compact(self.sink, self.taken, uncertain_through)
+
+    async def drop(self, through: int) -> tuple[int, int]:
+        """See Sinks.drop."""
+        if not self._can_drop(through):
+            return (0, 0)
+        self._listener.wake()
+        async with self._turn:
+            if not self._can_drop(through):
+                return (0, 0)
+            return await self._sinks.drop(self.sink, self.taken, through)
+
+    def _can_drop(self, through: int) -> bool:
+        """Something up to there was not handed out."""
+        backfill = self.backfill
+        return through > (self.taken if backfill is None else backfill.cut)
+
+    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> tuple[int, int, int]:
+        """See Sinks.replay."""
+        self._listener.wake()
+        async with self._turn:
+            return await self._sinks.replay(self.sink, start=start, taken=self.taken, kind=kind, namespace=namespace)

@@ -1,0 +1,87 @@
+"""The bridge's end towards one sink: its stream out of the outbox, and the worker that delivers it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker
+from bridge.facts import Report, SinkPaused
+from bridge.model.record import Record
+from bridge.outbox import Outbox
+from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox.recovery import utc_now
+from bridge.pipelines.awareness import AwareSinks, Watched
+from bridge.pipelines.sink_feed import SinkFeed
+from bridge.plan.plan import Plan, SinkPlan
+from bridge.processor.shared_processor import SharedProcessor
+from sinks.base import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPipeline:
+    plan: SinkPlan
+    stream: SinkFeed
+    dead_letters: DeadLetters
+    worker: SinkWorker
+
+
+def make_ends(
+    plan: Plan, outbox: Outbox, processor: SharedProcessor[Record], watched: Watched, report: Report
+) -> dict[str, SinkPipeline]:
+    """By the sink's name; each goes on where its cursor is."""
+    return {sink.name: _make_end(sink, outbox, processor, watched, report) for sink in plan.sinks}
+
+
+def _make_end(
+    plan: SinkPlan, outbox: Outbox, processor: SharedProcessor[Record], watched: Watched, report: Report
+) -> SinkPipeline:
+    listener = processor.add(
+        plan.name,
+        after=outbox.sinks[plan.name].settled,
+        resync=plan.resync_seconds,
+        window=max(plan.window, plan.max_batch),
+    )
+    sinks = AwareSinks(plan.make, outbox.sinks[plan.name], watched)
+    stream = SinkFeed(plan.name, listener, outbox.sinks, sinks.memory)
+    dead_letters = outbox.sinks.dead_letters[plan.name]
+    worker = _make_worker(plan, sinks.make, stream, dead_letters, report)
+    if outbox.sinks[plan.name].paused:
+        worker.suspend()
+        report(SinkPaused(plan.name))
+    return SinkPipeline(plan, stream, dead_letters, worker)
+
+
+def seconds_until(when: float | None) -> float | None:
+    """``when`` is a time on the event loop's clock."""
+    return None if when is None else max(0.0, when - asyncio.get_running_loop().time())
+
+
+def _make_worker(
+    plan: SinkPlan, make: Callable[[], Sink], stream: SinkFeed, dead_letters: DeadLetters, report: Report
+) -> SinkWorker:
+    most = plan.most_in_flight
+    if plan.lanes is None:
+        return Worker(
+            plan.name,
+            make,
+            stream,
+            dead_letters,
+            report=report,
+            now=utc_now,
+            max_batch=min(plan.max_batch, most),
+            on_rejected=plan.on_rejected,
+        )
+    return LaneWorker(
+        plan.name,
+        make,
+        stream,
+        dead_letters,
+        report=report,
+        now=utc_now,
+        max_batch=min(plan.max_batch, most),
+        max_records=min(MAX_RECORDS, most),
+        lanes=plan.lanes,
+        on_rejected=plan.on_rejected,
+    )

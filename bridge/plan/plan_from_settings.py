@@ -1,0 +1,92 @@
+"""From the configuration to a Plan."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from bridge.informer import Timing
+from bridge.kube import ClusterAccess
+from bridge.model.resource import Scope
+from bridge.outbox import Bounds, Retention
+from bridge.plan.plan import Plan, SinkPlan, Wanted
+from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
+from config.schema.resources import ResourceSettings
+from sinks import registry
+from sinks.base import EventOptions, SinkOptions
+
+
+def plan_of(settings: Settings, file: Path | None = None) -> Plan:
+    """What these settings, of this file, ask for. The sinks they name must be in the registry, which loading them has
+    seen to."""
+    cluster = settings.cluster
+    return Plan(
+        cluster=cluster.name,
+        access=ClusterAccess(
+            kubeconfig=cluster.kubeconfig,
+            context=cluster.context,
+            server=cluster.server,
+            token_file=cluster.token_file,
+            ca_file=cluster.ca_file,
+        ),
+        wanted=tuple(_wanted(entry) for entry in settings.resources),
+        sinks=tuple(_sink(name, sink, cluster.name) for name, sink in settings.sinks.items()),
+        timing=Timing(page_size=settings.watch.page_size),
+        watch_list=settings.watch.watch_list is WatchList.AUTO,
+        silence_seconds=settings.watch.silence_seconds,
+        discovery_seconds=settings.watch.discovery_seconds,
+        state=settings.state.directory,
+        redaction_key_file=settings.redaction.key_file,
+        retention=_keeping(settings),
+        restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
+        grace_seconds=settings.shutdown_grace_seconds,
+        file="" if file is None else str(file.resolve()),
+        details_token_file=settings.telemetry.details_token_file,
+        listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
+    )
+
+
+def _keeping(settings: Settings) -> Retention:
+    state = settings.state
+    return Retention(
+        retain_age=state.retain.age,
+        retain_bytes=state.retain.bytes,
+        forget_after=state.forget_sinks_after,
+        min_free=state.min_free_bytes,
+        before=any(_looks_back(sink.options) for sink in settings.sinks.values()),
+    )
+
+
+def _looks_back(options: object) -> bool:
+    return isinstance(options, EventOptions) and (options.before or options.patch)
+
+
+def _wanted(entry: ResourceSettings) -> Wanted:
+    namespaces: tuple[str | None, ...] = entry.namespaces or (None,)
+    return Wanted(
+        entry.resource,
+        tuple(Scope(each, entry.label_selector, entry.field_selector) for each in namespaces),
+    )
+
+
+def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
+    kind = registry.types()[settings.type]
+    bounds = settings.max_backlog
+    options = cast(SinkOptions, settings.options)  # config was given the registry's own types
+    return SinkPlan(
+        name=name,
+        type=settings.type,
+        make=partial(registry.create, name, settings.type, options, cluster=cluster),
+        max_batch=kind.max_batch,
+        window=settings.window,
+        resync_seconds=settings.resync_seconds,
+        lanes=kind.lanes(options),
+        start=settings.start,
+        bounds=Bounds(bounds.records, bounds.bytes, bounds.age),
+        when_full=settings.when_full,
+        on_rejected=settings.on_rejected,
+        clear_text=options.clear_text(),
+        examine=partial(kind.examine, options),
+        claims=partial(kind.claims, options),
+    )

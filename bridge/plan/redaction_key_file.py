@@ -1,0 +1,67 @@
+"""Loads the key of redaction: from the operator's file, or from one that the bridge makes in ``state.directory``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from bridge.outbox.errors import StateError
+from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
+
+KEY_FILE = "redaction.key"
+_LONGEST = 4096
+
+
+def load_key(key_file: Path | None, state: Path) -> RedactionKey:
+    """The key in ``key_file``, white space around it left out. Without one, the key in ``state``, which is made there
+    (mode 0600, on disk before this returns) by whoever asks first; the caller holds that directory.
+
+    Raises StateError that names the file and never its content.
+    """
+    if key_file is not None:
+        return _key(key_file, "redaction.key_file")
+    made = state / KEY_FILE
+    try:
+        if not os.path.lexists(made):
+            _make(made)
+    except OSError as error:
+        raise StateError(f"state.directory: cannot make {made}: {error.strerror}") from error
+    return _key(made, "state.directory")
+
+
+def read_key(key_file: Path | None, state: Path) -> RedactionKey:
+    """The same, of a file that is there; makes nothing. Raises StateError."""
+    return _key(state / KEY_FILE, "state.directory") if key_file is None else _key(key_file, "redaction.key_file")
+
+
+def _key(file: Path, option: str) -> RedactionKey:
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:
+            content = opened.read(_LONGEST + 1)
+    except OSError as error:
+        raise StateError(f"{option}: cannot read {file}: {error.strerror}") from error
+    key = content.strip()
+    if len(content) > _LONGEST or len(key) < SHORTEST_KEY:
+        found = f"more than {_LONGEST}" if len(content) > _LONGEST else str(len(key))
+        raise StateError(
+            f"{option}: {file} has {found} bytes; a key of {SHORTEST_KEY} to {_LONGEST} bytes is expected, such as the"
+            " output of `openssl rand -hex 32`"
+        )
+    return RedactionKey(key)
+
+
+def _make(file: Path) -> None:
+    """Under another name first: a crash leaves a whole key or none."""
+    part = file.with_name(file.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as written:
+        written.write(secrets.token_hex(32) + "\n")
+        written.flush()
+        os.fsync(written.fileno())
+    part.rename(file)
+    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

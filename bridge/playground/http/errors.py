@@ -1,0 +1,155 @@
+"""The API's errors: Status objects as apimachinery's ``api/errors`` makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.playground.http.encoding import encode
+
+
+class ApiError(Exception):
+    """An answer that is not what was asked for. ``code`` is the HTTP status."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details = details
+        self.retry_after = retry_after
+        """Seconds, for the Retry-After header."""
+
+    def status(self) -> dict[str, Any]:
+        """The Status object."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            **({"reason": self.reason} if self.reason else {}),
+            **({} if self.details is None else {"details": self.details}),
+            "code": self.code,
+        }
+
+    def body(self) -> bytes:
+        return encode(self.status()) + b"\n"
+
+
+class PathNotFound(Exception):
+    """A path outside of the API. The real server answers it in plain text."""
+
+
+def details(group: str, plural: str, name: str = "", **more: Any) -> dict[str, Any]:
+    """What an error is about. Empty parts are left out."""
+    named = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in named.items() if value} | more
+
+
+def qualified(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(user: str, verb: str, group: str, plural: str, namespace: str, name: str) -> ApiError:
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    what = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
+    message = f'{what} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group "{group}" {where}'
+    return ApiError(403, "Forbidden", message, details(group, plural, name))
+
+
+def resource_not_found() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def not_found(group: str, plural: str, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', details(group, plural, name))
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def not_acceptable(about: dict[str, Any] | None) -> ApiError:
+    message = "406: Not Acceptable\n\nAvailable representations: application/json"
+    return ApiError(406, "NotAcceptable", message, about)
+
+
+def already_exists(group: str, plural: str, name: str) -> ApiError:
+    message = f'{qualified(group, plural)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, details(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, why: str = "") -> ApiError:
+    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, details(group, plural, name))
+
+
+def expired(message: str, next_page: str = "") -> ApiError:
+    """410. With ``next_page``, the continue token of an inconsistent rest."""
+    error = ApiError(410, "Expired", message)
+    if next_page:
+        return ContinueExpired(message, next_page)
+    return error
+
+
+class ContinueExpired(ApiError):
+    """410 to a continue token. Its Status has a token that goes on with what is there now."""
+
+    def __init__(self, message: str, next_page: str) -> None:
+        super().__init__(410, "Expired", message)
+        self._next_page = next_page
+
+    def status(self) -> dict[str, Any]:
+        return super().status() | {"metadata": {"continue": self._next_page}}
+
+
+def too_large(limit: int) -> ApiError:
+    """413; ``limit`` in bytes."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def unsupported_media_type(accepted: str) -> ApiError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def invalid(group: str, kind: str, name: str, causes: list[tuple[str, str, str]]) -> ApiError:
+    """422. A cause is (reason, message, field)."""
+    told = [f"{field}: {message}" for _, message, field in causes]
+    what = f"{kind}.{group}" if group else kind
+    message = f'{what} "{name}" is invalid: {told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"}'
+    found = [{"reason": reason, "message": said, "field": field} for reason, said, field in causes]
+    return ApiError(422, "Invalid", message, details(group, kind, name, causes=found))
+
+
+def too_many_requests(retry_after: int) -> ApiError:
+    message = "storage is (re)initializing"
+    return ApiError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after}, retry_after)
+
+
+def internal_error(why: str) -> ApiError:
+    message = f"Internal error occurred: {why}"
+    return ApiError(500, "InternalError", message, {"causes": [{"message": why}]})
+
+
+def version_too_large(asked: int, current: int) -> ApiError:
+    """504 with the cause that tells a client that the version, not the server, is the trouble."""
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)

@@ -1,0 +1,196 @@
+"""The server's front door: who asks, for what, and whether the answer comes as it should."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from bridge.playground.http import errors, handlers
+from bridge.playground.http.errors import ApiError, PathNotFound
+from bridge.playground.http.handlers import Answer
+from bridge.playground.http.options import ListOptions
+from bridge.playground.http.paths import Document, Target, resolve
+from bridge.playground.http.streams import WatchStream, watch_timeout
+from bridge.playground.http.watching import Watch, error_line, wanted_version
+from bridge.playground.misbehaviour import Misbehaviour
+from bridge.playground.objects.state import State
+from bridge.playground.rules import DISCOVERY, Delay, EndAtOnce, Fail, Mislabel, Reply
+
+LARGEST_BODY = 3 * 1024 * 1024
+"""Bytes of a request."""
+
+_GZIP_FROM = 128 * 1024
+"""Bytes from which on an answer is compressed for those who accept it."""
+
+_CACHE = {"Cache-Control": "no-cache, private"}
+_PUBLIC = {("healthz",), ("livez",), ("readyz",), ("version",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as it came. Credentials are not kept."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    verb: str = ""
+    """RBAC's verb; "" for a path that is no resource's."""
+    resource: str = ""
+    """kubectl's name."""
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a playground is started with; ``Playground`` says what each means."""
+
+    tokens: Mapping[str, str]
+    bookmark_interval: float
+    shortest_watch: float
+    watch_list: bool
+    compress_watch_lists: bool
+
+
+class Front:
+    """Answers every request. ``heard`` is called when one comes, and when a watch opens or ends."""
+
+    def __init__(self, state: State, misbehave: Misbehaviour, settings: Settings, heard: Callable[[], None]) -> None:
+        self.requests: deque[Seen] = deque(maxlen=10_000)
+        self._state = state
+        self._misbehave = misbehave
+        self._settings = settings
+        self._heard = heard
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            asked = self._resolve(request)
+            user = self._user(request, asked)
+            if isinstance(asked, Document):
+                return await self._document(request, asked)
+            return await self._resource(request, asked, user)
+        except ApiError as error:
+            return _respond(handlers.failure(error))
+        except PathNotFound:
+            return _respond(handlers.path_not_found())
+        except web.HTTPRequestEntityTooLarge:
+            return _respond(handlers.failure(errors.too_large(LARGEST_BODY)))
+
+    def _resolve(self, request: web.BaseRequest) -> Document | Target:
+        """What is meant; the request is recorded, whatever it means. Raises PathNotFound, ApiError."""
+        who: tuple[str, ...] = ()
+        try:
+            asked = resolve(self._state.catalogue, request.method, request.path, request.query)
+            if isinstance(asked, Target):
+                who = (asked.verb, asked.kind.name, asked.namespace, asked.name)
+            return asked
+        finally:
+            headers = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
+            self.requests.append(Seen(request.method, request.path, dict(request.query), headers, *who))
+            self._heard()
+
+    def _user(self, request: web.BaseRequest, asked: Document | Target) -> str:
+        """Who asks. Raises ApiError (401)."""
+        tokens = self._settings.tokens
+        if not tokens or (isinstance(asked, Document) and asked.parts in _PUBLIC):
+            return "kubernetes-admin"
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        user = tokens.get(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise errors.unauthorized()
+        return user
+
+    async def _document(self, request: web.BaseRequest, asked: Document) -> web.StreamResponse:
+        if wrong := await self._misbehaving(DISCOVERY, "get"):
+            return wrong
+        if asked.parts[:1] in (("api",), ("apis",)):
+            handlers.demand_acceptable(request, discovers=len(asked.parts) == 1)
+        return self._answer(request, handlers.document(self._state, request, asked), DISCOVERY, "get")
+
+    async def _resource(self, request: web.BaseRequest, asked: Target, user: str) -> web.StreamResponse:
+        kind = asked.kind
+        if wrong := await self._misbehaving(kind.name, asked.verb):
+            return wrong
+        if self._misbehave.forbids(kind.name, asked.verb, asked.namespace, spend=True):
+            raise errors.forbidden(user, asked.verb, kind.group, kind.plural, asked.namespace, asked.name)
+        handlers.demand_acceptable(request, discovers=False)
+        if asked.verb == "watch":
+            return await self._watch(request, asked)
+        answer = await handlers.resource(self._state, self._misbehave, request, asked)
+        return self._answer(request, answer, kind.name, asked.verb)
+
+    async def _misbehaving(self, resource: str, verb: str) -> web.Response | None:
+        """What was asked for instead of the answer. Raises ApiError likewise."""
+        if delay := self._misbehave.take(Delay, resource, verb):
+            await asyncio.sleep(delay.seconds)
+        if fail := self._misbehave.take(Fail, resource, verb):
+            raise fail.error
+        if reply := self._misbehave.take(Reply, resource, verb):
+            return _respond(Answer(reply.body, reply.status, reply.content_type, reply.headers))
+        return None
+
+    async def _watch(self, request: web.BaseRequest, asked: Target) -> web.StreamResponse:
+        options = ListOptions.parse(request.query, watch=True)
+        if options.initial_events is not None and not self._settings.watch_list:
+            raise _watch_list_refused()
+        wanted = wanted_version(options)
+        compress = self._settings.compress_watch_lists and bool(options.initial_events) and _accepts_gzip(request)
+        response = await self._open_stream(request, asked, compress=compress)
+        if self._misbehave.take(EndAtOnce, asked.kind.name, "watch"):
+            return response
+        try:
+            await self._state.reached(wanted)
+            watch = Watch(self._state.store, asked.kind, asked.version, asked.namespace, options)
+        except ApiError as error:
+            # Once a watch is accepted, there is no other way to say so.
+            await response.write(error_line(error))
+            return response
+        stream = WatchStream(request, response, watch, self._misbehave, compress)
+        timeout = watch_timeout(options.timeout, self._settings.shortest_watch)
+        try:
+            with self._misbehave.reaching(stream):
+                self._heard()
+                await stream.run(timeout, self._settings.bookmark_interval)
+        finally:
+            self._heard()
+        return response
+
+    async def _open_stream(self, request: web.BaseRequest, asked: Target, *, compress: bool) -> web.StreamResponse:
+        mislabel = self._misbehave.take(Mislabel, asked.kind.name, "watch")
+        headers = {**_CACHE, "Content-Type": mislabel.content_type if mislabel else "application/json"}
+        if compress:
+            headers["Content-Encoding"] = "gzip"
+        response = web.StreamResponse(headers=headers)
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        return response
+
+    def _answer(self, request: web.BaseRequest, answer: Answer, resource: str, verb: str) -> web.Response:
+        response = _respond(answer)
+        if mislabel := self._misbehave.take(Mislabel, resource, verb):
+            response.headers["Content-Type"] = mislabel.content_type
+        if len(answer.body) > _GZIP_FROM and verb in ("get", "list") and _accepts_gzip(request):
+            response.body = gzip.compress(answer.body, 1)
+            response.headers.update({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+        return response
+
+
+def _respond(answer: Answer) -> web.Response:
+    typed = {"Content-Type": answer.content_type} if answer.content_type else {}
+    return web.Response(body=answer.body, status=answer.status, headers={**_CACHE, **typed, **dict(answer.headers)})
+
+
+def _accepts_gzip(request: web.BaseRequest) -> bool:
+    return "gzip" in request.headers.get("Accept-Encoding", "")
+
+
+def _watch_list_refused() -> ApiError:
+    why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+    cause = ("FieldValueForbidden", f"Forbidden: {why}", "sendInitialEvents")
+    return errors.invalid("meta.k8s.io", "ListOptions", "", [cause])

@@ -1,0 +1,262 @@
+"""Answers to requests: discovery, reads, writes. Watches are in ``streams``, what goes wrong in ``misbehaviour``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from bridge.playground.http import discovery, errors
+from bridge.playground.http.encoding import encode
+from bridge.playground.http.errors import ApiError, PathNotFound
+from bridge.playground.http.listing import list_page, wanted_version
+from bridge.playground.http.options import ListOptions
+from bridge.playground.http.paths import Document, Target, unknown_version
+from bridge.playground.misbehaviour import Misbehaviour
+from bridge.playground.objects.objects import Manifest, body
+from bridge.playground.objects.state import State
+from bridge.playground.objects.store import Stored
+from bridge.playground.objects.validation import Precondition
+
+_STRATEGIC = "application/strategic-merge-patch+json"
+_MERGE_PATCHES = ("application/merge-patch+json", _STRATEGIC)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole response."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def failure(error: ApiError) -> Answer:
+    headers = () if error.retry_after is None else (("Retry-After", str(error.retry_after)),)
+    return Answer(error.body(), error.code, headers=headers)
+
+
+def path_not_found() -> Answer:
+    return Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
+
+
+def document(state: State, request: web.BaseRequest, asked: Document) -> Answer:
+    """Discovery, health and version. Raises PathNotFound, ApiError."""
+    match asked.parts:
+        case ("healthz" | "readyz" | "livez",):
+            return Answer(b"ok", 200, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
+        case ("version",):
+            return Answer(msgspec.json.format(encode(state.version_info), indent=2))
+        case ("api" | "apis",):
+            return _api_root(state, request, core=asked.parts == ("api",))
+        case ("apis", group) if state.catalogue.versions(group):
+            return _json(discovery.api_group(state.catalogue, group))
+        case ("api", version):
+            return _json(_resources(state, "", version))
+        case ("apis", group, version) if state.catalogue.versions(group):
+            return _json(_resources(state, group, version))
+        case _:
+            raise PathNotFound(request.path)
+
+
+async def resource(state: State, misbehave: Misbehaviour, request: web.BaseRequest, target: Target) -> Answer:
+    """Everything but a watch. Raises ApiError."""
+    manager = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
+    match target.verb:
+        case "get":
+            return await _get(state, request, target)
+        case "list":
+            return await _list(state, request, target)
+        case "create" if target.kind.plural == "selfsubjectaccessreviews":
+            return _review(misbehave, target, await _manifest(request, target))
+        case "create" if not target.kind.watchable:
+            return _json(_echo(target, await _manifest(request, target)), 201)
+        case "create":
+            return _create(state, target, await _manifest(request, target), manager)
+        case "update":
+            return _update(state, target, await _manifest(request, target), manager)
+        case "patch":
+            return await _patch(state, request, target, manager)
+        case "delete":
+            return await _delete(state, request, target)
+        case _:
+            return _delete_collection(state, request, target)
+
+
+async def _get(state: State, request: web.BaseRequest, target: Target) -> Answer:
+    version = ListOptions.parse({"watch": "1"} | {k: v for k, v in request.query.items() if k == "resourceVersion"})
+    await state.reached(version.version_number())
+    return _object(target, state.writes.find(target.kind, target.namespace, target.name))
+
+
+async def _list(state: State, request: web.BaseRequest, target: Target) -> Answer:
+    options = ListOptions.parse(request.query, watch=False)
+    await state.reached(wanted_version(options))
+    page = list_page(state.store, target.kind, target.namespace, options)
+    return Answer(page.body(target.kind, target.version))
+
+
+def _create(state: State, target: Target, manifest: Manifest, manager: str) -> Answer:
+    if target.kind.has_status(target.version):
+        manifest = {name: value for name, value in manifest.items() if name != "status"}
+        if target.kind.name == "pods":
+            manifest["status"] = {"phase": "RecordSource", "qosClass": "BestEffort"}
+    made = state.writes.create(target.kind, target.version, target.namespace, manifest, manager)
+    return _object(target, made, 201)
+
+
+def _update(state: State, target: Target, manifest: Manifest, manager: str) -> Answer:
+    named = (manifest.get("metadata") or {}).get("name", "")
+    if named != target.name:
+        why = f"the name of the object ({named}) does not match the name on the URL ({target.name})"
+        raise errors.bad_request(why)
+    changed = state.writes.update(
+        target.kind, target.version, target.namespace, target.name, manifest, manager, status=_which(target)
+    )
+    return _object(target, changed)
+
+
+async def _patch(state: State, request: web.BaseRequest, target: Target, manager: str) -> Answer:
+    if request.content_type not in _MERGE_PATCHES and not target.kind.custom:
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    if request.content_type not in _MERGE_PATCHES or (target.kind.custom and request.content_type == _STRATEGIC):
+        raise errors.unsupported_media_type(_MERGE_PATCHES[0])
+    patch = _decoded(await request.read(), target)
+    _demand_metadata(patch, target)
+    changed = state.writes.patch(
+        target.kind, target.version, target.namespace, target.name, patch, manager, status=_which(target)
+    )
+    return _object(target, changed)
+
+
+def _which(target: Target) -> bool | None:
+    """What a write may change: the status alone, all but the status, or everything where they are not apart."""
+    return target.subresource == "status" if target.kind.has_status(target.version) else None
+
+
+async def _delete(state: State, request: web.BaseRequest, target: Target) -> Answer:
+    text = await request.read()
+    options = _decoded(text, target) if text else {}
+    demanded = options.get("preconditions") or {}
+    demand = Precondition(uid=demanded.get("uid") or "", resource_version=demanded.get("resourceVersion") or "")
+    grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
+    seconds = None if grace is None else _seconds(grace)
+    last, gone = state.writes.delete(target.kind, target.namespace, target.name, demand, seconds)
+    if not gone or target.kind.name in ("pods", "namespaces"):
+        return _object(target, last)
+    about = errors.details(target.kind.group, target.kind.plural, target.name, uid=last.uid)
+    return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about})
+
+
+def _seconds(text: str | int) -> int:
+    try:
+        return max(0, int(text))
+    except (TypeError, ValueError):
+        raise errors.bad_request(f"gracePeriodSeconds is no number of seconds: {text!r}") from None
+
+
+def _delete_collection(state: State, request: web.BaseRequest, target: Target) -> Answer:
+    options = ListOptions.parse(request.query, watch=False)
+    page = list_page(state.store, target.kind, target.namespace, options)
+    for each in page.objects:
+        state.writes.delete(target.kind, each.namespace, each.name)
+    return Answer(page.body(target.kind, target.version))
+
+
+def _review(misbehave: Misbehaviour, target: Target, manifest: Manifest) -> Answer:
+    asked = (manifest.get("spec") or {}).get("resourceAttributes") or {}
+    name = errors.qualified(asked.get("group", ""), asked.get("resource", ""))
+    refused = misbehave.forbids(name, asked.get("verb", ""), asked.get("namespace", ""), spend=False)
+    return _json({**_echo(target, manifest), "status": {"allowed": not refused}}, 201)
+
+
+def _echo(target: Target, manifest: Manifest) -> Manifest:
+    """Reviews are answered and not stored."""
+    typed = {"kind": target.kind.kind, "apiVersion": target.kind.api_version(target.version)}
+    return {**typed, "metadata": {}, **manifest, **typed}
+
+
+async def _manifest(request: web.BaseRequest, target: Target) -> Manifest:
+    """What the client wants to be written. Raises ApiError: 415, 400."""
+    if request.content_type not in ("application/json", "application/octet-stream"):
+        raise errors.unsupported_media_type("application/json")
+    manifest = _decoded(await request.read(), target)
+    _demand_metadata(manifest, target)
+    kind, version = target.kind, target.kind.api_version(target.version)
+    if kind.custom and not (manifest.get("kind") and manifest.get("apiVersion")):
+        raise _unrecognized(target, "Object 'Kind' is missing")
+    if manifest.get("kind", kind.kind) != kind.kind or manifest.get("apiVersion", version) != version:
+        found = f"{manifest.get('kind', kind.kind)} in version {encode(manifest.get('apiVersion', version)).decode()}"
+        raise errors.bad_request(f"{found} cannot be handled as a {kind.kind}")
+    named = (manifest.get("metadata") or {}).get("namespace")
+    if kind.namespaced and named and named != target.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return manifest
+
+
+def _decoded(text: bytes, target: Target) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def _demand_metadata(manifest: Manifest, target: Target) -> None:
+    if not isinstance(manifest.get("metadata"), dict | None):
+        raise _unrecognized(target, "metadata is no object")
+
+
+def _unrecognized(target: Target, why: str) -> ApiError:
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
+
+
+def _object(target: Target, stored: Stored, status: int = 200) -> Answer:
+    return Answer(body(target.kind, stored, target.version) + b"\n", status)
+
+
+def _json(value: dict[str, Any], status: int = 200) -> Answer:
+    return Answer(encode(value) + b"\n", status)
+
+
+def _resources(state: State, group: str, version: str) -> dict[str, Any]:
+    if version not in state.catalogue.versions(group):
+        raise unknown_version(state.catalogue, group, version)
+    return discovery.api_resource_list(state.catalogue, group, version)
+
+
+def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> Answer:
+    """/api or /apis, aggregated for those who ask for it."""
+    if discovery.AGGREGATED in _accepted(request):
+        text = encode(discovery.aggregated(state.catalogue, core=core)) + b"\n"
+        tag = discovery.etag(text)
+        headers = (("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public"))
+        if request.headers.get("If-None-Match") == tag:
+            return Answer(b"", 304, "", headers)
+        return Answer(text, 200, discovery.AGGREGATED, headers)
+    if core:
+        return _json(discovery.api_versions(request.host))
+    return _json(discovery.api_group_list(state.catalogue))
+
+
+def demand_acceptable(request: web.BaseRequest, *, discovers: bool) -> None:
+    """Raises ApiError (406) for a client that does not read what the server speaks."""
+    if any(_is_plain_json(each) or (discovers and each == discovery.AGGREGATED) for each in _accepted(request)):
+        return
+    # An unknown form of JSON is refused by another part of the real server than another format.
+    known = any(each.startswith("application/json") for each in _accepted(request))
+    raise errors.not_acceptable(None if known else {})
+
+
+def _accepted(request: web.BaseRequest) -> list[str]:
+    return [each.strip().replace(" ", "") for each in (request.headers.get("Accept") or "*/*").split(",")]
+
+
+def _is_plain_json(media_type: str) -> bool:
+    """Also Table and PartialObjectMetadata where plain JSON is accepted behind them."""
+    name, _, parameters = media_type.partition(";")
+    return name in ("application/json", "application/*", "*/*") and "as=" not in parameters

@@ -1,0 +1,240 @@
+"""What happens in a cluster: stories of deployments, pods, configuration. Each step of a story makes one change.
+
+A story is an iterator: advancing it makes its next change, and it ends when it is told. Two stories must not touch the
+same deployment at once; ``life`` sees to that.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from random import Random
+from typing import TypeAlias
+
+from bridge.playground.objects.objects import Manifest
+from bridge.playground.server import Playground
+from bridge.playground.simulation import manifests
+
+Story: TypeAlias = Iterator[None]
+
+DEPLOYMENTS, REPLICA_SETS, PODS = "deployments.apps", "replicasets.apps", "pods"
+LEASES, NODES = "leases.coordination.k8s.io", "nodes"
+DEFINITIONS, CERTIFICATES = "customresourcedefinitions.apiextensions.k8s.io", "certificates.certs.example.com"
+
+_KEPT_REPLICA_SETS = 2
+_LARGEST, _MOST_CERTIFICATES = 6, 12
+
+
+class Stories:
+    """Tells stories on one server. The same ``random`` tells the same ones."""
+
+    def __init__(self, server: Playground, random: Random) -> None:
+        self._server = server
+        self._random = random
+        self._count = 0
+
+    # ── Deployments ──────────────────────────────────────────────────────────
+
+    def deploy(self, namespace: str, name: str, replicas: int) -> Story:
+        """A new deployment comes up."""
+        image = f"registry.example/{name}:1.0.0"
+        made = manifests.deployment(name, namespace=namespace, replicas=replicas, image=image)
+        deployment = self._server.create(DEPLOYMENTS, made, manager="kubectl")
+        yield
+        yield from self._new_replica_set(deployment, replicas)
+        yield from self._settled(namespace, name)
+
+    def roll(self, namespace: str, name: str) -> Story:
+        """A new image: a new ReplicaSet takes the pods of the old one over, one by one."""
+        deployment = self._server.get(DEPLOYMENTS, name, namespace=namespace)
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        container["image"] = _next_image(container["image"])
+        deployment = self._server.update(DEPLOYMENTS, deployment, manager="kubectl")
+        yield
+        old = self._pods(namespace, name)
+        for story in (self._new_replica_set(deployment, len(old)), self._old_go(namespace, old)):
+            yield from story
+        yield from self._trim_replica_sets(namespace, name)
+        yield from self._settled(namespace, name)
+
+    def scale(self, namespace: str, name: str) -> Story:
+        """More or fewer replicas."""
+        pods = self._pods(namespace, name)
+        wanted = self._random.choice([count for count in range(1, _LARGEST + 1) if count != len(pods)])
+        self._server.patch(DEPLOYMENTS, name, {"spec": {"replicas": wanted}}, namespace=namespace, manager="kubectl")
+        yield
+        newest = self._replica_sets(namespace, name)[-1]
+        for _ in range(wanted - len(pods)):
+            yield from self._pod_comes(newest)
+        for pod in pods[wanted:]:
+            yield from self._pod_goes(pod)
+        yield from self._settled(namespace, name)
+
+    def crash(self, namespace: str, name: str) -> Story:
+        """A pod crashes, and comes back."""
+        pod = self._random.choice(self._pods(namespace, name))
+        restarts = pod["status"]["containerStatuses"][0]["restartCount"] + 1
+        for ready in (False, True):
+            self._set_status(pod, manifests.pod_status("Running", ready=ready, restarts=restarts))
+            yield
+
+    def _new_replica_set(self, deployment: Manifest, replicas: int) -> Story:
+        made = manifests.replica_set(deployment, self._suffix())
+        made = self._server.create(REPLICA_SETS, made, manager="kube-controller-manager")
+        yield
+        for _ in range(replicas):
+            yield from self._pod_comes(made)
+
+    def _old_go(self, namespace: str, pods: list[Manifest]) -> Story:
+        for pod in pods:
+            yield from self._pod_goes(pod)
+
+    def _trim_replica_sets(self, namespace: str, name: str) -> Story:
+        for old in self._replica_sets(namespace, name)[:-_KEPT_REPLICA_SETS]:
+            self._server.delete(REPLICA_SETS, old["metadata"]["name"], namespace=namespace)
+            yield
+
+    def _settled(self, namespace: str, name: str) -> Story:
+        """The controller reports what it brought about."""
+        pods = len(self._pods(namespace, name))
+        generation = self._server.get(DEPLOYMENTS, name, namespace=namespace)["metadata"]["generation"]
+        status = {"observedGeneration": generation, "replicas": pods, "readyReplicas": pods, "availableReplicas": pods}
+        self._server.patch(
+            DEPLOYMENTS, name, {"status": status}, namespace=namespace, manager="kube-controller-manager"
+        )
+        yield
+
+    # ── Pods ─────────────────────────────────────────────────────────────────
+
+    def job(self, namespace: str) -> Story:
+        """A pod that runs to its end and is cleaned up."""
+        self._count += 1
+        made = manifests.pod(f"report-{self._count:04}-{self._suffix()}", namespace=namespace, labels={"job": "report"})
+        pod = self._server.create(PODS, made, manager="kube-controller-manager")
+        yield
+        yield from self._pod_starts(pod)
+        self._set_status(pod, manifests.pod_status("Succeeded"))
+        yield
+        self._server.delete(PODS, pod["metadata"]["name"], namespace=namespace)
+        yield
+
+    def _pod_comes(self, replica_set: Manifest) -> Story:
+        made = manifests.pod_of(replica_set, self._suffix())
+        pod = self._server.create(PODS, made, manager="kube-controller-manager")
+        yield
+        yield from self._pod_starts(pod)
+
+    def _pod_starts(self, pod: Manifest) -> Story:
+        metadata = pod["metadata"]
+        node = self._random.choice(self._server.list(NODES))["metadata"]["name"]
+        self._server.patch(
+            PODS,
+            metadata["name"],
+            {"spec": {"nodeName": node}},
+            namespace=metadata["namespace"],
+            manager="kube-scheduler",
+        )
+        yield
+        for phase, ready in (("RecordSource", False), ("Running", False), ("Running", True)):
+            self._set_status(pod, manifests.pod_status(phase, ready=ready))
+            yield
+
+    def _pod_goes(self, pod: Manifest) -> Story:
+        metadata = pod["metadata"]
+        for grace in (30, 0):
+            self._server.delete(PODS, metadata["name"], namespace=metadata["namespace"], grace=grace)
+            yield
+
+    def _set_status(self, pod: Manifest, status: Manifest) -> None:
+        metadata = pod["metadata"]
+        self._server.patch(
+            PODS, metadata["name"], {"status": status}, namespace=metadata["namespace"], manager="kubelet"
+        )
+
+    # ── Configuration, nodes, certificates ───────────────────────────────────
+
+    def reconfigure(self, namespace: str, name: str) -> Story:
+        """A setting of a config map changes."""
+        self._count += 1
+        setting = {f"setting-{self._random.randrange(8)}": f"value-{self._count}"}
+        self._server.patch("configmaps", name, {"data": setting}, namespace=namespace, manager="kubectl")
+        yield
+
+    def rotate(self, namespace: str, name: str) -> Story:
+        """A secret gets a new password."""
+        password = base64.b64encode(self._random.randbytes(18)).decode()
+        self._server.patch("secrets", name, {"data": {"password": password}}, namespace=namespace, manager="vault")
+        yield
+
+    def heartbeat(self) -> Story:
+        """Every node renews its lease."""
+        self._count += 1
+        renewed = {"spec": {"renewTime": _micro_time(self._count)}}
+        for node in self._server.list(NODES):
+            self._server.patch(
+                LEASES, node["metadata"]["name"], renewed, namespace="kube-node-lease", manager="kubelet"
+            )
+            yield
+
+    def define_certificates(self) -> Story:
+        """A CustomResourceDefinition appears."""
+        plural, _, group = CERTIFICATES.partition(".")
+        made = manifests.definition(plural, group, "Certificate", short_names=("cert",))
+        self._server.create(DEFINITIONS, made, manager="helm")
+        yield
+
+    def certify(self, namespace: str) -> Story:
+        """A certificate is asked for and issued; when there are many, an old one goes."""
+        self._count += 1
+        name = f"tls-{self._count:04}"
+        made = manifests.custom(
+            name,
+            kind="Certificate",
+            api_version="certs.example.com/v1",
+            namespace=namespace,
+            spec={"host": f"{name}.test"},
+        )
+        self._server.create(CERTIFICATES, made, manager="kubectl")
+        yield
+        for ready in (False, True):
+            condition = {"type": "Ready", "status": str(ready), "reason": "Issued" if ready else "RecordSource"}
+            issued = {"status": {"conditions": [condition]}}
+            self._server.patch(CERTIFICATES, name, issued, namespace=namespace, manager="issuer")
+            yield
+        if len(known := self._server.list(CERTIFICATES)) > _MOST_CERTIFICATES:
+            oldest = min(known, key=lambda each: int(each["metadata"]["resourceVersion"]))["metadata"]
+            self._server.delete(CERTIFICATES, oldest["name"], namespace=oldest["namespace"])
+            yield
+
+    # ── What is there ────────────────────────────────────────────────────────
+
+    def _pods(self, namespace: str, deployment: str) -> list[Manifest]:
+        return [
+            pod
+            for pod in self._server.list(PODS, namespace=namespace)
+            if pod["metadata"].get("labels", {}).get("app") == deployment
+        ]
+
+    def _replica_sets(self, namespace: str, deployment: str) -> list[Manifest]:
+        """From the oldest to the newest."""
+        found = [
+            each
+            for each in self._server.list(REPLICA_SETS, namespace=namespace)
+            if each["metadata"]["labels"]["app"] == deployment
+        ]
+        return sorted(found, key=lambda each: int(each["metadata"]["resourceVersion"]))
+
+    def _suffix(self) -> str:
+        return "".join(self._random.choices("bcdfghjklmnpqrstvwxz2456789", k=5))
+
+
+def _next_image(image: str) -> str:
+    name, _, version = image.rpartition(":")
+    major, minor, patch = version.split(".")
+    return f"{name}:{major}.{minor}.{int(patch) + 1}"
+
+
+def _micro_time(count: int) -> str:
+    """A time that no other heartbeat has. Nobody's clock is asked."""
+    hours, rest = divmod(count, 3600)
+    return f"2026-01-{1 + hours // 24 % 28:02}T{hours % 24:02}:{rest // 60:02}:{rest % 60:02}.000000Z"

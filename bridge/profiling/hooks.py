@@ -1,0 +1,142 @@
+"""Which functions are which stage, and the clocks around them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from asyncio import base_events, selector_events
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from aiohttp.client_proto import ResponseHandler
+
+from bridge.delivery.attempts import SinkAttempts
+from bridge.delivery.sink_worker import SinkWorker
+from bridge.informer.controller import Controller
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.reflector.reflector import Reflector
+from bridge.kube import transport
+from bridge.kube.wire import objects
+from bridge.kube.wire.frames import Frames
+from bridge.kube.wire.pages import PageReader
+from bridge.model.answers import Announced, Page
+from bridge.outbox import writer
+from bridge.outbox.log import record_codec
+from bridge.outbox.log.appender import Appender
+from bridge.outbox.outbox import Outbox
+from bridge.pipelines.exporter import Exporter
+from bridge.pipelines.sink_feed import SinkFeed
+from bridge.processor.shared_processor import SharedProcessor
+from bridge.profiling.clocks import Clocks, Count, calibrated
+from bridge.profiling.figures import Stage
+from bridge.transform import transform
+from sinks import base
+
+_CONNECTION: type = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A function that is a stage, or a part of one, where it stands."""
+
+    stage: Stage
+    owner: type | ModuleType
+    name: str
+    count: Count | None = None
+
+
+HOOKS = (
+    # All that the task of a watch does and no other stage has.
+    Hook(Stage.RECEIVE, Reflector, "run"),
+    Hook(Stage.RECEIVE, transport._Transport, "handle_async_request"),
+    Hook(Stage.SPLIT, Frames, "feed", lambda _, answers: sum(map(_events, answers))),
+    Hook(Stage.DECODE, Frames, "_event", lambda _, event: event is not None),
+    Hook(Stage.DECODE, Frames, "_unusual", lambda _, found: isinstance(found, tuple)),
+    Hook(Stage.DECODE, PageReader, "feed", lambda _, objects: objects),
+    Hook(Stage.DECODE, PageReader, "end", lambda _, page: len(page.objects) if isinstance(page, Page) else 0),
+    Hook(Stage.STRIP, objects, "strip"),  # Counted where the pipeline looks at it.
+    Hook(Stage.FIFO, DeltaFIFO, "happened", lambda args, _: len(args[1])),
+    Hook(Stage.FIFO, DeltaFIFO, "replaced", lambda args, _: len(args[1])),
+    Hook(Stage.FIFO, DeltaFIFO, "end_replace"),
+    Hook(Stage.FIFO, DeltaFIFO, "drain"),
+    Hook(Stage.COMPARE, Controller, "_process"),
+    Hook(Stage.COMPARE, Controller, "handle_deltas", lambda args, _: len(args[1].deltas)),
+    Hook(Stage.COMMIT, Exporter, "export"),
+    Hook(Stage.COMMIT, Appender, "append", lambda _, deltas: len(deltas)),
+    Hook(Stage.COMMIT, writer.Writer, "_collect"),
+    Hook(Stage.COMMIT, writer.Writer, "_commit"),
+    Hook(Stage.COMMIT, writer, "_finish"),
+    Hook(Stage.COMMIT, Outbox, "run"),
+    Hook(Stage.COMPRESS, record_codec, "delta_row", lambda _args, _result: 1),
+    Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
+    Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, stretch: len(stretch.items)),
+    Hook(Stage.ENCODE, base, "encode_each", lambda args, _: len(args[0])),
+    # All that the tasks of a sink do and no other stage has.
+    Hook(Stage.DELIVER, SinkWorker, "run"),
+    Hook(Stage.DELIVER, SinkAttempts, "deliver", lambda args, told: len(args[1]) - len(told[0].pending)),
+)
+
+_TRANSFORM = (transform, "transform_for")
+_EXECUTOR = (base_events.BaseEventLoop, "run_in_executor")
+_MADE = (_CONNECTION, ResponseHandler)
+_OF_MAKER = ((_CONNECTION, "_read_ready"), (ResponseHandler, "data_received"))
+
+TOUCHED: tuple[tuple[type | ModuleType, str], ...] = (
+    *((hook.owner, hook.name) for hook in HOOKS),
+    _TRANSFORM,
+    _EXECUTOR,
+    *((made, "__init__") for made in _MADE),
+    *_OF_MAKER,
+)
+"""Everything that is something else while there is a profile."""
+
+
+@contextmanager
+def profiled() -> Iterator[Clocks]:
+    """Entered in the event loop, before the bridge is made. Afterwards everything is as it was."""
+    clocks = calibrated()
+    with ExitStack() as undo:
+        for hook in HOOKS:
+            function = getattr(hook.owner, hook.name)
+            around = clocks.stepped if inspect.iscoroutinefunction(function) else clocks.timed
+            _replace(undo, hook.owner, hook.name, around(hook.stage, function, hook.count))
+        _replace(undo, *_TRANSFORM, _transform_timed(clocks))
+        _replace(undo, *_EXECUTOR, clocks.of_caller(base_events.BaseEventLoop.run_in_executor))
+        for made in _MADE:
+            _replace(undo, made, "__init__", clocks.made(vars(made)["__init__"]))
+        for made, name in _OF_MAKER:
+            _replace(undo, made, name, clocks.of_maker(vars(made)[name]))
+        loop = asyncio.get_running_loop()
+        undo.callback(loop.set_task_factory, loop.get_task_factory())
+        loop.set_task_factory(clocks.task)
+        yield clocks
+
+
+def _transform_timed(clocks: Clocks) -> Callable[..., Any]:
+    transform_for = transform.transform_for
+    return lambda resource, key: clocks.timed(Stage.STRIP, transform_for(resource, key), lambda _args, _result: 1)
+
+
+def _events(answer: object) -> int:
+    return len(answer.events) if isinstance(answer, Announced) else 0
+
+
+def _replace(undo: ExitStack, owner: type | ModuleType, name: str, by: Any) -> None:
+    there = vars(owner)[name]
+    if isinstance(owner, ModuleType):
+        _rename(name, there, by)
+        undo.callback(_rename, name, by, there)
+    else:
+        setattr(owner, name, by)
+        undo.callback(setattr, owner, name, there)
+
+
+def _rename(name: str, there: Any, by: Any) -> None:
+    """In every module that has imported it by name; one that is imported later finds it so."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(name) is there:
+            setattr(module, name, by)

@@ -1,0 +1,108 @@
+"""Replaces the values of a Secret by keyed digests. Pure.
+
+An allow-list decides what leaves: the members that ``_Secret`` and ``_Metadata`` declare, with the types that they
+declare. Kubernetes has no other members in a Secret (core/v1 types.go); one that a later version adds stays inside
+until it is added here. Names of keys leave. Values of labels and annotations are redacted too: tools keep tokens there.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from bridge.model.object import LAST_APPLIED, ApiObject
+from bridge.model.resource import Resource
+from bridge.transform.redaction_key import RedactionKey
+
+
+class _OwnerReference(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | UnsetType | None = UNSET
+    block_owner_deletion: bool | UnsetType | None = UNSET
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    generate_name: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    uid: str | UnsetType = UNSET
+    resource_version: str | UnsetType = UNSET
+    generation: int | UnsetType = UNSET
+    creation_timestamp: str | UnsetType | None = UNSET
+    deletion_timestamp: str | UnsetType | None = UNSET
+    deletion_grace_period_seconds: int | UnsetType | None = UNSET
+    labels: dict[str, Raw] | UnsetType | None = UNSET
+    annotations: dict[str, Raw] | UnsetType | None = UNSET
+    owner_references: list[_OwnerReference] | UnsetType | None = UNSET
+    finalizers: list[str] | UnsetType | None = UNSET
+
+
+class _Secret(msgspec.Struct, rename="camel"):
+    kind: Literal["Secret"]
+    api_version: Literal["v1"]
+    metadata: _Metadata
+    immutable: bool | UnsetType | None = UNSET
+    data: dict[str, Raw] | UnsetType | None = UNSET
+    string_data: dict[str, Raw] | UnsetType | None = UNSET
+    type: str | UnsetType = UNSET
+
+
+_read_secret = msgspec.json.Decoder(_Secret).decode
+_encode = msgspec.json.Encoder().encode
+
+_Values = dict[str, Raw] | None | UnsetType
+
+
+def is_secret(resource: Resource) -> bool:
+    """Every object of it is a Secret. So is what calls itself one in another resource (``ApiObject.secret``)."""
+    return resource.group == "" and (resource.plural == "secrets" or resource.kind == "Secret")
+
+
+def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
+    """The body of a Secret with a digest in place of each value.
+
+    A digest covers the resource, namespace and name of the object, the path of the value and the value: equal values
+    in two places have different digests, and an unchanged value keeps its digest. Raises msgspec.DecodeError,
+    UnicodeDecodeError or RecursionError for a body that is no Secret as Kubernetes writes one; then nothing of the body
+    may leave (see ``bare_body``).
+    """
+    secret = _read_secret(thing.body)
+    place = (resource.name.encode(), thing.namespace.encode(), thing.name.encode())
+
+    def digests(path: str, values: _Values, *, base64: bool = False) -> _Values:
+        if not values:
+            return values
+        return {
+            name: _text(key.digest(*place, path.encode(), name.encode(), _value(raw)), base64=base64)
+            for name, raw in values.items()
+        }
+
+    secret.data = digests("data", secret.data, base64=True)  # What reads a Secret can still read this one.
+    secret.string_data = digests("stringData", secret.string_data)
+    secret.metadata.labels = digests("metadata.labels", secret.metadata.labels)
+    secret.metadata.annotations = digests("metadata.annotations", _without_last_applied(secret.metadata.annotations))
+    return _encode(secret)
+
+
+def _without_last_applied(annotations: _Values) -> _Values:
+    if not annotations or LAST_APPLIED not in annotations:
+        return annotations
+    return {name: value for name, value in annotations.items() if name != LAST_APPLIED} or UNSET
+
+
+def _text(digest: str, *, base64: bool) -> Raw:
+    return Raw(_encode(b64encode(digest.encode()).decode() if base64 else digest))
+
+
+def _value(raw: Raw) -> bytes:
+    """The text of a string, however it was escaped; of anything else, its JSON."""
+    try:
+        return b"s" + msgspec.json.decode(raw, type=str).encode()
+    except (msgspec.DecodeError, UnicodeError):
+        return b"j" + bytes(raw)

@@ -1,0 +1,189 @@
+"""``kubedelta verify``: what a destination holds beside what is live. Delivers nothing and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from bridge.facts import unheard
+from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
+from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource, Scope
+from bridge.model.versions.stored_version import SinkReader, partition_key
+from bridge.plan.plan import Wanted
+from bridge.resources.resolve import Desired, resolve_wanted
+from bridge.verify.compare import Coverage, Difference, Holdings, Name, Suspect, Version, differences
+
+PAGE = 500
+"""Objects."""
+_TRIES = 5
+"""Of a list whose pages expired under way, or of a server that is busy."""
+_LONGEST_WAIT = 10.0
+"""Seconds that a busy server is given, each time."""
+_FIRST_PAUSE = 0.5
+"""Seconds between the first two looks at what differs; each pause after it is twice as long."""
+
+
+class ClusterUnavailable(Exception):
+    """The live objects could not be listed completely; they may be later."""
+
+
+class ClusterRefuses(Exception):
+    """The live objects cannot be listed: a permission, or the configuration, must change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    source: str
+    """What was read back, in a few words."""
+    live: int
+    """Objects in the cluster."""
+    held: int
+    """Objects at the destination."""
+    records: int
+    """Read to find them."""
+    differences: Sequence[Difference]
+    """In the order of their keys."""
+    gaps: int
+    """Notices at the destination that records will never come. What they would have told may have been told since."""
+    foreign: int
+    """Records there that are not of this cluster's bridge, or could not be read."""
+    uncovered: Mapping[str, int]
+    """Records there about what is not configured, by resource."""
+    notes: Sequence[str]
+    """What else an operator should know."""
+
+
+async def verify(
+    cluster: str, access: ClusterAccess, wanted: Sequence[Wanted], reader: SinkReader, *, settle: float
+) -> Verification:
+    """Compare, and look again at what differs for ``settle`` seconds, because what just happened may be on its way.
+
+    ``reader`` is not open, and is closed afterwards. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
+    CredentialsError and SinkUnavailable.
+    """
+    try:
+        source = await reader.open()
+        async with connect(access, report=unheard) as client:
+            catalogue = await client.discover()
+            meant = resolve_wanted(wanted, catalogue)
+            view = ClusterView(cluster, client, meant.desired)
+            coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
+            comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage))
+            return await comparison.run(source, tuple(meant.unresolved.values()), settle)
+    except ApiError as error:
+        raise ClusterUnavailable(str(error)) from error
+    finally:
+        await reader.close()
+
+
+class ClusterView:
+    """The live objects of the configured resources, by partition key."""
+
+    def __init__(self, cluster: str, client: KubeClient, desired: Desired, *, most: int | None = None) -> None:
+        """``most``: objects of one look, beyond which it is given up."""
+        self._cluster = cluster
+        self._most = most
+        self._client = client
+        self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
+
+    async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
+        """What is there at this moment: each list is of one moment, not older than the call. ``resources``: only
+        these, by name. Raises ClusterUnavailable, ClusterRefuses."""
+        found: dict[str, Version] = {}
+        for resource, scope in self.listed:
+            if resources is None or resource.name in resources:
+                found |= await self._list(resource, scope)
+        return found
+
+    async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
+        lister = self._client.lister_watcher(resource, scope, metadata_only=True)
+        found: dict[str, Version] = {}
+        request = ListRequest(version="", limit=PAGE)
+        tries = 1
+        while True:
+            match await lister.list(request):
+                case Page(unreadable=()) as page:
+                    found |= {
+                        self._key(resource, each): Version(each.uid, each.resource_version) for each in page.objects
+                    }
+                    if self._most is not None and len(found) > self._most:
+                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
+                    if page.next_page is None:
+                        return found
+                    request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
+                case Expired() if tries < _TRIES:
+                    tries += 1
+                    found = {}
+                    request = ListRequest(version="", limit=PAGE)
+                case Busy(after=after) if tries < _TRIES and after is not None:
+                    tries += 1
+                    await asyncio.sleep(min(after, _LONGEST_WAIT))
+                case Page(unreadable=unreadable):
+                    raise ClusterUnavailable(f"{resource} has objects that cannot be read: {unreadable[0]}")
+                case Refused(reason=reason):
+                    raise ClusterRefuses(f"cannot list {resource} ({scope}): {reason}")
+                case trouble:
+                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {trouble.reason}")
+
+    def _key(self, resource: Resource, each: ApiObject) -> str:
+        return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    reader: SinkReader
+    view: ClusterView
+    coverage: Coverage
+    holdings: Holdings
+
+    async def run(self, source: str, notes: tuple[str, ...], settle: float) -> Verification:
+        await self._read_on()
+        self.holdings.watch()
+        live = await self.view.look()
+        # The first reading may have taken long, and what came since is often all that differs.
+        await self._read_on()
+        found = differences(live, self.holdings.objects)
+        left = await self._settled(self._not_cleared({key: Suspect(each) for key, each in found.items()}, live), settle)
+        return Verification(
+            source=source,
+            live=len(live),
+            held=len(self.holdings.objects),
+            records=self.holdings.records,
+            differences=[left[key].difference for key in sorted(left)],
+            gaps=self.holdings.gaps,
+            foreign=self.holdings.foreign,
+            uncovered=dict(self.holdings.uncovered),
+            notes=(*notes, *self.reader.notes),
+        )
+
+    async def _settled(self, suspects: dict[str, Suspect], settle: float) -> dict[str, Suspect]:
+        """Those that still differ after so many seconds and at least one more look."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + settle
+        pause = _FIRST_PAUSE
+        while suspects:
+            await asyncio.sleep(min(pause, max(0.0, deadline - now())))
+            live = await self.view.look({name.resource for key in suspects if (name := Name.parsed(key))})
+            await self._read_on()
+            suspects = self._not_cleared(suspects, live)
+            if now() >= deadline:
+                break
+            pause *= 2
+        return suspects
+
+    def _not_cleared(self, suspects: dict[str, Suspect], live: Mapping[str, Version]) -> dict[str, Suspect]:
+        held, arrived = self.holdings.objects, self.holdings.arrived
+        return {
+            key: each
+            for key, each in suspects.items()
+            if not each.clears(live.get(key), held.get(key), arrived.get(key, {}))
+        }
+
+    async def _read_on(self) -> None:
+        async with aclosing(self.reader.read(self.coverage.sought)) as batches:
+            async for batch in batches:
+                self.holdings.take(batch)

@@ -1,0 +1,97 @@
+"""What was told as deleted though it was there, and is told again: consumers drop what has the id of something told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from bridge.facts import InformerStopped
+from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.record import Delta
+from bridge.model.resource import Scope
+from bridge.plan.plan import Wanted
+from bridge.playground import Playground
+from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
+from tests.bridge.app.test_restart import Run, a_config_map, life
+
+DEFAULT, PUBLIC = Scope("default"), Scope("kube-public")
+BOTH = (Wanted("configmaps", (DEFAULT, PUBLIC)),)
+ONE = (Wanted("configmaps", (DEFAULT,)),)
+SECRETS = (Wanted("secrets", (DEFAULT,)),)
+WIDGETS = (Wanted("widgets.example.test", (DEFAULT,)),)
+
+
+class Consumer:
+    """Knows a repetition by source and id, as CloudEvents say, and drops it."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, bytes] = {}
+        self.dropped: list[str] = []
+        self._events = CloudEvents("test")
+        self._seen: set[tuple[str, str]] = set()
+
+    def hear(self, deltas: Iterable[Delta]) -> None:
+        for delta in deltas:
+            event = json.loads(self._events.structured(delta))
+            if (identity := (event["source"], event["id"])) in self._seen:
+                self.dropped.append(f"{delta.op} {delta.key}")
+                continue
+            self._seen.add(identity)
+            if event["op"] == "deleted":
+                del self.state[delta.key]
+            else:
+                self.state[delta.key] = delta.body
+
+
+async def until_told(run: Run, deltas: int) -> None:
+    await run.sink.until(lambda sink: len(sink.deltas) == deltas)
+
+
+def has_stopped(run: Run, times: int) -> bool:
+    return sum(isinstance(fact, InformerStopped) for fact in run.facts) == times
+
+
+async def test_parts_and_resources_leave_the_configuration_and_return(tmp_path: Path) -> None:
+    consumer = Consumer()
+    async with Playground(bookmark_interval=0.2) as cluster:
+        for namespace in ("default", "kube-public"):
+            cluster.create("configmaps", a_config_map("a", namespace=namespace))
+        for wanted, known in (
+            (BOTH, {"default/a", "kube-public/a"}),
+            (ONE, {"default/a"}),
+            (BOTH, {"default/a", "kube-public/a"}),
+            (SECRETS, set()),
+            (BOTH, {"default/a", "kube-public/a"}),
+            (ONE, {"default/a"}),
+            (BOTH, {"default/a", "kube-public/a"}),
+        ):
+            async with life(tmp_path, cluster, wanted) as run:
+                pass
+            consumer.hear(run.sink.deltas)
+            assert consumer.state.keys() == known
+
+    assert consumer.dropped == []
+
+
+async def test_a_resource_that_was_away_with_its_objects_is_back(tmp_path: Path) -> None:
+    """As an aggregated API whose server was down: nothing happened to what it serves."""
+    consumer = Consumer()
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create(DEFINITIONS, a_definition())
+        cluster.create("widgets.example.test", {"metadata": {"name": "a", "namespace": "default"}, "spec": {}})
+        there = cluster.snapshot()
+        async with life(tmp_path, cluster, WIDGETS) as run:
+            for times in (1, 2):
+                cluster.delete(DEFINITIONS, "widgets.example.test")
+                await until_told(run, 2 * times)
+                await cluster.until(partial(has_stopped, run, times))
+                cluster.restore(there)
+                await until_told(run, 2 * times + 1)
+    consumer.hear(run.sink.deltas)
+
+    assert run.sink.told() == ["added default/a", *["deleted default/a", "added default/a"] * 2]
+    assert len({(delta.uid, delta.resource_version) for delta in run.sink.deltas if delta.op == "added"}) == 1
+    assert consumer.state.keys() == {"default/a"}
+    assert consumer.dropped == []

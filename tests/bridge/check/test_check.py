@@ -1,0 +1,316 @@
+"""What a check says where a run could not, and what a start would tell. A bridge that runs does not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.app.bridge import Bridge
+from bridge.check import check, forecast
+from bridge.check.check import check_all
+from bridge.check.findings import Finding, Verdict
+from bridge.facts import unheard
+from bridge.kube import ClusterAccess
+from bridge.model.policies import StartPolicy
+from bridge.model.resource import Scope
+from bridge.outbox import Retention
+from bridge.outbox.errors import StateError
+from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.playground import Playground
+from sinks.base import Claim
+from tests.bridge.app.test_restart import a_config_map, life
+from tests.kit.sinks import RecordingSink
+
+FILE = "/etc/kubedelta.yaml"
+BY_NAMESPACE = (Wanted("configmaps", (Scope("default"), Scope("shop"))),)
+
+
+def a_plan(
+    state: Path, server: str, *wanted: Wanted, sinks: tuple[SinkPlan, ...] | None = None, **more: object
+) -> Plan:
+    mine = SinkPlan(name="sink", type="memory", make=RecordingSink, max_batch=100)
+    plan = Plan(
+        cluster="test",
+        access=ClusterAccess(server=server),
+        wanted=wanted or (Wanted("configmaps"),),
+        sinks=(mine,) if sinks is None else sinks,
+        state=state,
+        file=FILE,
+    )
+    return replace(plan, **more)  # type: ignore[arg-type]
+
+
+async def found(plan: Plan) -> dict[str, Finding]:
+    """By subject; the worst of each."""
+    order = list(Verdict)
+    findings: dict[str, Finding] = {}
+    async for each in check_all(plan):
+        if each.subject not in findings or order.index(each.verdict) > order.index(findings[each.subject].verdict):
+            findings[each.subject] = each
+    return findings
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.stat().st_ino, each.stat().st_mtime_ns) for each in folder.iterdir()}
+
+
+# ── This machine ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("what", ["does not exist", "is no directory"])
+async def test_a_state_directory_that_is_none_is_wrong(tmp_path: Path, what: str) -> None:
+    state = tmp_path / "state"
+    if what == "is no directory":
+        state.touch()
+    finding = (await found(a_plan(state, "http://127.0.0.1:1")))["state.directory"]
+    assert (finding.verdict, what in finding.detail) == (Verdict.WRONG, True)
+
+
+def a_link(path: Path) -> None:
+    (path.parent / "elsewhere").write_text("a" * 64)
+    path.symlink_to("elsewhere")
+
+
+def a_foreign_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE a (b)")
+
+
+IN_THE_WAY: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a database that is a link": ("outbox.db", a_link),
+    "a database that is a directory": ("outbox.db", Path.mkdir),
+    "a database of another program": ("outbox.db", a_foreign_database),
+    "a lock that is a link": ("lock", a_link),
+    "a key that is a link": ("redaction.key", a_link),
+    "a socket that is a file": ("admin.sock", Path.touch),
+    "a socket that is a directory": ("admin.sock", Path.mkdir),
+}
+
+
+@pytest.mark.parametrize(("name", "put"), IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
+async def test_what_lies_in_the_way_of_a_start_is_wrong(
+    tmp_path: Path, name: str, put: Callable[[Path], object]
+) -> None:
+    put(tmp_path / name)
+    async with Playground() as cluster:
+        plan = a_plan(tmp_path, cluster.url)
+        finding = (await found(plan))["state.directory"]
+        assert (finding.verdict, name in finding.detail) == (Verdict.WRONG, True)
+        with pytest.raises(StateError, match=name):
+            await Bridge(plan, unheard).run()
+
+
+async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -> None:
+    holder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1")))["state.directory"]
+    finally:
+        os.close(holder)
+    assert (finding.verdict, finding.detail) == (
+        Verdict.WRONG,
+        f"{tmp_path} is held by another process: one bridge at a time",
+    )
+
+
+async def test_the_files_own_running_bridge_is_a_note_another_is_wrong(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+        async with Playground() as cluster, life(tmp_path, cluster, file=FILE, listen=address) as run:
+            before = listing(tmp_path)
+            mine = await found(a_plan(tmp_path, cluster.url, listen=address))
+            other = await found(a_plan(tmp_path, cluster.url, listen=address, file="/etc/other.yaml"))
+            assert listing(tmp_path).keys() == before.keys()
+            cluster.create("configmaps", a_config_map("later"))
+            await run.sink.until(lambda sink: any(each.key == "default/later" for each in sink.deltas))
+
+    assert [mine[each].verdict for each in ("state.directory", "telemetry.listen")] == [Verdict.NOTE, Verdict.NOTE]
+    assert str(os.getpid()) in mine["state.directory"].detail
+    assert [other[each].verdict for each in ("state.directory", "telemetry.listen")] == [Verdict.WRONG, Verdict.WRONG]
+    assert f"held by the bridge of {FILE}" in other["state.directory"].detail
+
+
+async def test_an_address_that_is_taken_is_wrong(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1", listen=listening.getsockname())))[
+            "telemetry.listen"
+        ]
+    assert (finding.verdict, "address already in use" in finding.detail.lower()) == (Verdict.WRONG, True)
+
+
+async def test_a_disk_without_the_room_that_is_kept_free_is_wrong(tmp_path: Path) -> None:
+    findings = await found(a_plan(tmp_path, "http://127.0.0.1:1", retention=Retention(min_free=1 << 62)))
+    assert findings["state.min_free_bytes"].verdict is Verdict.WRONG
+
+
+async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Path) -> None:
+    sinks = tuple(
+        SinkPlan(
+            name=name,
+            type="memory",
+            make=RecordingSink,
+            max_batch=1,
+            claims=lambda: [Claim("file 1", "/deltas", True)],
+        )
+        for name in ("one", "two")
+    )
+    finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1", sinks=sinks)))["sinks.two"]
+    assert (finding.verdict, finding.detail) == (
+        Verdict.WRONG,
+        "sinks.one writes to the same: /deltas; give each its own",
+    )
+
+
+async def test_credentials_in_clear_text_are_a_note_and_no_fault(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret-token")
+    sink = SinkPlan(name="hook", type="memory", make=RecordingSink, max_batch=1, clear_text="url is http://: read")
+    async with Playground() as cluster:
+        plan = a_plan(tmp_path, cluster.url, sinks=(sink,))
+        plan = replace(plan, access=ClusterAccess(server=cluster.url, token_file=token))
+        notes = [each async for each in check_all(plan) if each.verdict is not Verdict.RIGHT]
+    assert [(each.subject, each.verdict) for each in notes] == [
+        ("sinks.hook", Verdict.NOTE),
+        ("cluster", Verdict.NOTE),
+    ]
+    assert "plain HTTP" in notes[1].detail
+
+
+# ── The cluster ──────────────────────────────────────────────────────────────
+
+
+async def test_two_names_of_one_resource_are_wrong_for_check_and_run(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        plan = a_plan(tmp_path, cluster.url, Wanted("configmaps"), Wanted("cm"))
+        finding = (await found(plan))["resources: cm"]
+        with pytest.raises(PlanRefused, match="resources: cm: configmaps means configmaps as well"):
+            async with asyncio.timeout(10):
+                await Bridge(plan, unheard).run()
+    assert (finding.verdict, "configmaps means configmaps as well" in finding.detail) == (Verdict.WRONG, True)
+
+
+async def test_a_selector_that_the_server_does_not_take_is_wrong(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        by_name = Wanted("pods", (Scope(field_selector="metadata.name=web"),))
+        taken = (await found(a_plan(tmp_path, cluster.url, by_name)))["resources: pods"]
+        by_colour = Wanted("pods", (Scope(field_selector="spec.colour=red"),))
+        refused = (await found(a_plan(tmp_path, cluster.url, by_colour)))["resources: pods"]
+    assert (taken.verdict, refused.verdict) == (Verdict.RIGHT, Verdict.WRONG)
+    assert "spec.colour" in refused.detail
+
+
+async def test_a_namespace_that_does_not_exist_is_wrong(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        findings = await found(a_plan(tmp_path, cluster.url, Wanted("pods", (Scope("default"), Scope("nowhere")))))
+    assert findings["resources: pods"].verdict is Verdict.RIGHT
+    assert "resources: namespaces: default" not in findings
+    assert findings["resources: namespaces: nowhere"].verdict is Verdict.WRONG
+
+
+async def test_another_clusters_state_is_wrong_unless_it_is_compared(tmp_path: Path) -> None:
+    async with Playground() as cluster, life(tmp_path, cluster):
+        pass
+    async with Playground() as other:
+        refused = (await found(a_plan(tmp_path, other.url)))["state.directory"]
+        taken = (await found(a_plan(tmp_path, other.url, restart_on_cluster_change=True)))["state.directory"]
+    assert (refused.verdict, taken.verdict) == (Verdict.WRONG, Verdict.NOTE)
+    assert "belongs to the cluster whose namespace kube-system" in refused.detail
+
+
+# ── What a start would tell ──────────────────────────────────────────────────
+
+
+async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path) -> None:
+    """Of a bridge that is stopped, and of one that runs."""
+    async with Playground() as cluster:
+        for name in ("same", "changed", "gone"):
+            cluster.create("configmaps", a_config_map(name))
+        for name in ("a", "b"):
+            cluster.create("configmaps", a_config_map(name, namespace="shop"))
+        async with life(tmp_path, cluster, BY_NAMESPACE):
+            running = (await found(a_plan(tmp_path, cluster.url, *BY_NAMESPACE)))["state"]
+        cluster.delete("configmaps", "gone")
+        cluster.patch("configmaps", "changed", {"data": {"value": "2"}})
+        cluster.create("configmaps", a_config_map("new"))
+        before = listing(tmp_path)
+        new = SinkPlan(name="new", type="memory", make=RecordingSink, max_batch=1)
+        late = replace(new, name="late", start=StartPolicy.NOW)
+        plan = a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))
+        stopped = (await found(replace(plan, sinks=(*plan.sinks, new, late))))["state"]
+        assert listing(tmp_path) == before
+
+    assert running.verdict is Verdict.RIGHT
+    assert {op for _, op, _ in running.rows} <= {forecast.WAITING}, "what is settled is saved a moment later"
+    ours = [("added", 1), ("updated", 1), ("deleted", 3)]
+    assert [each for each in stopped.rows if each[0] == "sink"] == [("sink", *each) for each in ours]
+    assert [each for each in stopped.rows if each[0] == "new"] == [
+        ("new", "added", 6),
+        *(("new", *e) for e in ours[1:]),
+    ]
+    assert [each for each in stopped.rows if each[0] == "late"] == [("late", *each) for each in ours]
+    assert stopped.verdict is Verdict.NOTE, "two objects would leave because the configuration changed"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (Wanted("secrets"), "5 objects as deleted"),
+        (Wanted("configmaps", (Scope("shop"),)), "4 objects as deleted"),
+        (Wanted("configmaps", (Scope(label_selector="tier=web"),)), "4 objects as deleted"),
+    ],
+)
+async def test_too_many_deletes_by_configuration_are_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted, told: str
+) -> None:
+    monkeypatch.setattr(check, "MOST_DELETES", 3)
+    async with Playground() as cluster:
+        for name in ("a", "b", "c", "d"):
+            cluster.create("configmaps", a_config_map(name))
+        cluster.create("configmaps", a_config_map("e", namespace="shop", tier="web"))
+        everywhere = (Wanted("configmaps"),)
+        async with life(tmp_path, cluster, everywhere):
+            pass
+        findings = await found(a_plan(tmp_path, cluster.url, wanted))
+        unchanged = await found(a_plan(tmp_path, cluster.url, *everywhere))
+    assert (findings["resources"].verdict, told in findings["resources"].detail) == (Verdict.WRONG, True)
+    assert "resources" not in unchanged
+
+
+async def test_deletes_that_happened_are_no_fault_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "MOST_DELETES", 1)
+    async with Playground() as cluster:
+        for name in ("a", "b", "c"):
+            cluster.create("configmaps", a_config_map(name))
+        async with life(tmp_path, cluster):
+            pass
+        for name in ("a", "b", "c"):
+            cluster.delete("configmaps", name)
+        findings = await found(a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),))))
+    assert findings["state"].rows == [("sink", "deleted", 3)]
+    assert findings["state"].verdict is Verdict.RIGHT
+
+
+async def test_what_would_be_told_is_not_counted_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "MOST_OBJECTS", 2)
+    async with Playground() as cluster:
+        for name in ("a", "b", "c"):
+            cluster.create("configmaps", a_config_map(name))
+        async with life(tmp_path, cluster):
+            pass
+        finding = (await found(a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))))["state"]
+    assert (finding.verdict, "there are more than 2 configmaps" in finding.detail) == (Verdict.NOTE, True)
+
+
+def test_the_bound_of_deletes_is_a_thousand() -> None:
+    assert forecast.MOST_DELETES == 1000

@@ -1,0 +1,708 @@
+"""The commands that look after the state: what they ask, what they print, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis.strategies import datetimes, timezones
+
+from bridge.admin import client as admin_client
+from bridge.admin.server import AdminServer
+from bridge.cli import main
+from bridge.cli.admin import access
+from bridge.cli.arguments import start
+from bridge.cli.exits import Exit
+from bridge.model.admin import AdminOperations, Cursor, Cursors, Replayed, ReplayRequest, StateReport
+from bridge.outbox.errors import Damaged, StateUnusable
+from config.schema import Settings
+from tests.kit.fake_admin import FakeUpkeep, a_letter
+
+ACTIONS = ["list", "show", "retry", "drop"]
+
+Told: TypeAlias = tuple[int, str, str]
+"""Exit code, standard output, standard error."""
+Command: TypeAlias = Callable[[str], Awaitable[Told]]
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def state() -> FakeUpkeep:
+    return FakeUpkeep()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    content = {
+        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+        "resources": ["configmaps"],
+        "sinks": {"hook": {"type": "file", "path": "deltas.ndjson"}},
+        "state": {"directory": "state"},
+    }
+    (tmp_path / "state").mkdir()
+    path = tmp_path / "kubedelta.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def kubedelta(config: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line as a process of its own would, with ``-c`` behind it."""
+
+    async def run(words: str) -> Told:
+        code = await asyncio.to_thread(main, [*words.split(), "-c", str(config)])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run
+
+
+@pytest.fixture
+async def running(kubedelta: Command, config: Path, state: FakeUpkeep) -> AsyncIterator[Command]:
+    """The same beside a bridge that runs on the state."""
+    async with AdminServer(config.parent / "state", state):
+        yield kubedelta
+
+
+@pytest.fixture
+def stopped(kubedelta: Command, config: Path, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The same where no bridge runs."""
+
+    @asynccontextmanager
+    async def files(settings: Settings) -> AsyncIterator[AdminOperations]:
+        assert settings.state.directory == config.parent / "state"
+        yield state
+
+    monkeypatch.setattr(access, "on_files", files)
+    return kubedelta
+
+
+def lines(*text: str) -> str:
+    return "".join(f"{line}\n" for line in text)
+
+
+# ── sinks ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("action", "changes", "said"),
+    [
+        ("retry", True, "hook is tried now"),
+        ("retry", False, "hook does not wait for anything"),
+        (
+            "pause",
+            True,
+            "hook is paused: nothing is delivered to it until kubedelta sinks resume, and its max_backlog holds",
+        ),
+        ("pause", False, "hook was paused already"),
+        ("resume", True, "hook goes on"),
+        ("resume", False, "hook was not paused"),
+    ],
+)
+async def test_a_sink_is_steered_by_name(
+    running: Command, state: FakeUpkeep, action: str, changes: bool, said: str
+) -> None:
+    state.changes = changes
+
+    assert await running(f"sinks {action} hook") == (Exit.OK, lines(said), "")
+    assert state.asked[-1] == (f"{action}_sink", "hook")
+    code, out, _ = await running(f"sinks {action} hook --json")
+    assert (code, json.loads(out)) == (Exit.OK, {"changed": changes, "running": True})
+
+
+async def test_where_no_bridge_runs_a_pause_counts_from_the_next_start(stopped: Command) -> None:
+    assert (await stopped("sinks pause hook"))[1].startswith("hook is paused: ")
+    assert (await stopped("sinks resume hook"))[1] == lines("hook goes on, when the bridge starts: it does not run now")
+    assert (await stopped("sinks retry hook"))[1] == lines(
+        "no bridge runs: the next one tries hook as soon as it starts"
+    )
+
+
+def test_without_an_action_sinks_lists_their_types(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sinks"]) == Exit.OK
+    assert capsys.readouterr().out.startswith("kafka ")
+
+
+# ── cursors ──────────────────────────────────────────────────────────────────
+
+
+async def test_cursors_are_a_table_for_people(running: Command, state: FakeUpkeep) -> None:
+    state.found = Cursors(
+        801,
+        1234,
+        [
+            Cursor("audit", 1234, 0, 0, 0.0, True),
+            Cursor("hook", 1000, 234, 1_300_000, 200.0, True, backfill="snapshot", backfill_left=500),
+            Cursor("old", 900, 334, 2048, 7300.0, False),
+            Cursor("shy", 1200, 34, 2048, 60.0, True, retry_in=3550.0, asked=3600.0, trouble="answers 503"),
+            Cursor("still", 1200, 34, 2048, 60.0, True, paused=True, trouble="answers 503"),
+        ],
+    )
+
+    code, out, _ = await running("cursors")
+
+    assert code == Exit.OK
+    assert out == lines(
+        "SINK   SETTLED  BEHIND  BYTES    OLDEST",
+        "audit  1234     0       0 B      -",
+        "hook   1000     234     1.2 MiB  3m      snapshot: 500 left",
+        "old    900      334     2.0 KiB  2h      not in the configuration",
+        "shy    1200     34      2.0 KiB  1m      tried again in 59m (it asked for 1h): answers 503",
+        "still  1200     34      2.0 KiB  1m      paused",
+        "801 to 1234 can be replayed",
+    )
+
+
+async def test_cursors_of_an_empty_log(running: Command, state: FakeUpkeep) -> None:
+    state.found = Cursors(1, 0, [])
+    assert await running("cursors") == (
+        Exit.OK,
+        lines("SINK  SETTLED  BEHIND  BYTES  OLDEST", "nothing can be replayed"),
+        "",
+    )
+
+
+async def test_cursors_are_one_document_for_machines(running: Command) -> None:
+    code, out, _ = await running("cursors --json")
+
+    assert code == Exit.OK
+    assert json.loads(out) == {
+        "first": 1,
+        "last": 40,
+        "sinks": [
+            {
+                "sink": "hook",
+                "settled": 40,
+                "backlog_records": 0,
+                "backlog_bytes": 0,
+                "oldest_seconds": 0.0,
+                "configured": True,
+                "backfill": "",
+                "backfill_left": 0,
+                "paused": False,
+                "retry_in": None,
+                "asked": None,
+                "trouble": "",
+            }
+        ],
+    }
+
+
+# ── replay ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "request_made"),
+    [
+        ("--from 11", ReplayRequest("hook", 11)),
+        ("--from beginning --resource deployments.apps", ReplayRequest("hook", "beginning", "deployments.apps")),
+        (
+            "--from 2026-11-21T09:30:00+01:00 --namespace shop",
+            ReplayRequest("hook", "2026-11-21T08:30:00.000000Z", namespace="shop"),
+        ),
+    ],
+)
+async def test_a_replay_says_what_will_be_told(
+    running: Command, state: FakeUpkeep, words: str, request_made: ReplayRequest
+) -> None:
+    assert await running(f"replay hook {words}") == (
+        Exit.OK,
+        lines("hook will be told 30 records again, 11 to 40"),
+        "",
+    )
+    assert state.asked == [("replay", request_made)]
+
+
+async def test_a_replay_of_nothing_says_so(running: Command, state: FakeUpkeep) -> None:
+    state.replayed = Replayed(0, 0, 0)
+    assert await running("replay hook --from 11") == (
+        Exit.OK,
+        lines(
+            "hook has had no such record, or it is not kept: set state.retain.age (such as 7d) or state.retain.bytes,"
+            " and records are kept for replays from then on: nothing is told again"
+        ),
+        "",
+    )
+
+
+def _retain(config: Path) -> None:
+    settings = yaml.safe_load(config.read_text())
+    settings["state"]["retain"] = {"age": "7d"}
+    config.write_text(yaml.safe_dump(settings))
+
+
+async def test_a_replay_without_retained_records_names_no_option(
+    running: Command, state: FakeUpkeep, config: Path
+) -> None:
+    _retain(config)
+    state.replayed = Replayed(0, 0, 0)
+    assert await running("replay hook --from 11") == (
+        Exit.OK,
+        lines("hook has had no such record: nothing is told again"),
+        "",
+    )
+
+
+async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: Command) -> None:
+    assert await stopped("replay hook --from 11") == (
+        Exit.OK,
+        lines("hook will be told 30 records again, 11 to 40, when the bridge starts: it does not run now"),
+        "",
+    )
+
+
+async def test_machines_are_told_whether_the_bridge_runs(running: Command) -> None:
+    assert await running("replay hook --from 11 --json") == (
+        Exit.OK,
+        lines('{"records":30,"first":11,"last":40,"running":true}'),
+        "",
+    )
+
+
+async def test_machines_are_told_that_the_bridge_does_not_run(stopped: Command) -> None:
+    for words, answer in {
+        "replay hook --from 11": {"records": 30, "first": 11, "last": 40, "running": False},
+        "dead-letters retry hook 1 2": {"retried": 2, "running": False},
+        "dead-letters drop hook 1 2": {"dropped": 2, "running": False},
+    }.items():
+        code, out, _ = await stopped(f"{words} --json")
+        assert (code, json.loads(out)) == (Exit.OK, answer)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--from 0",
+        "--from -1",
+        "--from 1.5",
+        "--from 9223372036854775808",
+        "--from ٣",
+        "--from yesterday",
+        "--from 2026-11-21",
+        "--from 2026-11-21T08:30:00",
+        "--from 2026-13-21T08:30:00Z",
+        "--from 2026-W47-6T08:30:00Z",
+        "--from 0001-01-01T00:00:00+14:00",
+    ],
+)
+async def test_a_replay_from_nowhere_is_a_usage_error(running: Command, state: FakeUpkeep, words: str) -> None:
+    code, out, err = await running(f"replay hook {words}")
+    assert (code, out) == (Exit.USAGE, "")
+    assert "usage: kubedelta replay" in err
+    assert state.asked == []
+
+
+async def test_a_time_without_an_offset_is_refused_with_the_formats(running: Command) -> None:
+    _, _, err = await running("replay hook --from 2026-11-21T08:30:00")
+    assert err.splitlines()[-1] == (
+        "kubedelta replay: argument --from: '2026-11-21T08:30:00' is no place in the log; allowed: a sequence number "
+        "such as 1200, a time with its offset such as 2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
+    )
+
+
+@given(moment=datetimes(timezones=timezones()))
+def test_times_with_any_offset_become_the_form_of_a_record(moment: datetime) -> None:
+    if moment.utcoffset() != timedelta(0) and moment.utcoffset().seconds % 60:  # type: ignore[union-attr]
+        return  # local mean time has seconds, RFC 3339 has none
+    try:
+        expected = moment.astimezone(UTC)
+    except OverflowError:
+        return
+    assert start(moment.isoformat()) == expected.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+# ── dead-letters ─────────────────────────────────────────────────────────────
+
+
+async def test_dead_letters_are_a_table_for_people(running: Command, state: FakeUpkeep) -> None:
+    state.letters = [
+        a_letter(7),
+        a_letter(8, parked=True, reason="waits for 7"),
+        a_letter(12, "audit", retrying=True, resource="deployments.apps", reason="line one\nline\x1b[31m two"),
+    ]
+
+    code, out, _ = await running("dead-letters list")
+
+    assert code == Exit.OK
+    assert out == lines(
+        "NUMBER  SINK   SEEN                  RESOURCE          OBJECT       OP       STATE     REASON",
+        "7       hook   2026-11-21T08:30:00Z  pods              shop/web-7   updated  rejected  413 Payload Too Large",
+        "8       hook   2026-11-21T08:30:00Z  pods              shop/web-8   updated  parked    waits for 7",
+        "12      audit  2026-11-21T08:30:00Z  deployments.apps  shop/web-12  updated  retrying  line one line\\u001b[31m two",  # noqa: E501
+        "3 dead letters",
+    )
+
+
+async def test_the_list_goes_on_until_the_last_page(running: Command, state: FakeUpkeep) -> None:
+    state.letters = [a_letter(number) for number in range(1, 2502)]
+
+    code, out, _ = await running("dead-letters list hook")
+
+    assert code == Exit.OK
+    assert [asked[1:] for asked in state.asked] == [("hook", after, 1000) for after in (0, 1000, 2000, 2501)]
+    told = [line.split()[0] for line in out.splitlines()[:-1] if not line.startswith("NUMBER")]
+    assert told == [str(number) for number in range(1, 2502)]
+    assert out.endswith("\n2501 dead letters\n")
+
+
+async def test_the_list_is_one_object_a_line_for_machines(running: Command, state: FakeUpkeep) -> None:
+    state.letters = [a_letter(number, reason="line one\nline two") for number in range(1, 1002)]
+
+    code, out, _ = await running("dead-letters list --json")
+
+    assert code == Exit.OK
+    letters = [json.loads(line) for line in out.splitlines()]
+    assert [letter["number"] for letter in letters] == list(range(1, 1002))
+    assert (letters[0]["reason"], letters[0]["parked"]) == ("line one\nline two", False)
+
+
+async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: Command) -> None:
+    assert await running("dead-letters list") == (Exit.OK, "0 dead letters\n", "")
+    assert await running("dead-letters list --json") == (Exit.OK, "", "")
+
+
+async def test_a_dead_letter_is_shown_whole_with_its_object(running: Command, state: FakeUpkeep) -> None:
+    state.letters = [a_letter(6), a_letter(7, reason="x" * 200)]
+    state.bodies[7] = b'{"kind":"Pod","metadata":{"name":"web-7","labels":{}},"n":1.10}'
+
+    assert await running("dead-letters show 7") == (
+        Exit.OK,
+        lines(
+            "number    7",
+            "sink      hook",
+            "sequence  107",
+            "id        u-7/7/updated",
+            "resource  pods",
+            "object    shop/web-7",
+            "op        updated",
+            "seen      2026-11-21T08:30:00.000001Z",
+            "state     rejected",
+            f"reason    {'x' * 200}",
+            "{",
+            '  "kind": "Pod",',
+            '  "metadata": {',
+            '    "name": "web-7",',
+            '    "labels": {}',
+            "  },",
+            '  "n": 1.10',
+            "}",
+        ),
+        "",
+    )
+
+
+async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: Command, state: FakeUpkeep) -> None:
+    state.letters, state.bodies = [a_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
+
+    _, out, _ = await running("dead-letters show 7")
+
+    [line] = [line for line in out.splitlines() if line.startswith("answer")]
+    assert line.startswith("answer    no schema")
+    assert "pods" in line
+    assert "\x1b" not in out
+
+
+async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Command, state: FakeUpkeep) -> None:
+    state.letters, state.bodies = [a_letter(7)], {7: b'{"kind":"Pod"}'}
+
+    code, out, _ = await running("dead-letters show 7 --json")
+
+    assert code == Exit.OK
+    told = json.loads(out)
+    assert (told["letter"]["number"], told["object"]) == (7, {"kind": "Pod"})
+
+
+async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: Command, state: FakeUpkeep) -> None:
+    state.letters, state.bodies = [a_letter(7)], {7: b'{"a":' * 9_900 + b"1" + b"}" * 9_900}
+    code, out, _ = await running("dead-letters show 7 --json")
+    assert (code, out.count('"a":')) == (Exit.OK, 9_900)
+
+
+async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: Command, state: FakeUpkeep) -> None:
+    state.letters, state.bodies = [a_letter(7)], {7: b"[" * 9_000 + b"1" + b"]" * 9_000}
+    code, out, _ = await running("dead-letters show 7")
+    assert code == Exit.OK
+    assert len(out) < 40_000
+
+
+@pytest.mark.parametrize("option", ["", " --json"])
+async def test_objects_are_printed_without_terminal_escapes(running: Command, state: FakeUpkeep, option: str) -> None:
+    hostile = "\x9b31m\u202egnp\u2028\x7f"
+    state.letters = [a_letter(7, reason=hostile, resource=hostile)]
+    state.bodies = {7: json.dumps({"kind": hostile}, ensure_ascii=False).encode()}
+    for words in ("dead-letters show 7", "dead-letters list"):
+        code, out, _ = await running(words + option)
+        assert code == Exit.OK
+        assert {letter for letter in out if not letter.isprintable()} == {"\n"}
+
+
+@pytest.mark.parametrize("number", [5, 8])
+async def test_a_number_that_no_dead_letter_has_is_exit_1(running: Command, state: FakeUpkeep, number: int) -> None:
+    state.letters = [a_letter(6), a_letter(7)]
+    assert await running(f"dead-letters show {number}") == (
+        Exit.NO,
+        "",
+        lines(f"there is no dead letter {number}; kubedelta dead-letters list has their numbers"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "told"),
+    [
+        ("retry hook 7", ("retry", "hook", [7]), "1 dead letter of hook will be delivered again"),
+        ("retry hook 7 9", ("retry", "hook", [7, 9]), "2 dead letters of hook will be delivered again"),
+        ("retry hook --all", ("retry", "hook", None), "3 dead letters of hook will be delivered again"),
+        ("drop hook 7", ("drop", "hook", [7]), "1 dead letter of hook dropped"),
+        ("drop hook --all", ("drop", "hook", None), "3 dead letters of hook dropped"),
+    ],
+)
+async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
+    running: Command, state: FakeUpkeep, words: str, asked: tuple[object, ...], told: str
+) -> None:
+    state.letters = [a_letter(number) for number in (7, 8, 9)]
+    assert await running(f"dead-letters {words}") == (Exit.OK, lines(told), "")
+    assert state.asked == [asked]
+
+
+async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: Command) -> None:
+    assert await stopped("dead-letters retry hook 7") == (
+        Exit.OK,
+        lines("1 dead letter of hook will be delivered again, when the bridge starts: it does not run now"),
+        "",
+    )
+    assert await stopped("dead-letters drop hook 7") == (Exit.OK, lines("1 dead letter of hook dropped"), "")
+
+
+@pytest.mark.parametrize("what", ["retry", "drop"])
+@pytest.mark.parametrize("words", ["hook", "hook 7 --all", "hook 0", "hook seven", "", "--all", "hook 7 --every"])
+async def test_without_a_clear_choice_no_dead_letter_is_touched(
+    running: Command, state: FakeUpkeep, what: str, words: str
+) -> None:
+    code, out, err = await running(f"dead-letters {what} {words}")
+    assert (code, out) == (Exit.USAGE, "")
+    assert "usage: kubedelta" in err
+    assert state.asked == []
+
+
+@pytest.mark.parametrize("order", ["drop -c FILE hook 7 9", "drop hook -c FILE 7 9", "drop hook 7 -c FILE --json 9"])
+async def test_options_may_stand_anywhere(running: Command, config: Path, state: FakeUpkeep, order: str) -> None:
+    words = ["dead-letters", *order.replace("FILE", str(config)).split()]
+    assert await asyncio.to_thread(main, words) == Exit.OK
+    assert state.asked == [("drop", "hook", [7, 9])]
+
+
+# ── state check ──────────────────────────────────────────────────────────────
+
+
+async def test_a_healthy_state_is_told_with_its_sizes(running: Command, state: FakeUpkeep) -> None:
+    state.report = StateReport(
+        "/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 3, 12 * 1024**2, 4 * 1024, 3 * 1024**3
+    )
+    assert await running("state check") == (
+        Exit.OK,
+        lines(
+            "path          /state/outbox.db",
+            "sqlite        3.51.0",
+            "format        1",
+            "cluster       u-1",
+            "records       40",
+            "objects       20",
+            "informers     2",
+            "sinks         1",
+            "dead letters  3",
+            "file          12.0 MiB, of which 3.0 GiB are free",
+            "wal           4.0 KiB",
+            "integrity     ok",
+        ),
+        "",
+    )
+
+
+@pytest.mark.parametrize("option", ["", "--json"])
+async def test_a_state_with_problems_is_exit_1(running: Command, state: FakeUpkeep, option: str) -> None:
+    problems = ["page 7: wrong", "row 9 missing\nfrom index"]
+    state.report = StateReport("/state/outbox.db", "3.51.0", 1, "", problems, 40, 20, 2, 1, 0, 0, 0, 0)
+
+    code, out, _ = await running(f"state check {option}")
+
+    assert code == Exit.NO
+    if option:
+        assert json.loads(out)["problems"] == problems
+    else:
+        assert out.endswith(lines("integrity     2 problems", "  page 7: wrong", "  row 9 missing from index"))
+        assert "cluster       not known\n" in out
+
+
+# ── Who is asked ─────────────────────────────────────────────────────────────
+
+EVERY = [
+    "cursors",
+    "replay hook --from beginning",
+    "dead-letters list",
+    "dead-letters show 7",
+    "dead-letters retry hook --all",
+    "dead-letters drop hook --all",
+    "sinks retry hook",
+    "sinks pause hook",
+    "sinks resume hook",
+    "state check",
+]
+
+
+@pytest.mark.parametrize("words", EVERY)
+async def test_every_command_works_on_the_files_where_no_bridge_runs(
+    stopped: Command, state: FakeUpkeep, words: str
+) -> None:
+    state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
+    assert (await stopped(words))[0] == Exit.OK
+    assert state.asked
+
+
+@pytest.mark.parametrize("words", EVERY)
+async def test_the_files_are_not_opened_beside_a_running_bridge(
+    running: Command, state: FakeUpkeep, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "on_files", None)
+    state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
+    assert (await running(words))[0] == Exit.OK
+    assert state.asked
+
+
+@pytest.mark.parametrize("words", ["replay audit --from 1", "dead-letters list audit", "dead-letters drop audit --all"])
+async def test_an_unknown_sink_is_exit_1_to_a_running_bridge(running: Command, words: str) -> None:
+    assert await running(words) == (Exit.NO, "", lines("there is no sink audit; there is: hook"))
+
+
+async def test_an_unknown_sink_is_exit_1_on_the_files(stopped: Command) -> None:
+    assert await stopped("dead-letters retry audit 7") == (
+        Exit.NO,
+        "",
+        lines("there is no sink audit; there is: hook"),
+    )
+
+
+@pytest.mark.parametrize("words", EVERY)
+async def test_a_silent_bridge_exits_69_and_its_files_stay_closed(
+    kubedelta: Command, config: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_client, "_GREETING_SECONDS", 0.05)
+    monkeypatch.setattr(access, "on_files", None)
+    with socket.socket(socket.AF_UNIX) as standing_still:
+        standing_still.bind(str(config.parent / "state" / "admin.sock"))
+        standing_still.listen()
+        code, out, err = await kubedelta(words)
+    assert (code, out) == (Exit.UNAVAILABLE, "")
+    assert err.endswith("state/admin.sock: no answer within 0.05 seconds\n")
+
+
+async def test_an_interrupted_command_does_not_look_successful(config: Path) -> None:
+    asked = asyncio.Event()
+
+    async def stand_still(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(stand_still, config.parent / "state" / "admin.sock"):
+        command = [sys.executable, "-m", "bridge", "state", "check", "-c", str(config)]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stderr=asyncio.subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A shell's background job ignores it.
+        )
+        await asked.wait()
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (Exit.INTERRUPTED, b"")
+
+
+async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Command, state: FakeUpkeep) -> None:
+    state.error = RuntimeError("this\nis odd")
+    assert await running("cursors") == (
+        Exit.SOFTWARE,
+        "",
+        lines("the running bridge could not do it: RuntimeError: this is odd"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (
+            StateUnusable("state.directory: another process holds the lock"),
+            Exit.CONFIG,
+            "state.directory: another process holds the lock",
+        ),
+        (Damaged("page 7"), Exit.NO, "the state is damaged, and the next start will move it aside: page 7"),
+    ],
+)
+async def test_files_that_cannot_be_used_are_told_with_the_reason(
+    kubedelta: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, told: str
+) -> None:
+    @asynccontextmanager
+    async def unusable(_: Settings) -> AsyncIterator[AdminOperations]:
+        raise error
+        yield
+
+    monkeypatch.setattr(access, "on_files", unusable)
+    assert await kubedelta("cursors") == (code, "", lines(told))
+
+
+async def test_all_configuration_mistakes_come_before_any_request(
+    running: Command, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEDELTA__RESORCES", "pods")
+    code, out, err = await running("cursors")
+    assert (code, out) == (Exit.CONFIG, "")
+    assert "resources" in err
+    assert state.asked == []
+
+
+# ── --help ───────────────────────────────────────────────────────────────────
+
+
+def helped(*words: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", "bridge", *words, "--help"], capture_output=True, text=True, timeout=30, check=True
+    )
+    return ended.stdout
+
+
+def test_help_names_every_command_and_every_action() -> None:
+    assert {"replay", "dead-letters", "cursors", "state"} <= set(helped().split())
+    assert {"list", "show", "retry", "drop"} <= set(helped("dead-letters").split())
+    assert "check" in helped("state").split()
+    assert {"retry", "pause", "resume"} <= set(helped("sinks").split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["replay", "cursors", "state check", "sinks retry", "sinks pause", *map("dead-letters {}".format, ACTIONS)],
+)
+def test_every_command_takes_a_configuration_and_prints_json(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split(), "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"usage: kubedelta {words}")
+    assert "--config FILE" in told
+    assert "--json" in told

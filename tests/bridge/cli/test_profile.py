@@ -1,0 +1,76 @@
+"""``kubedelta run --profile-stages``, from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bridge.cli.profile import rendered
+from bridge.playground import Playground
+from bridge.profiling.figures import STAGES, Profile, Row
+from tests.kit.bridge_process import BridgeProcess
+
+
+class ProfiledBridge(BridgeProcess):
+    def command(self) -> Sequence[str | Path]:
+        return [*super().command(), "--profile-stages"]
+
+
+def a_config_map(number: int) -> dict[str, Any]:
+    return {"metadata": {"name": f"object-{number}", "namespace": "default"}, "data": {"value": "1"}}
+
+
+def tables(log: str) -> dict[str, dict[str, list[str]]]:
+    """Title → stage → the other cells of its line."""
+    found: dict[str, dict[str, list[str]]] = {}
+    title = ""
+    for line in log.splitlines():
+        if " s of CPU in " in line:
+            title = line.partition(":")[0]
+            found[title] = {}
+        elif title and not line.startswith("{"):
+            name, *cells = line.split("  ")
+            found[title][name] = [cell.strip() for cell in cells if cell.strip()]
+    return found
+
+
+async def test_a_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.ndjson"
+    async with Playground(bookmark_interval=0.2) as cluster:
+        for number in range(20):
+            cluster.create("configmaps", a_config_map(number))
+        config = {
+            "cluster": {"name": "test", "server": cluster.url},
+            "resources": ["configmaps"],
+            "sinks": {"copy": {"type": "file", "path": str(copy), "start": "earliest"}},
+        }
+        bridge = ProfiledBridge(tmp_path, config)
+        async with bridge.started():
+            await bridge.until_delivered()
+            os.kill(bridge.pid, signal.SIGUSR1)
+            async with asyncio.timeout(20):
+                while "this profile" not in bridge.log.read_text():  # noqa: ASYNC110  # nothing announces it
+                    await asyncio.sleep(0.05)
+            for number in range(20, 25):
+                cluster.create("configmaps", a_config_map(number))
+            await bridge.until("it has them all", lambda metrics: metrics.value("records_committed_total") == 25)
+    found = tables(bridge.log.read_text())
+    assert list(found) == ["Since the last profile", "The whole run"]
+    expected = ["STAGE", *(stage.name.lower() for stage in STAGES)]
+    assert all(list(lines)[: len(expected)] == expected for lines in found.values())
+    assert found["Since the last profile"]["deliver"][-1] == "20"
+    assert found["The whole run"]["deliver"][-1] == "25"
+
+
+def test_a_line_has_microseconds_per_record_and_the_cpu_share() -> None:
+    rows = (Row("split", 3_000_000, calls=12, records=1_000), Row("rest: event loop", 1_000_000))
+    assert rendered("The whole run", Profile(2_000_000_000, 4_000_000, rows)).splitlines() == [
+        "The whole run: 0.00 s of CPU in 2.0 s",
+        "STAGE             µs/RECORD  SHARE  CALLS  RECORDS",
+        "split             3.0        75.0%  12     1000",
+        "rest: event loop  -          25.0%  -      -",
+    ]

@@ -1,0 +1,121 @@
+"""What is known of many objects, in rows."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from bridge.model.change import ObjectVersion
+from bridge.model.versions.version_table import VersionTable
+
+UID = "0b6fb3a5-6d9f-4c1e-9d0a-3f1f0c5a7e11"
+ODD_VERSIONS = (
+    "",
+    "0",
+    "007",
+    "-1",
+    "+1",
+    "1_000",
+    " 7",
+    "v12",
+    "\x00",
+    "7\x00",
+    "１２",
+    "é" * 9,
+    "é" * 10,
+    "9" * 18,
+    "9223372036854775807",
+    "9223372036854775808",
+    "9" * 300,
+)
+ODD_UIDS = ("", "\x00", UID, UID + "-", UID[:-1] + "é", UID[:-2] + "é", "u" * 300)
+
+
+@pytest.mark.parametrize("version", ODD_VERSIONS)
+@pytest.mark.parametrize("uid", ODD_UIDS)
+def test_any_version_and_any_uid_come_back_as_the_same_text(uid: str, version: str) -> None:
+    others = {"shop/before": ObjectVersion(UID, "1", 1), "shop/after": ObjectVersion(UID, "2", 2)}
+    table = VersionTable({"shop/before": others["shop/before"], "shop/web": ObjectVersion(UID, "3", 3), **others})
+
+    table["shop/web"] = ObjectVersion(uid, version, b"{}")
+    assert table["shop/web"] == ObjectVersion(uid, version, b"{}")
+    table.rest("shop/web", 2**63 - 1)
+    assert table["shop/web"] == ObjectVersion(uid, version, 2**63 - 1)
+    table["shop/web"] = ObjectVersion(UID, "4", 4)
+    assert dict(table) == others | {"shop/web": ObjectVersion(UID, "4", 4)}
+
+
+@pytest.mark.parametrize("version", ["1", "1" * 300])
+def test_what_rests_already_may_rest_elsewhere(version: str) -> None:
+    table = VersionTable({"shop/web": ObjectVersion(UID, version, 1)})
+    table.rest("shop/web", 2)
+
+    assert table["shop/web"] == ObjectVersion(UID, version, 2)
+
+
+def test_what_is_not_known_is_missing_and_cannot_rest() -> None:
+    table = VersionTable({"shop/web": ObjectVersion(UID, "1", 1)})
+    table.rest("shop/db", 2)
+
+    assert (table.get("shop/db"), "shop/db" in table, len(table)) == (None, False, 1)
+    with pytest.raises(KeyError, match="shop/db"):
+        table["shop/db"]
+    with pytest.raises(KeyError, match="shop/db"):
+        del table["shop/db"]
+
+
+@pytest.mark.parametrize(
+    "left", [ObjectVersion(UID, "1", b"{}"), ObjectVersion(UID, "1", 1), ObjectVersion("u" * 300, "v" * 300, 1)]
+)
+def test_an_object_in_the_row_of_another_inherits_nothing(left: ObjectVersion) -> None:
+    table = VersionTable({"shop/web": left, "shop/db": ObjectVersion("db", "2", 2)})
+    del table["shop/web"]
+    table["blog/web"] = ObjectVersion("web", "3", 3)
+
+    assert list(table.items()) == [("shop/db", ObjectVersion("db", "2", 2)), ("blog/web", ObjectVersion("web", "3", 3))]
+
+
+def test_objects_that_come_and_go_leave_nothing_in_memory() -> None:
+    table = VersionTable({"shop/web": ObjectVersion(UID, "1", 1)})
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            table[f"shop/job-{number}"] = ObjectVersion(f"uid-{number}", f"{number}", b"{}")
+            table.rest(f"shop/job-{number}", number)
+            del table[f"shop/job-{number}"]
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size < 10_000
+
+
+def test_an_update_leaves_no_new_allocation_in_the_heap() -> None:
+    """Not even in place of something: what is made in a hole among many is slow to reach, and so are its neighbours."""
+    numbers = range(10_000)
+    table = VersionTable(
+        {f"shop/web-{number}": ObjectVersion(f"{number:036}", f"{number}", number) for number in numbers}
+    )
+    tracemalloc.start()
+    try:
+        for number in numbers:
+            table[f"shop/web-{number}"] = ObjectVersion(f"{number + 1:036}", f"{number + 10**9}", b"{}")
+            table.rest(f"shop/web-{number}", number + 10**9)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert table["shop/web-7"] == ObjectVersion(f"{8:036}", f"{7 + 10**9}", 7 + 10**9)
+    assert size < 10_000
+
+
+def test_the_newest_are_found_wherever_they_are_kept() -> None:
+    table = VersionTable({f"shop/{number}": ObjectVersion(UID, str(number), number) for number in range(95, 106)})
+    table["shop/bare"] = ObjectVersion(UID, "103", b"not at rest")
+    table["shop/odd"] = ObjectVersion(UID, "no number", 7)
+    del table["shop/105"]
+
+    assert table.newest(4) == ["shop/104", "shop/bare", "shop/103", "shop/102"]
+    assert len(table.newest(99)) == 12
+    assert VersionTable().newest(1) == []

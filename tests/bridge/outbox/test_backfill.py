@@ -1,0 +1,721 @@
+"""What a sink is told out of turn, and what it is told of a backlog that was shortened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
+from bridge.model.admin import UnknownTarget
+from bridge.model.policies import StartPolicy
+from bridge.model.record import Delta, Gap, Record, Snapshot
+from bridge.outbox import Outbox, Retention
+from bridge.outbox.consumers import backfills
+from bridge.outbox.log.statements import MOST_BYTES
+from bridge.outbox.storage.state_directory import FILE
+from bridge.pipelines.sink_feed import SinkFeed, Stretch
+from bridge.processor.shared_processor import SharedProcessor
+from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
+from tests.kit.informed import DEPLOYMENTS, Informed
+
+BEGINNING = 0
+WITH_LATE = AUDIT | {"late": StartPolicy.SNAPSHOT}
+
+
+class Taker:
+    """A sink's stream, read to its end."""
+
+    def __init__(self, outbox: Outbox, sink: str = "audit") -> None:
+        processor = SharedProcessor[Record](outbox, targets=lambda each: getattr(each, "audience", None))
+        outbox.committed = processor.distribute
+        self.sinks = outbox.sinks
+        self.stream = SinkFeed(sink, processor.add(sink, after=outbox.sinks[sink].settled), outbox.sinks)
+        self.held: list[Stretch] = []
+
+    async def take(self, limit: int = 100) -> Sequence[Record]:
+        """One stretch, which is not settled yet."""
+        async with asyncio.timeout(10):
+            self.held.append(await self.stream.take(limit))
+        return self.held[-1].items
+
+    def settle(self) -> None:
+        for stretch in self.held:
+            self.stream.settle(stretch)
+        self.held.clear()
+
+    async def rest(self, limit: int = 100) -> list[Record]:
+        """Everything that is still to be told; it is settled."""
+        found: list[Record] = []
+        while not self.stream.exhausted:
+            found += await self.take(limit)
+            self.settle()
+        return found
+
+    async def told(self, limit: int = 100) -> list[str]:
+        return story(await self.rest(limit))
+
+
+async def settled(outbox: Outbox) -> None:
+    for cursor in outbox.sinks.all:
+        outbox.sinks.settle(cursor.sink, outbox.last)
+    await outbox.tidy()
+
+
+# ── Snapshots ────────────────────────────────────────────────────────────────
+
+
+async def test_a_new_sink_gets_a_snapshot_and_then_the_changes(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a", "added shop/c", "deleted shop/c")
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, WITH_LATE, facts=facts) as outbox:
+        taker = Taker(outbox, "late")
+        await (await Informed().begin(outbox)).tells(outbox, "updated shop/b")
+        records = await taker.rest(limit=2)
+
+        assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot", "updated shop/b"]
+        began, b, a, ended, _ = records
+        assert isinstance(began, Snapshot)
+        assert isinstance(ended, Snapshot)
+        assert (began.edge, began.count, began.sequence, began.sink) == ("began", 2, 5, "late")
+        assert (ended.edge, ended.count, ended.sequence) == ("ended", 2, 5)
+        assert [b.sequence, a.sequence] == [2, 3]
+        assert outbox.sinks["audit"].backfill is None
+        assert outbox.sinks["late"].backfill is None
+    assert SnapshotBegan("late", 2) in facts
+    assert SnapshotEnded("late", 2) in facts
+
+
+async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        await (await Informed().begin(outbox)).tells(outbox, "updated shop/b", "added shop/d")
+        await taker.take(2)
+        taker.settle()
+        await outbox.tidy()
+        left = crashed(tmp_path, tmp_path / "left")
+        records = await taker.rest(limit=1)
+    async with opened(left, WITH_LATE) as outbox:
+        again = await Taker(outbox, "late").rest(limit=10)
+
+    assert records == again
+    assert named(records) == [
+        ("added shop/b", "snapshot/late/3", False),
+        ("added shop/c", "snapshot/late/3", True),
+        ("snapshot", "snapshot/late/3", False),
+        ("updated shop/b", None, False),
+        ("added shop/d", None, False),
+    ]
+
+
+async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: Path) -> None:
+    """Its end counts the objects that are told in it."""
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        await (await Informed().begin(outbox)).tells(outbox, "updated shop/a", "deleted shop/c", "added shop/d")
+        await taker.stream.compact(outbox.boot_last)
+        records = await taker.rest()
+
+    assert named(records) == [
+        ("snapshot", "snapshot/late/3", False),
+        ("added shop/a", "snapshot/late/3", False),
+        ("added shop/b", "snapshot/late/3", True),
+        ("updated shop/a", None, False),
+        ("deleted shop/c", None, False),
+        ("added shop/d", None, False),
+        ("snapshot", "snapshot/late/3", False),
+    ]
+    began, ended = (record for record in records if isinstance(record, Snapshot))
+    assert (began.count, ended.count) == (3, 2)
+
+
+def named(records: Sequence[Record]) -> list[tuple[str, str | None, bool]]:
+    """What is told, the snapshot that it says to be of, and whether it says to be the last of it."""
+    last = [isinstance(record, Delta) and record.last_of_snapshot for record in records]
+    return list(zip(story(records), (record.snapshot for record in records), last, strict=True))
+
+
+async def test_a_snapshot_of_nothing_is_none(tmp_path: Path) -> None:
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        assert outbox.sinks["late"].backfill is None
+        assert Taker(outbox, "late").stream.exhausted
+
+
+async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, *(f"added shop/p{number}" for number in range(6)))
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        await taker.take(3)
+        taker.settle()
+        await outbox.tidy()
+        await taker.take(2)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, WITH_LATE) as outbox:
+        assert outbox.sinks.lag("late") == 5
+        assert await Taker(outbox, "late").told() == [
+            "added shop/p2",
+            *(f"added shop/p{n}" for n in (3, 4, 5)),
+            "snapshot",
+        ]
+        assert outbox.sinks.lag("late") == 0
+
+
+async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await settled(outbox)
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "deleted shop/a", "updated shop/b")
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+        await taker.take(2)
+        taker.settle()
+        await outbox.tidy()
+        assert (await outbox.check()).problems == []
+
+        assert await taker.told() == ["added shop/b", "snapshot", "deleted shop/a", "updated shop/b"]
+        await settled(outbox)
+        report = await outbox.check()
+        assert (report.records, report.objects, report.problems) == (0, 1, [])
+
+
+async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
+    retention = Retention(retain_bytes=1 << 30)
+    async with opened(tmp_path, retention=retention) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "updated shop/a")
+    sinks = AUDIT | {"now": StartPolicy.NOW, "earliest": StartPolicy.EARLIEST}
+    async with opened(tmp_path, sinks, retention=retention) as outbox:
+        assert await Taker(outbox, "now").told() == []
+        assert await Taker(outbox, "earliest").told() == ["added shop/a", "updated shop/a"]
+
+
+async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await settled(outbox)
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "deleted shop/a")
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+    async with opened(tmp_path) as outbox:
+        await outbox.sinks.count_absence(100.0, 50.0)
+        await outbox.tidy()
+        report = await outbox.check()
+        assert (report.records, report.objects, report.sinks, report.problems) == (0, 1, 1, [])
+
+
+async def test_absence_counts_while_the_bridge_runs_until_the_return(tmp_path: Path) -> None:
+    async with opened(tmp_path, WITH_LATE):
+        pass
+    for _ in range(3):
+        async with opened(tmp_path) as outbox:
+            await outbox.sinks.count_absence(30.0, 100.0)
+            assert not outbox.sinks["late"].configured
+    async with opened(tmp_path, WITH_LATE):
+        pass
+    async with opened(tmp_path) as outbox:
+        await outbox.sinks.count_absence(30.0, 100.0)
+        assert outbox.sinks["late"].absent_seconds == 30.0
+        await outbox.sinks.count_absence(70.0, 100.0)
+        assert [cursor.sink for cursor in outbox.sinks.all] == ["audit"]
+
+
+# ── Compaction ───────────────────────────────────────────────────────────────
+
+
+async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(before=True)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        [first] = await informer.tells(outbox, "added shop/a")
+        assert await taker.told() == ["added shop/a"]
+        for _ in range(3):
+            await informer.tells(outbox, "updated shop/a", "updated shop/a")
+        assert await taker.stream.compact(outbox.boot_last) == (6, 1)
+        await informer.tells(outbox, "updated shop/a")
+        assert await taker.stream.compact(outbox.boot_last) == (2, 1)
+        [told] = await taker.rest()
+
+        assert isinstance(told, Delta)
+        assert (told.op, told.sequence) == ("updated", 8)
+        assert told.before == first.body
+
+
+async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(before=True)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        [told] = await taker.rest()
+
+        assert isinstance(told, Delta)
+        assert (told.op, told.before, told.sequence) == ("added", None, 2)
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
+    tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfills, "_PART", part)
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        for name in ("a", "b", "c"):
+            await informer.tells(outbox, f"added shop/{name}", f"updated shop/{name}")
+        assert await taker.stream.compact(outbox.boot_last) == (6, 3)
+        await informer.tells(outbox, "deleted shop/a", "updated shop/b", "updated shop/c")
+        assert await taker.stream.compact(outbox.boot_last) == (6, 2)
+        await informer.tells(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
+        assert await taker.stream.drop(outbox.last - 1) == (10, 2)
+        assert await taker.told() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
+
+
+async def shorten(taker: Taker, outbox: Outbox, policy: str) -> None:
+    if policy == "compact":
+        await taker.stream.compact(outbox.boot_last)
+    else:
+        await taker.stream.drop(outbox.last)
+
+
+SHORTENED = {"compact": ["updated shop/a"], "drop": ["gap"]}
+
+
+@pytest.mark.parametrize("policy", ["compact", "drop"])
+@pytest.mark.parametrize("settled", [0, 1, 3])
+async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
+    tmp_path: Path, policy: str, settled: int
+) -> None:
+    """A sink that is dead has always something in flight."""
+    in_flight = ["added shop/a", "added shop/b", "added shop/c"]
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *in_flight)
+        for _ in in_flight:
+            await taker.take(1)
+        for _ in range(4):
+            await informer.tells(outbox, *["updated shop/a"] * 50)
+            await shorten(taker, outbox, policy)
+            await outbox.tidy()
+            assert outbox.records == 0, "nothing of it is kept for this sink"
+            assert outbox.backlog_of("audit").records == len(in_flight) + 1
+        for stretch in taker.held[:settled]:
+            taker.stream.settle(stretch)
+        await outbox.tidy()
+        assert outbox.backlog_of("audit").records == len(in_flight) - settled + 1
+        assert (await outbox.check()).problems == []
+        left = crashed(tmp_path, tmp_path / "left")
+
+        del taker.held[:settled]
+        taker.settle()
+        assert await taker.told() == SHORTENED[policy]
+        assert outbox.sinks.lag("audit") == 0
+    async with opened(left) as outbox:
+        again = Taker(outbox)
+        assert await again.told() == in_flight[settled:] + SHORTENED[policy]
+        await outbox.tidy()
+        assert (await outbox.check()).problems == []
+
+
+async def test_records_in_flight_at_a_replay_return_as_they_were(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await taker.take()
+        await taker.stream.replay(1, None, None)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, retention=Retention(retain_bytes=1 << 30)) as outbox:
+        found = await Taker(outbox).rest()
+
+    assert [getattr(record, "replay", None) for record in found] == [0, 0, 1, 1]
+
+
+async def test_the_oldest_age_counts_from_the_records_in_flight(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await taker.take()
+        outbox.backlog_of("audit")
+        began = asyncio.get_running_loop().time()
+        await informer.tells(outbox, "updated shop/a")
+        await taker.stream.compact(outbox.boot_last)
+        assert outbox.backlog_of("audit").age >= asyncio.get_running_loop().time() - began
+        taker.settle()
+        await taker.rest()
+        assert outbox.backlog_of("audit").age == 0.0
+
+
+async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(before=True)) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await taker.rest()
+        await informer.tells(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        await outbox.tidy()
+        left = crashed(tmp_path, tmp_path / "left")
+        expected = await taker.rest()
+    async with opened(left, retention=Retention(before=True)) as outbox:
+        assert await Taker(outbox).rest() == expected
+        assert story(expected) == ["updated shop/a", "deleted shop/b"]
+
+
+async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        assert await taker.told() == ["added shop/a"]
+        await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind what was written before.
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        assert await Taker(outbox).told() == []
+        assert outbox.sinks.lag("audit") == 0
+
+
+async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await taker.take()
+        await informer.tells(outbox, "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        taker = Taker(outbox)
+        assert await taker.told() == ["added shop/a"]
+        assert outbox.sinks.lag("audit") == 0
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/c")
+        assert await taker.told() == ["added shop/c"]
+
+
+async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        await taker.take()
+        await informer.tells(outbox, "added shop/b", "deleted shop/b")
+        await taker.stream.compact(outbox.boot_last)
+        waiting = tasks.create_task(taker.stream.take(10))
+        await asyncio.sleep(0)
+        taker.settle()
+        async with asyncio.timeout(5):
+            await waiting
+        assert await taker.told() == []
+        assert outbox.sinks.lag("audit") == 0
+
+
+# ── Gaps ─────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "added shop/c")
+        await taker.take(1)
+        assert await taker.stream.drop(3) == (2, 2)
+        [gap, c] = await taker.rest()
+
+        assert isinstance(gap, Gap)
+        assert (gap.first, gap.sequence, gap.count) == (2, 3, 2)
+        assert story([c]) == ["added shop/c"]
+
+
+async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        pods = await Informed().begin(outbox)
+        deployments = await Informed(DEPLOYMENTS).begin(outbox)
+        await pods.tells(outbox, "added shop/a", "added bank/a", "added shop/b")
+        await taker.stream.drop(3)
+        await deployments.tells(outbox, "added shop/web")
+        await pods.tells(outbox, "added mall/c")
+        left = crashed(tmp_path, tmp_path / "left")
+        first = await about(taker)
+    async with opened(left) as outbox:
+        taker = Taker(outbox)
+        await taker.stream.drop(4)
+        widened = await about(taker)
+
+    assert first == ({("pods", "shop"), ("pods", "bank")}, True)
+    assert widened == ({("pods", "shop"), ("pods", "bank"), ("deployments.apps", "shop")}, True)
+
+
+async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backfills, "MOST_CONCERNS", 3)
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        await (await Informed().begin(outbox)).tells(outbox, *(f"added space-{n}/a" for n in range(6)))
+        await taker.stream.drop(5)
+        assert await about(taker) == ({("pods", None)}, True)
+
+
+async def about(taker: Taker) -> tuple[set[tuple[str, str | None]], bool]:
+    """What the gap that comes next says of the missing records, and whether they are about nothing else."""
+    gap = next(record for record in await taker.rest() if isinstance(record, Gap))
+    return {(each.resource.name, each.namespace) for each in gap.concerns}, gap.only
+
+
+async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *(f"added shop/p{number}" for number in range(6)))
+        await taker.stream.drop(2)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        taker = Taker(outbox)
+        assert await taker.stream.drop(5) == (1, 5)
+        [gap, last] = await taker.rest()
+
+        assert isinstance(gap, Gap)
+        assert (gap.first, gap.sequence, gap.count) == (1, 5, 5)
+        assert story([last]) == ["added shop/p5"]
+
+
+async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await taker.rest()
+        await informer.tells(outbox, "deleted shop/a")
+        await taker.stream.compact(outbox.boot_last)
+        await informer.tells(outbox, "added shop/a")
+        await taker.stream.drop(outbox.last)
+        await informer.tells(outbox, "updated shop/b")
+        await taker.stream.compact(outbox.boot_last)
+
+        assert await taker.told() == ["deleted shop/a", "gap", "updated shop/b"]
+
+
+async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"audit": StartPolicy.NOW, "au": StartPolicy.NOW}) as outbox:
+        taker = Taker(outbox, "au")
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "added shop/a")
+        batch = informer.batch(
+            [informer.change("sync shop/a", ("audit",)), informer.change("sync shop/a", ("au",))], "7"
+        )
+        await outbox.append(batch)
+
+        assert await taker.stream.drop(3) == (1, 2)
+
+
+# ── Replay ───────────────────────────────────────────────────────────────────
+
+
+async def replayable(outbox: Outbox) -> Taker:
+    """Six records, all settled and kept."""
+    taker = Taker(outbox)
+    pods, deployments = await Informed().begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
+    await pods.tells(outbox, "added shop/a", "added shopping/a", "updated shop/a")
+    await deployments.tells(outbox, "added shop/d", "added shopping/d")
+    await pods.tells(outbox, "deleted shop/a")
+    await taker.rest()
+    await outbox.tidy()
+    return taker
+
+
+@pytest.mark.parametrize(
+    ("start", "resource", "namespace", "expected"),
+    [
+        (BEGINNING, None, None, [1, 2, 3, 4, 5, 6]),
+        (3, None, None, [3, 4, 5, 6]),
+        (BEGINNING, "pods", None, [1, 2, 3, 6]),
+        (BEGINNING, None, "shop", [1, 3, 4, 6]),
+        (2, "pods", "shop", [3, 6]),
+        (BEGINNING, "deployments.apps", "shopping", [5]),
+        (BEGINNING, None, "sho", []),
+        (7, None, None, []),
+        ("2026-11-21T09:00:00.000000Z", None, None, [1, 2, 3, 4, 5, 6]),
+        ("2026-11-21T09:00:00.000001Z", None, None, []),
+        ("0", None, None, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+async def test_what_is_told_once_more(
+    tmp_path: Path, start: int | str, resource: str | None, namespace: str | None, expected: list[int]
+) -> None:
+    retention = Retention(retain_bytes=1 << 30)
+    async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:00.000000Z") as outbox:
+        taker = await replayable(outbox)
+        log = await everything(outbox)
+        kind = None if resource is None else await outbox.ledger.kind_of(resource)
+
+        found = await taker.stream.replay(start, kind, namespace)
+        told = await taker.rest(limit=2)
+
+        assert found == (len(expected), min(expected, default=0), max(expected, default=0))
+        assert told == [replace(record, replay=1) for record in log if record.sequence in expected]
+        assert outbox.sinks.lag("audit") == 0
+
+
+async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path) -> None:
+    retention = Retention(retain_bytes=1 << 30)
+    async with opened(tmp_path, retention=retention) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(4, None, None)
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+        left = crashed(tmp_path, tmp_path / "left")
+        told = await taker.told()
+    async with opened(left, retention=retention) as outbox:
+        assert (
+            await Taker(outbox).told()
+            == told
+            == ["added shop/d", "added shopping/d", "deleted shop/a", "added shop/new"]
+        )
+
+
+def delivery_ids(records: Sequence[Record]) -> list[str]:
+    return [record.delivery_id for record in records]
+
+
+async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
+    tmp_path: Path,
+) -> None:
+    retention = Retention(retain_bytes=1 << 30)
+    async with opened(tmp_path, retention=retention) as outbox:
+        taker = await replayable(outbox)
+        first_delivery = delivery_ids(await everything(outbox))
+        await taker.stream.replay(1, None, None)
+        handed_out = delivery_ids(await taker.take(3))
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, retention=retention) as outbox:
+        again = Taker(outbox)
+        repeated = await again.rest()
+        await again.stream.replay(1, None, None)
+        replayed = await again.rest()
+
+    assert delivery_ids(repeated) == [f"{each}/replay/1" for each in first_delivery]
+    assert delivery_ids(repeated)[:3] == handed_out
+    assert delivery_ids(replayed) == [f"{each}/replay/2" for each in first_delivery]
+    assert [record.id for record in replayed] == [record.id for record in repeated] == first_delivery
+
+
+async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(1, None, None)
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+        await taker.stream.compact(outbox.last)
+        replayed = await taker.rest()
+
+    assert {record.delivery_id.rpartition("/replay/")[2] for record in replayed} == {"1"}
+
+
+async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path) -> None:
+    retention = Retention(retain_bytes=1 << 30)
+    async with opened(tmp_path, retention=retention) as outbox:
+        taker = await replayable(outbox)
+        for _ in range(3):
+            await taker.stream.replay(1, None, None)
+            await taker.rest()
+    (tmp_path / f"{FILE}.damaged").write_text("of old age")
+    async with opened(tmp_path, retention=retention) as outbox:
+        taker = Taker(outbox)
+        [gap] = await taker.rest()
+        await taker.stream.replay(1, None, None)
+        [again] = await taker.rest()
+
+    assert isinstance(gap, Gap)
+    assert again.id == gap.id
+    assert int(again.delivery_id.rpartition("/replay/")[2]) > 1_000_000
+
+
+async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(1, None, None)
+        await taker.take(2)
+        with pytest.raises(UnknownTarget, match=r"being told a replay, 4 records to go: ask again then"):
+            await taker.stream.replay(1, None, None)
+        await taker.rest()
+        assert (await taker.stream.replay(6, None, None))[0] == 1
+
+
+async def test_a_replay_whose_caller_is_gone_is_told_all_the_same(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+        taker = await replayable(outbox)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(taker.stream.replay(5, None, None))
+            await asyncio.sleep(0)
+            asking.cancel()
+        await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind it.
+
+        assert await taker.told() == ["added shopping/d", "deleted shop/a"]
+
+
+async def test_a_sink_that_does_not_exist_cannot_be_told_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        with pytest.raises(UnknownTarget, match=r"there is no sink live; there are: audit"):
+            await outbox.sinks.replay("live", start=1, taken=0, kind=None, namespace=None)
+
+
+async def test_what_left_the_log_is_not_told_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = await replayable(outbox)  # Nothing is retained.
+
+        assert await taker.stream.replay(BEGINNING, None, None) == (0, 0, 0)
+        assert taker.stream.exhausted
+
+
+async def test_what_is_replayed_stays_until_it_was_told(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(retain_age=3600.0)) as outbox:
+        taker = await replayable(outbox)
+        await taker.stream.replay(1, None, None)
+    async with opened(tmp_path) as outbox:  # Retained is nothing any more.
+        await outbox.tidy()
+        assert (await outbox.check()).problems == []
+        told = await Taker(outbox).told()
+        assert len(told) == 6
+        await outbox.tidy()
+        report = await outbox.check()
+        assert (report.records, report.objects, report.problems) == (0, 3, [])
+
+
+# ── Memory ───────────────────────────────────────────────────────────────────
+
+
+async def large(outbox: Outbox) -> None:
+    informer = await Informed(padding=MOST_BYTES // 10).begin(outbox)
+    await informer.tells(outbox, *(f"added shop/p{number}" for number in range(25)))
+
+
+async def test_reading_the_log_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await large(outbox)
+        found = await outbox.read(0, 1000)
+
+        assert len(found.items) == 10
+        assert story(await everything(outbox)) == [f"added shop/p{number}" for number in range(25)]
+
+
+async def test_so_is_reading_what_is_told_out_of_turn(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await large(outbox)
+    async with opened(tmp_path, WITH_LATE) as outbox:
+        taker = Taker(outbox, "late")
+        assert len(await taker.take(1000)) == 11  # With the notice.
+        taker.settle()
+        assert (await taker.told())[-1] == "snapshot"

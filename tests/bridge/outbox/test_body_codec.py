@@ -1,0 +1,131 @@
+"""Bodies at rest: what is packed comes back, with a dictionary or without, and damage is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bridge.model.change import Change, ChangeBatch, Evidence, Op
+from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
+from bridge.model.resource import Scope
+from bridge.outbox import Outbox
+from bridge.outbox.log.body_codec import FIRST_NUMBER, BodyCodec, Dictionary, make_dictionary
+from tests.kit.records import PODS
+
+KIND, OTHER = 1, 2
+
+
+def a_body(number: int) -> bytes:
+    """An object's worth of JSON, 2 KB, alike but not the same."""
+    lines = [f'{{"name":"VARIABLE_{each * each}","value":"{hash((number, each)) & 0xFFFF:x}"}}' for each in range(50)]
+    return f'{{"metadata":{{"name":"web-{number}"}},"spec":{{"env":[{",".join(lines)}]}}}}'.encode()
+
+
+BODIES = [a_body(number) for number in range(600)]
+
+
+def learned(bodies: BodyCodec, kind: int = KIND, samples: Sequence[bytes] = tuple(BODIES)) -> Dictionary:
+    content = make_dictionary([*samples], FIRST_NUMBER + kind)
+    assert content is not None
+    dictionary = Dictionary(FIRST_NUMBER + kind, kind, content)
+    bodies.learn(dictionary)
+    return dictionary
+
+
+def test_enough_samples_of_a_kind_are_kept_and_given_once() -> None:
+    bodies = BodyCodec()
+    for body in BODIES[:20]:
+        bodies.pack(KIND, body)
+    assert bodies.take_samples() is None
+
+    for body in BODIES:
+        bodies.pack(KIND, body)
+        bodies.pack(OTHER, b"{}")
+    found = bodies.take_samples()
+    assert found is not None
+    kind, samples = found
+    assert kind == KIND
+    assert set(samples) <= set(BODIES)
+    assert 1 << 20 <= sum(map(len, samples)) < 2 << 20
+
+    for body in BODIES:
+        bodies.pack(KIND, body)
+    assert bodies.take_samples() is None
+
+
+def test_a_dictionary_makes_bodies_smaller_and_lossless() -> None:
+    bodies = BodyCodec()
+    plain = [bodies.pack(KIND, body) for body in BODIES]
+    learned(bodies)
+    packed = [bodies.pack(KIND, body) for body in BODIES]
+
+    assert sum(map(len, packed)) < 0.8 * sum(map(len, plain))
+    assert [bodies.unpack(each) for each in packed] == BODIES
+    assert [bodies.unpack(each) for each in plain] == BODIES, "what was packed before it can still be read"
+
+
+def test_another_kind_has_no_part_in_it() -> None:
+    bodies = BodyCodec()
+    before = bodies.pack(OTHER, BODIES[0])
+    learned(bodies)
+
+    assert bodies.pack(OTHER, BODIES[0]) == before
+
+
+def test_a_start_knows_the_dictionaries_of_the_one_before() -> None:
+    bodies = BodyCodec()
+    dictionary = learned(bodies)
+    packed = bodies.pack(KIND, BODIES[0])
+
+    assert BodyCodec([dictionary]).unpack(packed) == BODIES[0]
+    with pytest.raises(ValueError, match=f"needs dictionary {FIRST_NUMBER + KIND}"):
+        BodyCodec().unpack(packed)
+
+
+@pytest.mark.parametrize("with_dictionary", [False, True])
+def test_one_changed_byte_is_noticed(with_dictionary: bool) -> None:
+    bodies = BodyCodec()
+    if with_dictionary:
+        learned(bodies)
+    packed = bytearray(bodies.pack(KIND, BODIES[0]))
+    packed[len(packed) // 2] ^= 1
+
+    with pytest.raises(ValueError, match="damaged"):
+        bodies.unpack(bytes(packed))
+
+
+@pytest.mark.parametrize("packed", [b"", b"no frame", BODIES[0]])
+def test_what_is_no_frame_is_told_so(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="not a packed body"):
+        BodyCodec().unpack(packed)
+
+
+def test_nothing_in_common_makes_no_dictionary() -> None:
+    assert make_dictionary([b""] * 100, FIRST_NUMBER) is None
+
+
+async def test_an_outbox_trains_a_dictionary_and_keeps_it_on_restart(tmp_path: Path) -> None:
+    changes = [
+        Change(Op.ADDED, Evidence.LISTED, ApiObject(f"shop/web-{number}", f"u-{number}", str(number + 1), body))
+        for number, body in enumerate(BODIES)
+    ]
+    more = [
+        Change(Op.ADDED, Evidence.WATCHED, ApiObject(f"shop/more-{number}", f"m-{number}", str(number + 1000), body))
+        for number, body in enumerate(BODIES)
+    ]
+    facts: list[object] = []
+    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, report=facts.append) as outbox:
+        await outbox.ledger.adopt(PODS, [Scope()])
+        await outbox.append(ChangeBatch(PODS, Scope(), changes, "600"))
+        plain = outbox.size
+        await outbox.tidy()
+        await outbox.append(ChangeBatch(PODS, Scope(), more[:1], "1000"))  # Behind the dictionary, on its way to disk.
+        await outbox.append(ChangeBatch(PODS, Scope(), more[1:], "1599"))
+        assert outbox.size - plain < 0.8 * plain
+
+    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, report=facts.append) as outbox:
+        assert [outbox.body(number) for number in range(1, 1201)] == BODIES * 2
+        assert (await outbox.check()).problems == []

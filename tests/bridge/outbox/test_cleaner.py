@@ -1,0 +1,329 @@
+"""What nobody needs any more leaves: much at once, and nothing that is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from bridge.model.policies import StartPolicy
+from bridge.model.record import Delta, Snapshot
+from bridge.model.resource import Scope
+from bridge.outbox import Outbox, Retention
+from bridge.outbox.log import cleaner
+from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
+from bridge.outbox.storage.database import open_writer
+from bridge.outbox.storage.state_directory import FILE
+from tests.bridge.outbox.opened import AUDIT, EAGER, crashed, everything, opened, rows_of, story
+from tests.kit.informed import PODS, Informed
+
+LOG = "SELECT seq FROM log ORDER BY seq"
+LEDGER = "SELECT seq FROM ledger ORDER BY seq"
+AWAITED = "SELECT seq FROM awaited ORDER BY seq"
+NEVER = CleanerPolicy(least=1 << 60)
+SMALL_STEPS = CleanerPolicy(stretch=4, looked=2, removed=1)
+
+
+async def a_day(outbox: Outbox) -> Informed:
+    """Eight records: 2 and 4 are the last states of ``b`` and ``a``; ``c`` and ``d`` came and went."""
+    informer = await Informed().begin(outbox)
+    await informer.tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+    await informer.tells(outbox, "updated shop/a", "sync shop/b", "deleted shop/c")
+    await informer.tells(outbox, "added shop/d", "deleted shop/d")
+    return informer
+
+
+def seqs(directory: Path, query: str) -> list[object]:
+    return [row[0] for row in rows_of(directory, query)]
+
+
+# ── What stays ───────────────────────────────────────────────────────────────
+
+
+async def test_what_a_sink_has_not_settled_stays_whatever_was_replaced(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await a_day(outbox)
+        outbox.sinks.settle("audit", 4)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 3, 4, 5, 6, 7, 8], "that 6 replaces 3 is not settled"
+        outbox.sinks.settle("audit", 5)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 3, 4, 6, 7, 8]
+        assert (await outbox.check()).problems == []
+
+
+async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        informer = await a_day(outbox)
+        outbox.sinks.settle("audit", 8)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [2, 4]
+        await informer.tells(outbox, "updated shop/b")
+        outbox.sinks.settle("audit", 9)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [4, 9]
+        await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
+        outbox.sinks.settle("audit", 11)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
+        assert (await outbox.check()).problems == []
+
+
+async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(
+            outbox, "added shop/a", "updated shop/a", "deleted shop/a", "added shop/a", "updated shop/a"
+        )
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [5]
+        assert (await outbox.check()).problems == []
+
+
+# ── When ─────────────────────────────────────────────────────────────────────
+
+
+async def test_it_waits_until_as_much_can_go_as_there_are_objects(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(least=0, part=1.0)) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *(f"added shop/{number}" for number in range(10)))
+        await outbox.tidy()
+        for changes in range(1, 10):
+            await informer.tells(outbox, "updated shop/0")
+            await outbox.tidy()
+            assert len(seqs(tmp_path, LOG)) == 10 + changes
+        await informer.tells(outbox, "updated shop/0")
+        await outbox.tidy()
+        assert len(seqs(tmp_path, LOG)) == 10
+
+
+async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(least=4 * 400, part=0.0)) as outbox:
+        informer = await Informed().begin(outbox)
+        kept = []
+        for step in ("added", "updated", "updated", "updated", "updated", "updated"):
+            await informer.tells(outbox, f"{step} shop/a")
+            await outbox.tidy()
+            kept.append(len(seqs(tmp_path, LOG)))
+        assert kept == [1, 2, 3, 4, 1, 2], "a record takes some 400 bytes"
+
+
+async def test_what_could_have_gone_before_a_start_counts_after_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
+        await a_day(outbox)
+        await outbox.tidy()
+    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(least=4096, part=1.0)) as outbox:
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 4], "with not one change since"
+
+
+async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
+    retention = Retention(retain_bytes=5_000)
+    async with opened(tmp_path, {}, retention=retention, cleaner_policy=CleanerPolicy(least=0, part=1.0)) as outbox:
+        informer = await Informed(padding=50).begin(outbox)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        for _ in range(200):
+            await informer.tells(outbox, "updated shop/a")
+            await outbox.tidy()
+            assert len(seqs(tmp_path, LOG)) <= outbox.records + 2 + 3, "twice what is kept for the ledger, and no more"
+        assert 20 < outbox.records < 150
+
+
+# ── Backfills ──────────────────────────────────────────────────────────────────
+
+
+async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        informer = await a_day(outbox)
+        await outbox.tidy()
+    async with opened(tmp_path, {"late": StartPolicy.SNAPSHOT}) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
+        outbox.sinks.settle("late", 12)
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
+        assert seqs(tmp_path, AWAITED) == [2, 4]
+        assert (await outbox.check()).problems == []
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, {"late": StartPolicy.SNAPSHOT}) as outbox:
+        told, place = await outbox.sinks.read_backfill("late", 100)
+        assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
+        assert isinstance(told[0], Snapshot)
+        assert told[0].count == 2
+        outbox.sinks.settle_backfill("late", place)
+        outbox.sinks.end_backfill("late")
+        await outbox.tidy()
+        assert seqs(left, LOG) == seqs(left, LEDGER) == [9, 12]
+        assert seqs(left, AWAITED) == []
+        assert (await outbox.check()).problems == []
+
+
+async def all_told(outbox: Outbox, sink: str) -> list[str]:
+    told, place = await outbox.sinks.read_backfill(sink, 100)
+    outbox.sinks.settle_backfill(sink, place)
+    outbox.sinks.end_backfill(sink)
+    return story(told)
+
+
+@pytest.mark.parametrize("slow", [StartPolicy.SNAPSHOT, StartPolicy.NOW])
+async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path: Path, slow: StartPolicy) -> None:
+    """A sink may have been told before the restart that ``b`` was added; so compaction tells it again."""
+    live = {"live": StartPolicy.NOW}
+    sinks = live | {"slow": slow}
+
+    async def live_goes_on(outbox: Outbox) -> None:
+        outbox.sinks.settle("live", outbox.last)
+        await outbox.tidy()
+
+    async with opened(tmp_path, live if slow is StartPolicy.SNAPSHOT else sinks) as outbox:
+        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await live_goes_on(outbox)
+    async with opened(tmp_path, sinks) as outbox:
+        informer = await Informed().begin(outbox)
+        for steps in (["updated shop/a", "updated shop/b"], ["updated shop/a", "updated shop/b"], ["deleted shop/b"]):
+            await informer.tells(outbox, *steps)
+            await live_goes_on(outbox)
+            await outbox.sinks.compact("slow", outbox.sinks["slow"].settled, outbox.boot_last)
+            await live_goes_on(outbox)
+            assert (await outbox.check()).problems == []
+            assert (await outbox.check()).objects == len(informer.known)
+        assert seqs(tmp_path, AWAITED) == [1, 2, 7]
+        newest = informer.known["shop/a"]
+    async with opened(tmp_path, {**sinks, "third": StartPolicy.SNAPSHOT}) as outbox:
+        assert dict((await Informed().begin(outbox)).known) == {"shop/a": newest}
+        assert await all_told(outbox, "third") == ["snapshot", "added shop/a", "snapshot"]
+        assert "deleted shop/b" in await all_told(outbox, "slow")
+        await live_goes_on(outbox)
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [newest.state]
+        assert seqs(tmp_path, AWAITED) == []
+        assert (await outbox.check()).problems == []
+
+
+# ── A crash ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+async def test_a_clearing_that_a_crash_cuts_short_is_done_again(tmp_path: Path, steps: int) -> None:
+    async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
+        await a_day(outbox)
+        await outbox.tidy()
+        for _ in range(steps):
+            assert await outbox._store.write(LogCleaner(SMALL_STEPS))
+        left = crashed(tmp_path, tmp_path / "left")
+        assert (await outbox.check()).problems == []
+    async with opened(left, {}, cleaner_policy=EAGER) as outbox:
+        assert (await outbox.check()).problems == []
+        again = await Informed().begin(outbox)
+        assert sorted(again.known) == ["shop/a", "shop/b"]
+        await outbox.tidy()
+        assert seqs(left, LOG) == seqs(left, LEDGER) == [2, 4]
+        assert rows_of(left, "SELECT cleared, trimmed FROM meta") == [(8, 8)]
+
+
+@pytest.fixture
+async def uncleared(tmp_path: Path) -> Path:
+    """What a crash left of eight records, all of them settled and none of them cleared away."""
+    async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
+        await a_day(outbox)
+        await outbox.tidy()
+        return crashed(tmp_path, tmp_path / "left")
+
+
+def test_a_step_that_is_rolled_back_has_not_happened(uncleared: Path) -> None:
+    database = open_writer(uncleared / FILE)
+    cleaner.prepare(database)
+    more = True
+    while more:
+        database.execute("BEGIN IMMEDIATE")
+        LogCleaner(SMALL_STEPS)(database)
+        database.execute("ROLLBACK")
+        with database:
+            more = LogCleaner(SMALL_STEPS)(database)
+    assert [row[0] for row in database.execute(LOG)] == [2, 4]
+    database.close()
+
+
+def test_without_room_for_a_cleaning_half_as_much_is_cleaned(uncleared: Path) -> None:
+    database = open_writer(uncleared / FILE)
+    cleaner.prepare(database)
+    clear, left = LogCleaner(CleanerPolicy(removed=4)), []
+    with database:
+        clear.was_done(clear(database))
+    for _ in range(3):
+        database.execute("BEGIN IMMEDIATE")
+        clear(database)
+        left.append(8 - _count(database))
+        database.execute("ROLLBACK")
+    for _ in range(3):
+        with database:
+            clear.was_done(clear(database))
+        left.append(8 - _count(database))
+    database.close()
+    assert left == [4, 2, 1, 1, 3, 6], "where there was room, twice as many are tried"
+
+
+def _count(database: apsw.Connection) -> int:
+    [(count,)] = database.execute("SELECT count(*) FROM log")
+    assert isinstance(count, int)
+    return count
+
+
+# ── Who needs the ledger ─────────────────────────────────────────────────────
+
+
+async def test_a_snapshot_planned_before_cleaning_has_each_object_once(tmp_path: Path) -> None:
+    async with opened(tmp_path, cleaner_policy=NEVER) as outbox:
+        await a_day(outbox)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left, {**AUDIT, "late": StartPolicy.SNAPSHOT}) as outbox:
+        told, _ = await outbox.sinks.read_backfill("late", 100)
+    assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
+
+
+async def test_objects_that_leave_are_told_once_with_their_last_state(tmp_path: Path) -> None:
+    shop, prod = Scope("shop"), Scope("prod")
+    async with opened(tmp_path, cleaner_policy=NEVER) as outbox:
+        await outbox.ledger.adopt(PODS, [shop])
+        informer = Informed(scope=shop)
+        await informer.tells(outbox, "added shop/a", "added shop/b")
+        [newest] = await informer.tells(outbox, "updated shop/a")
+        _, left = await outbox.ledger.adopt(PODS, [prod])
+        *_, first, second = await everything(outbox)
+        assert left == 2
+        assert story([first, second]) == ["deleted shop/b", "deleted shop/a"]
+        assert isinstance(second, Delta)
+        assert (second.resource_version, second.body) == (newest.resource_version, newest.body)
+        found, left = await outbox.ledger.adopt(PODS, [prod])
+        checkpoint = found[prod]
+        assert checkpoint is not None
+        assert (len(checkpoint.objects), left) == (0, 0)
+        outbox.sinks.settle("audit", outbox.last)
+        assert (await outbox.check()).problems == []
+
+
+async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: Path) -> None:
+    everywhere, shop = Scope(), Scope("shop")
+    async with opened(tmp_path, cleaner_policy=NEVER) as outbox:
+        await a_day(outbox)
+        found, left = await outbox.ledger.adopt(PODS, [shop])
+        assert left == 0
+        checkpoint = found[shop]
+        assert checkpoint is not None
+        assert sorted(checkpoint.objects) == ["shop/a", "shop/b"]
+        await Informed(scope=shop, known=dict(checkpoint.objects)).tells(outbox, "updated shop/b")
+        found, _ = await outbox.ledger.adopt(PODS, [everywhere])
+        checkpoint = found[everywhere]
+        assert checkpoint is not None
+        assert sorted((key, known.state) for key, known in checkpoint.objects.items()) == [("shop/a", 4), ("shop/b", 9)]
+        assert (await outbox.check()).problems == []
+
+
+async def test_what_a_resource_told_before_it_went_leaves_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path, {}) as outbox:
+        informer = await a_day(outbox)
+        async with outbox.ledger.retiring(PODS, Scope()):
+            await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
+        await outbox.tidy()
+        assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
+        assert (await outbox.check()).problems == []

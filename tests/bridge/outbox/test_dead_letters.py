@@ -1,0 +1,278 @@
+"""Dead letters: what was not taken, and what waits behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.model.admin import UnknownTarget
+from bridge.model.dead_letter import NewDeadLetter
+from bridge.model.record import Record
+from bridge.outbox import Outbox
+from bridge.outbox.consumers.dead_letters import DeadLetters, Found
+from tests.bridge.outbox.opened import AUDIT, crashed, opened
+from tests.kit.records import a_delta, a_gap, a_snapshot
+
+WEB, DB = ("pods", "shop/web"), ("pods", "shop/db")
+
+
+def rejected(sequence: int, key: str = "shop/web", reason: str = "too large") -> NewDeadLetter:
+    return NewDeadLetter(a_delta(sequence, key=key), reason, parked=False)
+
+
+def parked(sequence: int, key: str = "shop/web") -> NewDeadLetter:
+    return NewDeadLetter(a_delta(sequence, key=key), "an earlier record was rejected", parked=True)
+
+
+def of(outbox: Outbox) -> DeadLetters:
+    return outbox.sinks.dead_letters["audit"]
+
+
+async def waiting(outbox: Outbox) -> list[tuple[int, int, bool, bool]]:
+    """Number, sequence, parked, retrying of each."""
+    found = await outbox.dead_letters("audit", 0, 1000)
+    return [(each.number, each.sequence, each.parked, each.retrying) for each in found]
+
+
+async def retried(outbox: Outbox, limit: int = 100) -> list[int]:
+    return [dead_letter.number for dead_letter in await of(outbox).next_retries(limit)]
+
+
+async def test_what_was_buried_is_there_after_a_crash(tmp_path: Path) -> None:
+    records: Sequence[Record] = [a_delta(1, before=b"{}"), a_gap(2, 3), a_snapshot()]
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([NewDeadLetter(record, "why", parked=False) for record in records])
+        left = crashed(tmp_path, tmp_path / "left")
+
+    async with opened(left) as outbox:
+        dead_letters = of(outbox)
+        assert (len(dead_letters), dead_letters.parked, dead_letters.retrying) == (3, 0, False)
+        assert [await outbox.dead_letter(number) for number in (1, 2, 3)] == records
+        assert dead_letters.keys == {("pods", "shop/web-1"): 1}
+        assert (await outbox.check()).dead_letters == 3
+
+
+async def test_a_record_that_is_a_letter_already_stays_one(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2)])
+        await of(outbox).add_dead_letters([rejected(1, reason="otherwise"), parked(2), parked(3)])
+
+        found = await outbox.dead_letters("audit", 0, 10)
+        assert (found[0].number, found[0].reason) == (1, "too large")
+        assert [each.sequence for each in found] == [1, 2, 3]
+        assert (len(of(outbox)), of(outbox).parked) == (3, 2)
+
+
+async def test_they_are_told_in_pages(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(number, f"shop/p{number}") for number in range(1, 8)])
+
+        assert [each.number for each in await outbox.dead_letters("audit", 0, 3)] == [1, 2, 3]
+        assert [each.number for each in await outbox.dead_letters(None, 3, 100)] == [4, 5, 6, 7]
+        assert await outbox.dead_letters("another", 0, 100) == []
+
+
+async def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path, AUDIT | {"live": AUDIT["audit"]}) as outbox:
+        await of(outbox).add_dead_letters([rejected(1)])
+        with pytest.raises(UnknownTarget, match="no dead letter 7"):
+            await outbox.dead_letter(7)
+        for ask in (outbox.sinks.dead_letters["live"].retry, outbox.sinks.dead_letters["live"].drop):
+            with pytest.raises(UnknownTarget, match="sink live has no dead letter 1"):
+                await ask([1])
+        assert await waiting(outbox) == [(1, 1, False, False)]
+
+
+async def test_retry_takes_the_whole_chain_of_its_object_in_order(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), rejected(2, "shop/db"), parked(3), parked(4)])
+
+        assert await of(outbox).retry([4]) == 3
+        assert of(outbox).retrying
+        assert await retried(outbox) == [1, 3, 4]
+        assert await retried(outbox, limit=2) == [1, 3]
+
+
+async def test_retry_of_a_letter_nothing_waits_behind_is_of_it_alone(tmp_path: Path) -> None:
+    """With ``pass``, records of one object are rejected each by itself."""
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), rejected(2)])
+
+        assert await of(outbox).retry([2]) == 1
+        assert await retried(outbox) == [2]
+
+
+async def test_retry_survives_a_crash(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2)])
+        await of(outbox).retry(None)
+        left = crashed(tmp_path, tmp_path / "left")
+    async with opened(left) as outbox:
+        assert of(outbox).retrying
+        assert await retried(outbox) == [1, 2]
+
+
+async def test_what_was_delivered_is_a_letter_no_more(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), rejected(3, "shop/db")])
+        await of(outbox).retry(None)
+        await of(outbox).delivered([1, 2])
+
+        assert of(outbox).keys == {DB: 3}
+        assert (len(of(outbox)), of(outbox).parked) == (1, 0)
+        assert await retried(outbox) == [3]
+        await of(outbox).delivered([3])
+        assert await retried(outbox) == []
+        assert not of(outbox).retrying
+
+
+async def test_one_that_is_rejected_again_stays_with_those_behind_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), rejected(3, "shop/db"), parked(4, "shop/db")])
+        await of(outbox).retry(None)
+        await of(outbox).rejected_again(1, "still too large", "413: at most 1 MB")
+
+        assert await retried(outbox) == [3, 4]
+        [first, *_] = await outbox.dead_letters("audit", 0, 10)
+        assert (first.reason, first.parked, first.retrying) == ("still too large", False, False)
+        assert first.answer == "413: at most 1 MB"
+
+
+async def test_a_parked_one_that_is_rejected_is_parked_no_more(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), parked(3)])
+        await of(outbox).retry(None)
+        await of(outbox).delivered([1])
+        await of(outbox).rejected_again(2, "this one too", "")
+
+        assert await waiting(outbox) == [(2, 2, False, False), (3, 3, True, False)]
+        assert (len(of(outbox)), of(outbox).parked, of(outbox).keys) == (2, 1, {WEB: 2})
+
+
+async def test_drop_releases_what_is_parked_behind(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), parked(3)])
+
+        assert await of(outbox).drop([1]) == 1
+        assert of(outbox).retrying
+        assert await retried(outbox) == [2, 3]
+        assert of(outbox).keys == {WEB: 2}
+
+
+async def test_dropping_a_parked_letter_releases_no_rejected_one(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), parked(3)])
+
+        assert await of(outbox).drop([2]) == 1
+        assert not of(outbox).retrying
+        assert await retried(outbox) == []
+        assert await waiting(outbox) == [(1, 1, False, False), (3, 3, True, False)]
+
+
+async def test_drop_releases_up_to_the_next_one_that_was_rejected(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), rejected(3), parked(4)])
+
+        await of(outbox).drop([1])
+        assert await retried(outbox) == [2]
+
+
+async def test_drop_of_all_leaves_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), parked(2), NewDeadLetter(a_gap(), "why", parked=False)])
+
+        assert await of(outbox).drop(None) == 3
+        assert (len(of(outbox)), of(outbox).parked, of(outbox).keys, of(outbox).retrying) == (0, 0, {}, False)
+
+
+async def test_numbers_are_not_used_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1)])
+        await of(outbox).drop(None)
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(2)])
+        assert await waiting(outbox) == [(2, 2, False, False)]
+
+
+async def test_records_parked_behind_retried_letters_are_retried(tmp_path: Path) -> None:
+    """Nobody would ask for it: the operator asked before it came."""
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1)])
+        await of(outbox).retry(None)
+        await of(outbox).add_dead_letters([parked(2)])
+
+        assert await retried(outbox) == [1, 2]
+
+
+async def test_records_parked_behind_a_dropped_letter_are_retried(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1)])
+        await of(outbox).drop([1])
+        await of(outbox).add_dead_letters([parked(2)])
+
+        assert of(outbox).retrying
+        assert await retried(outbox) == [2]
+
+
+async def test_letters_of_a_removed_sink_can_be_listed_and_dropped(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1)])
+    async with opened(tmp_path, {}) as outbox:
+        await outbox.sinks.count_absence(10.0, 5.0)
+    async with opened(tmp_path, {}) as outbox:
+        assert [each.sink for each in await outbox.dead_letters(None, 0, 10)] == ["audit"]
+        assert await outbox.sinks.dead_letters["audit"].drop(None) == 1
+
+
+async def test_a_letter_does_not_need_the_log(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1)])
+        outbox.sinks.settle("audit", outbox.last)
+        await outbox.tidy()
+
+        assert await outbox.dead_letter(1) == a_delta(1, key="shop/web")
+        assert (await outbox.check()).problems == []
+
+
+async def test_a_burial_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        async with asyncio.TaskGroup() as tasks:
+            burying = tasks.create_task(of(outbox).add_dead_letters([rejected(1)]))
+            await asyncio.sleep(0)
+            burying.cancel()
+        await of(outbox).add_dead_letters([rejected(1)])
+
+        assert await of(outbox).drop(None) == 1
+        assert await waiting(outbox) == []
+
+
+@pytest.mark.parametrize("operator", ["drop", "retry"])
+async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operator: str) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([rejected(1), rejected(2, "shop/db")])
+        full = DeadLetters(outbox.sinks.dead_letters["audit"]._store, "audit", outbox_found(outbox), most=2)
+        async with asyncio.TaskGroup() as tasks:
+            burying = tasks.create_task(full.add_dead_letters([rejected(3, "shop/new")]))
+            await outbox.tidy()
+            assert not burying.done()
+            assert len(await waiting(outbox)) == 2
+            await getattr(full, operator)([1])
+        assert [number for number, *_ in await waiting(outbox)] == ([2, 3] if operator == "drop" else [1, 2, 3])
+
+
+def outbox_found(outbox: Outbox) -> Found:
+    """What a start would find of the letters now."""
+    dead_letters = of(outbox)
+    return Found({1: (WEB, 1, False), 2: (DB, 2, False)}, dead_letters.retrying)
+
+
+async def test_what_the_destination_answered_is_kept_with_the_letter(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        await of(outbox).add_dead_letters([replace(rejected(1), answer="no such schema: ä\nline 2"), parked(2)])
+    async with opened(tmp_path) as outbox:
+        [first, second] = await outbox.dead_letters("audit", 0, 10)
+        assert (first.answer, second.answer) == ("no such schema: ä\nline 2", "")

@@ -1,0 +1,131 @@
+"""What a sink asks to be reminded of, and what it learns beside its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bridge.model.record import Gap, Record
+from bridge.model.resource import Resource
+from bridge.outbox import Outbox
+from bridge.pipelines.awareness import AwareSinks, Watched
+from bridge.pipelines.sink_feed import SinkFeed
+from bridge.plan.plan import SinkPlan, Wanted
+from bridge.processor.shared_processor import SharedProcessor
+from sinks.base import Receipt, RetryLater
+from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
+from tests.bridge.outbox.opened import crashed, opened
+from tests.kit.informed import Informed
+from tests.kit.records import PODS
+from tests.kit.sinks import RecordingSink
+
+
+class Counting(RecordingSink):
+    """Asks to be reminded of how many records it was ever given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = b""
+        self.watched: Callable[[], Sequence[Resource] | None] = tuple
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        receipt = await super().deliver(batch)
+        self.memory = b"%d" % (int(self.memory or b"0") + len(batch))
+        return receipt
+
+
+def ends(outbox: Outbox, watched: Watched | None = None) -> tuple[AwareSinks, SinkFeed]:
+    processor = SharedProcessor[Record](outbox, targets=lambda record: getattr(record, "audience", None))
+    outbox.committed = processor.distribute
+    cursor = outbox.sinks["audit"]
+    sinks = AwareSinks(Counting, cursor, watched or Watched())
+    return sinks, SinkFeed("audit", processor.add("audit", after=cursor.settled), outbox.sinks, sinks.memory)
+
+
+async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
+    """What is given again after a crash was not remembered: so nothing is counted twice, and nothing left out."""
+    async with opened(tmp_path) as outbox:
+        informer = await Informed().begin(outbox)
+        await informer.tells(outbox, *(f"added shop/p{n}" for n in range(10)))
+        sinks, stream = ends(outbox)
+        sink = sinks.make()
+        left = []
+        for step in range(3):
+            taken = await stream.take(3)
+            await sink.deliver(taken.items)
+            stream.settle(taken)
+            taken = await stream.take(1)
+            await sink.deliver(taken.items)
+            await outbox.tidy()  # The last record was delivered and is not settled.
+            left.append(crashed(tmp_path, tmp_path / f"left-{step}"))
+            stream.settle(taken)
+            if step == 1:
+                break
+    for step, copy in enumerate(left):
+        async with opened(copy) as outbox:
+            sinks, stream = ends(outbox)
+            sink = sinks.make()
+            assert isinstance(sink, Counting)
+            before = int(sink.memory)
+            while not stream.exhausted:
+                taken = await stream.take(100)
+                await sink.deliver(taken.items)
+                stream.settle(taken)
+            assert (before, sink.memory) == (3 + 4 * step, b"10")
+
+
+async def test_a_recreated_sink_gets_the_checkpoint_of_the_former(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        sinks, _ = ends(outbox)
+        assert sinks.memory() == b""
+        first = sinks.make()
+        assert isinstance(first, Counting)
+        outbox.sinks.remember("audit", b"5")
+        again = sinks.make()
+        assert isinstance(again, Counting)
+        assert (again.memory, sinks.memory()) == (b"5", b"5")
+
+
+async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: Path) -> None:
+    watched = Watched()
+    async with opened(tmp_path) as outbox:
+        sink = ends(outbox, watched)[0].make()
+        assert isinstance(sink, Counting)
+        assert sink.watched() is None
+        watched.become([PODS])
+        assert sink.watched() == (PODS,)
+
+
+class WaitsForWhatIsWatched(Counting):
+    """As Kafka's: a gap that may be about anything is told where watched resources go."""
+
+    where: tuple[str, ...] = ()
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if any(isinstance(record, Gap) for record in batch):
+            if (watched := self.watched()) is None:
+                return Receipt(pending=range(len(batch)), trouble=RetryLater("nobody has said what is watched"))
+            self.where = tuple(resource.name for resource in watched)
+        return await super().deliver(batch)
+
+
+async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path) -> None:
+    """And everything that the first lists find is told behind it. A restart reminds the sink of both."""
+    async with opened(tmp_path):
+        pass
+    (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
+    sinks = [WaitsForWhatIsWatched(), WaitsForWhatIsWatched()]
+    for sink in sinks:
+        plan = SinkPlan(name="audit", type="memory", make=lambda sink=sink: sink, max_batch=100)  # type: ignore[misc]
+        settings = {"timing": QUICK, "discovery_seconds": 0.05, "grace_seconds": 5.0, "state": tmp_path}
+        settings["restart_on_cluster_change"] = True  # Each playground is another cluster.
+        wanted = (Wanted("configmaps"), Wanted("secrets"))
+        async with on_playground((plan,), wanted, settings, []) as world:
+            world.cluster.create("configmaps", a_config_map("a"))
+            await world.until_ready()
+            await sink.until(lambda sink: "default/a" in " ".join(sink.told()))
+
+    assert set(sinks[0].where) == {"configmaps", "secrets"}
+    assert isinstance(sinks[0].records[0], Gap)
+    assert sinks[1].where == (), "it was told once"
+    assert int(sinks[1].memory) == len(sinks[0].records) + len(sinks[1].records)

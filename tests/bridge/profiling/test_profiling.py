@@ -1,0 +1,251 @@
+"""Where the CPU of a running bridge goes, stage by stage."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import process_time_ns, thread_time_ns
+from typing import Any
+
+import pytest
+
+from bridge.app import bridge
+from bridge.facts import Fact
+from bridge.model.policies import StartPolicy
+from bridge.plan.plan import SinkPlan, Wanted
+from bridge.profiling.clocks import Clocks
+from bridge.profiling.figures import STAGES, Profile, Stage
+from bridge.profiling.hooks import TOUCHED, profiled
+from bridge.transform import transform
+from sinks import registry
+from sinks.file.options import FileOptions
+from tests.bridge.app.test_bridge import QUICK, World, a_config_map, on_playground
+
+OBJECTS, UPDATES = 30, 70
+MILLISECOND = 1_000_000
+
+
+def burn(milliseconds: int) -> None:
+    until = thread_time_ns() + milliseconds * MILLISECOND
+    while thread_time_ns() < until:
+        pass
+
+
+# ── A bridge ─────────────────────────────────────────────────────────────────
+
+
+def a_file_sink(path: Path) -> SinkPlan:
+    make = partial(registry.create, "copy", "file", FileOptions(path=path), "test")
+    return SinkPlan(name="copy", type="file", make=make, max_batch=20, start=StartPolicy.EARLIEST)
+
+
+async def churned(world: World, copy: Path) -> None:
+    """Objects that are listed, then changed, and all of it in the file."""
+    await world.until_ready()
+    for number in range(UPDATES):
+        name = f"object-{number % OBJECTS}"
+        world.cluster.update("configmaps", a_config_map(name, value=f"{number + 2}"))
+    await world.until(lambda: copy.exists() and copy.read_bytes().count(b"\n") == OBJECTS + UPDATES)
+
+
+async def test_every_stage_of_a_run_counts_the_records_that_passed(tmp_path: Path) -> None:
+    copy, facts = tmp_path / "copy.ndjson", list[Fact]()
+    (tmp_path / "state").mkdir()
+    plan: dict[str, Any] = {"timing": QUICK, "state": tmp_path / "state", "grace_seconds": 5.0}
+    with profiled() as clocks:
+        before = process_time_ns()
+        async with on_playground((a_file_sink(copy),), (Wanted("configmaps"),), plan, facts) as world:
+            for number in range(OBJECTS):
+                world.cluster.create("configmaps", a_config_map(f"object-{number}"))
+            await churned(world, copy)
+        profile = clocks.profile()
+    records = OBJECTS + UPDATES
+    assert {stage.name: profile[stage.name.lower()].records for stage in STAGES} == {
+        **{stage.name: records for stage in STAGES},
+        "SPLIT": profile["split"].records,
+    }
+    assert UPDATES <= profile["split"].records <= records  # A list is not split.
+    stages = [profile[stage.name.lower()] for stage in STAGES]
+    assert all(row.cpu > 0 and row.calls > 0 for row in stages)
+    assert sum(row.cpu for row in stages) <= process_time_ns() - before
+    assert sum(row.cpu for row in profile.rows) == profile.cpu
+
+
+# ── Off ──────────────────────────────────────────────────────────────────────
+
+
+def the_functions() -> list[Any]:
+    return [vars(owner)[name] for owner, name in TOUCHED]
+
+
+async def test_nothing_is_touched_before_and_after_it_is_asked_for() -> None:
+    before = the_functions()
+    assert not [function for function in before if hasattr(function, "__wrapped__")]
+    factory = asyncio.get_running_loop().get_task_factory()
+    with profiled():
+        assert not [pair for pair in zip(before, the_functions(), strict=True) if pair[0] is pair[1]]
+    assert [one is other for one, other in zip(before, the_functions(), strict=True)] == [True] * len(before)
+    assert asyncio.get_running_loop().get_task_factory() is factory
+
+
+async def test_a_function_is_touched_wherever_it_was_imported_by_name() -> None:
+    before = transform.transform_for
+    with profiled():
+        assert vars(bridge)["transform_for"] is transform.transform_for is not before
+    assert vars(bridge)["transform_for"] is before
+
+
+def test_a_run_without_a_profile_does_not_even_import_it() -> None:
+    look = (
+        "import sys; from bridge.cli.parser import parse; command = parse(['run', '-c', 'none.yaml']);"
+        "command(); sys.exit(any('stages' in name for name in sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
+    assert "none.yaml" in ran.stderr  # It came as far as reading its file.
+    assert ran.returncode == 0, ran.stderr
+
+
+# ── Clocks ───────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def tasks_made_by(clocks: Clocks) -> Iterator[None]:
+    asyncio.get_running_loop().set_task_factory(clocks.task)
+    yield
+    asyncio.get_running_loop().set_task_factory(None)
+
+
+def milliseconds(profile: Profile, stage: Stage) -> float:
+    return profile[stage.name.lower()].cpu / MILLISECOND
+
+
+def about(wanted: float) -> Any:
+    return pytest.approx(wanted, abs=4)
+
+
+def test_a_stage_inside_another_counts_for_itself_alone() -> None:
+    clocks = Clocks()
+    inner = clocks.timed(Stage.STRIP, lambda: burn(10))
+
+    def whole() -> None:
+        burn(20)
+        inner()
+        burn(10)
+
+    clocks.timed(Stage.COMPARE, whole)()
+    profile = clocks.profile()
+    assert milliseconds(profile, Stage.COMPARE) == about(30)
+    assert milliseconds(profile, Stage.STRIP) == about(10)
+    assert (profile["compare"].calls, profile["strip"].calls) == (1, 1)
+
+
+def test_an_error_leaves_its_stage() -> None:
+    clocks = Clocks()
+    with pytest.raises(ZeroDivisionError):
+        clocks.timed(Stage.SPLIT, lambda: 1 / 0)()
+    burn(10)
+    assert milliseconds(clocks.profile(), Stage.SPLIT) == about(0)
+
+
+async def test_a_coroutine_is_charged_its_own_time_alone() -> None:
+    clocks, waits = Clocks(), asyncio.Event()
+
+    async def steps() -> str:
+        burn(10)
+        await waits.wait()
+        burn(10)
+        return "done"
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(clocks.stepped(Stage.COMMIT, steps)())
+        await asyncio.sleep(0)
+        burn(30)
+        waits.set()
+    assert task.result() == "done"
+    profile = clocks.profile()
+    assert milliseconds(profile, Stage.COMMIT) == about(20)
+    assert profile["commit"].calls == 2
+
+
+async def test_a_timed_coroutine_is_cancelled_and_fails_like_any_other() -> None:
+    clocks, cleaned = Clocks(), list[str]()
+
+    async def waits(what: Awaitable[Any]) -> None:
+        try:
+            await what
+        finally:
+            cleaned.append("up")
+
+    clocked = clocks.stepped(Stage.COMMIT, waits)
+    for what in (asyncio.Event().wait(), asyncio.sleep(0)):  # The second waits for nothing that could be cancelled.
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(clocked(what))
+            await asyncio.sleep(0)
+            task.cancel()
+        assert task.cancelled()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await clocked(asyncio.Event().wait())
+    with pytest.raises(ZeroDivisionError):
+        await clocked(asyncio.to_thread(lambda: 1 / 0))
+    assert cleaned == ["up"] * 4
+
+
+async def test_what_a_stage_makes_belongs_to_it() -> None:
+    clocks = Clocks()
+    loop = asyncio.get_running_loop()
+    in_executor = clocks.of_caller(type(loop).run_in_executor)
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        burn(10)
+
+    async def steps() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(later())
+        await in_executor(loop, None, burn, 20)
+
+    with tasks_made_by(clocks):
+        await clocks.stepped(Stage.DELIVER, steps)()
+        await in_executor(loop, None, burn, 10)
+    profile = clocks.profile()
+    assert milliseconds(profile, Stage.DELIVER) == about(30)
+    assert profile["rest: other threads"].cpu / MILLISECOND == about(10)
+
+
+def test_a_connection_belongs_to_who_opened_it() -> None:
+    class Connection:
+        def __init__(self) -> None:
+            return
+
+        def read(self) -> None:
+            burn(10)
+
+    clocks = Clocks()
+
+    class Watched(Connection):
+        __init__ = clocks.made(Connection.__init__)
+        read = clocks.of_maker(Connection.read)
+
+    theirs = clocks.timed(Stage.DELIVER, Watched)()
+    nobodys = Watched()
+    theirs.read()
+    nobodys.read()
+    assert milliseconds(clocks.profile(), Stage.DELIVER) == about(10)
+
+
+def test_a_profile_less_an_earlier_one_is_what_happened_between() -> None:
+    clocks = Clocks()
+    split = clocks.timed(Stage.SPLIT, burn, lambda args, _: args[0])
+    split(10)
+    earlier = clocks.profile()
+    split(20)
+    between = clocks.profile() - earlier
+    assert between["split"].records == 20
+    assert milliseconds(between, Stage.SPLIT) == about(20)
+    assert between.cpu < clocks.profile().cpu

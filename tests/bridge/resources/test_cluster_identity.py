@@ -1,0 +1,68 @@
+"""What is made of the answers to the question which cluster this is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.facts import ClusterUnidentified, DiscoveryFailed, Fact, unheard
+from bridge.kube import ClusterAccess, KubeClient, connect
+from bridge.outbox import Outbox
+from bridge.playground import Playground
+from bridge.resources import cluster_identity
+from bridge.resources.cluster_identity import identify
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"<html>back soon</html>", b"{}", b'{"metadata": {"uid": ""}}', b'{"metadata": {"uid": "\xff"}}', b"[" * 100_000],
+)
+async def test_an_answer_that_is_none_is_waited_out(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = list[Fact]()
+    answers = [answer]
+    get = KubeClient.get
+
+    async def get_once_wrong(self: KubeClient, path: str) -> bytes:
+        return answers.pop() if answers else await get(self, path)
+
+    monkeypatch.setattr(KubeClient, "get", get_once_wrong)
+    async with (
+        Playground() as cluster,
+        connect(ClusterAccess(server=cluster.url)) as client,
+        await Outbox.open(tmp_path, {}, report=unheard) as outbox,
+    ):
+        await identify(client, outbox.ledger, restart=False, report=facts.append)
+        assert (await outbox.check()).cluster == cluster.get("namespaces", "kube-system")["metadata"]["uid"]
+    [failed] = facts
+    assert isinstance(failed, DiscoveryFailed)
+    assert failed.reason.startswith("namespaces/kube-system")
+
+
+async def identified(state: Path, cluster: Playground) -> list[Fact]:
+    facts = list[Fact]()
+    async with (
+        connect(ClusterAccess(server=cluster.url)) as client,
+        await Outbox.open(state, {}, report=unheard) as outbox,
+    ):
+        await identify(client, outbox.ledger, restart=False, report=facts.append)
+    return facts
+
+
+async def test_a_refusal_after_a_successful_read_is_doubted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Playground() as cluster:
+        assert await identified(tmp_path, cluster) == []
+        cluster.misbehave.forbid("namespaces", times=1)
+        assert [type(fact) for fact in await identified(tmp_path, cluster)] == [DiscoveryFailed]
+
+        monkeypatch.setattr(cluster_identity, "REFUSAL_DOUBTED", 0.0)
+        cluster.misbehave.forbid("namespaces")
+        assert [type(fact) for fact in await identified(tmp_path, cluster)] == [ClusterUnidentified]
+
+
+async def test_a_refusal_of_what_was_never_read_is_said_at_once(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        cluster.misbehave.forbid("namespaces")
+        assert [type(fact) for fact in await identified(tmp_path, cluster)] == [ClusterUnidentified]

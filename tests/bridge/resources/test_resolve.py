@@ -1,0 +1,65 @@
+"""What configured names mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.kube import Catalogue
+from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.model.resource import Resource, Scope
+from bridge.plan.plan import Wanted
+from bridge.resources.resolve import meant, resolve_wanted, wanted_scopes
+
+
+@pytest.mark.parametrize("plural", ["../../../api/v1/secrets", "..", "Widgets"])
+def test_a_resource_remembered_under_a_bad_name_is_released(plural: str) -> None:
+    everything = [Wanted("*")]
+
+    assert wanted_scopes(everything, Resource("example.com", "v1", "widgets", "Widget", True)) == (Scope(),)
+    assert wanted_scopes(everything, Resource("example.com", "v1", plural, "Widget", True)) == ()
+
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+WIDGETS = Resource("acme.io", "v1", "widgets", "Widget", True)
+
+
+def served(*resources: Served) -> Catalogue:
+    versions = tuple(GroupVersion(each.resource.group, each.resource.version, (each,)) for each in resources)
+    return Catalogue((Document("", None, versions),))
+
+
+@pytest.mark.parametrize(
+    ("name", "resource"),
+    [
+        ("po", "pods"),
+        ("pod", "pods"),
+        ("Pod", "pods"),
+        ("pods", "pods"),
+        ("deploy", "deployments.apps"),
+        ("deploy.apps", "deployments.apps"),
+        ("deployments", "deployments.apps"),
+        ("deployments.v1.apps", "deployments.apps"),
+        ("widget", "widgets.acme.io"),
+    ],
+)
+def test_exported_resources_have_kubectl_names_without_a_cluster(name: str, resource: str) -> None:
+    assert meant(name, [PODS, DEPLOYMENTS, WIDGETS], None) == resource
+
+
+def test_the_short_names_of_custom_resources_are_the_clusters() -> None:
+    cluster = served(Served(WIDGETS, "widget", ("wd",)))
+    assert meant("wd", [PODS, WIDGETS], cluster) == "widgets.acme.io"
+    assert meant("wd", [PODS, WIDGETS], None) == "wd"
+
+
+@pytest.mark.parametrize("name", ["nothing", "*", "*.apps", ""])
+def test_a_name_that_means_none_or_several_stays_what_it_is(name: str) -> None:
+    assert meant(name, [PODS, WIDGETS], None) == name
+
+
+def test_an_empty_wildcard_is_not_waited_for_but_a_name_is() -> None:
+    found = resolve_wanted([Wanted("*.example.com"), Wanted("widgets.example.com")], served(Served(PODS, "pod")))
+    assert found.desired == {}
+    assert list(found.empty) == ["*.example.com"]
+    assert list(found.unresolved) == ["widgets.example.com"]

@@ -1,0 +1,80 @@
+"""Takes the changes of an informer as an exporter would, believes nothing, and keeps the state that they lead to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bridge.model.change import Change, Evidence, ObjectVersion, Op
+from bridge.model.object import ApiObject
+from tests.kit.simulated_cluster import SimulatedCluster
+
+
+@dataclass
+class Audience:
+    """Every change must make sense against what was told before it. Nothing is told twice within an epoch, nothing goes
+    back in time, and a position is right in both directions."""
+
+    cluster: SimulatedCluster
+    with_body: Callable[[str, ObjectVersion], ApiObject]
+    epoch: int = 1
+    state: dict[str, ApiObject] = field(default_factory=dict)
+    told: Counter[tuple[int, str, str, Op]] = field(default_factory=Counter)
+    newest: dict[tuple[int, str], int] = field(default_factory=dict)
+    watched: int = 0
+    position: int = 0
+
+    def take(self, changes: Sequence[Change], position: str | None, epoch: int) -> None:
+        if self.epoch != epoch:
+            self.epoch, self.position, self.watched = epoch, 0, 0
+        for change in changes:
+            self.check(change)
+        if position is not None:
+            assert int(position) >= self.position
+            self.position = int(position)
+            self.check_position()
+
+    def check_position(self) -> None:
+        """A watch from there tells everything that was not told yet, and nothing that was."""
+        if not self.cluster.lost and self.epoch == self.cluster.epochs:
+            assert self.state == self.cluster.states[self.position]
+
+    def check(self, change: Change) -> None:
+        thing = change.object
+        before = self.state.get(thing.key)
+        if change.before is None:
+            assert before is None
+        else:
+            assert before == self.with_body(thing.key, change.before)
+        match change.op:
+            case Op.ADDED:
+                assert before is None
+                self.state[thing.key] = thing
+            case Op.UPDATED:
+                assert before is not None
+                assert before.uid == thing.uid
+                self.state[thing.key] = thing
+            case Op.DELETED:
+                assert before is None or before.uid == thing.uid
+                if change.evidence is not Evidence.WATCHED:
+                    assert before == thing
+                self.state.pop(thing.key, None)
+            case Op.SYNC:
+                assert before == thing
+                return
+        self.ascends(change)
+
+    def ascends(self, change: Change) -> None:
+        thing, epoch = change.object, self.epoch
+        key = (epoch, thing.uid, thing.resource_version, change.op)
+        self.told[key] += 1
+        assert self.told[key] == 1, "told twice"
+        version = int(thing.resource_version)
+        if change.evidence is Evidence.WATCHED:
+            assert version > self.watched, "not in the order in which it was announced"
+            self.watched = version
+        inferred = change.op is Op.DELETED and change.evidence is not Evidence.WATCHED
+        newest = self.newest.get((epoch, thing.uid), 0)
+        assert version > newest or (inferred and version >= newest), "back in time"
+        self.newest[epoch, thing.uid] = version

@@ -1,0 +1,99 @@
+"""A state to look after, in memory: answers what it is told to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.model.admin import Cursor, Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
+
+
+def a_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
+    fields = {
+        "number": number,
+        "sink": sink,
+        "sequence": 100 + number,
+        "id": f"u-{number}/7/updated",
+        "resource": "pods",
+        "key": f"shop/web-{number}",
+        "op": "updated",
+        "time": "2026-11-21T08:30:00.000001Z",
+        "reason": "413 Payload Too Large",
+        "parked": False,
+    }
+    return DeadLetter(**(fields | differing))  # type: ignore[arg-type]
+
+
+class FakeUpkeep:
+    """Knows one sink, ``hook``, and the dead letters of it that were put in."""
+
+    def __init__(self) -> None:
+        self.found = Cursors(1, 40, [Cursor("hook", 40, 0, 0, 0.0, True)])
+        self.replayed = Replayed(30, 11, 40)
+        self.letters: list[DeadLetter] = []
+        self.bodies: dict[int, bytes] = {}
+        self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
+        self.asked: list[tuple[object, ...]] = []
+        self.changes = True
+        """What it answers who steers a sink."""
+        self.error: Exception | None = None
+        """Raised by every method, if there is one."""
+
+    async def cursors(self) -> Cursors:
+        self._take("cursors")
+        return self.found
+
+    async def replay(self, request: ReplayRequest) -> Replayed:
+        self._take("replay", request)
+        self._expect(request.sink)
+        return self.replayed
+
+    async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
+        self._take("dead_letters", sink, after, limit)
+        if sink is not None:
+            self._expect(sink)
+        return [each for each in self.letters if each.number > after and sink in (None, each.sink)][:limit]
+
+    async def dead_letter_body(self, number: int) -> bytes:
+        self._take("dead_letter_body", number)
+        if number not in self.bodies:
+            raise UnknownTarget(f"there is no dead letter {number}")
+        return self.bodies[number]
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        self._take("retry", sink, numbers)
+        return self._count(sink, numbers)
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        self._take("drop", sink, numbers)
+        return self._count(sink, numbers)
+
+    async def retry_sink(self, sink: str) -> bool:
+        return self._steer("retry_sink", sink)
+
+    async def pause_sink(self, sink: str) -> bool:
+        return self._steer("pause_sink", sink)
+
+    async def resume_sink(self, sink: str) -> bool:
+        return self._steer("resume_sink", sink)
+
+    async def state_check(self) -> StateReport:
+        self._take("state_check")
+        return self.report
+
+    def _steer(self, action: str, sink: str) -> bool:
+        self._take(action, sink)
+        self._expect(sink)
+        return self.changes
+
+    def _take(self, *asked: object) -> None:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error
+
+    def _expect(self, sink: str) -> None:
+        if sink != "hook":
+            raise UnknownTarget(f"there is no sink {sink}; there is: hook")
+
+    def _count(self, sink: str, numbers: Sequence[int] | None) -> int:
+        self._expect(sink)
+        return len(self.letters) if numbers is None else len(numbers)
