@@ -1,10 +1,23 @@
-"""From the API server to the sinks' doors.
+"""The event bridge, from the API server's bytes to the sinks.
 
-    kube       list pages and watch streams as bytes; credentials; discovery
-    informer   Reflector, DeltaFIFO, Controller, Indexer: what changed, against what we knew
-    processor  strip and redact; SharedProcessor: to every listener by reference
-    outbox     records in order, until every sink has settled them
-    delivery   one worker per sink: take, deliver, retry, acknowledge
-
-The rooms do not know each other. ``app`` joins them; ``model`` holds the values they pass, ``facts`` what they report.
+admin        commands of the operator on a running bridge, or on the files of one that does not run
+app          the composition root: builds the rooms, runs them, ends them in order
+check        `kubedelta check`: this machine, the cluster, the sinks, and a forecast of the next start
+cli          the `kubedelta` command
+delivery     one worker for each sink: fetch, deliver, retry, add dead letters, settle
+facts        records of events inside the bridge, for telemetry
+informer     Reflector, DeltaFIFO, Controller, Indexer: what changed against the known version
+kube         HTTP, credentials, discovery, and the bytes of lists and watches
+model        values that all rooms share
+outbox       the SQLite state: log, ledger, positions, cursors, dead letters
+pipelines    from an informer into the outbox, and from the outbox to each sink's worker
+plan         the work of a bridge in the types of its rooms, made from the settings
+playground   an API server inside the process, for `demo` and for tests
+processor    distribution to every listener by reference
+profiling    CPU time by stage, for `--profile-stages`
+resources    configured resource names, resolved and followed on the cluster
+telemetry    facts as metrics and log lines
+transform    stripping and redaction of objects
+verify       `kubedelta verify`: a destination compared with the cluster
+web          /metrics, /healthz and /readyz
 """

@@ -1,1 +1,9 @@
-""""""
+"""Commands of the operator: replay, dead letters, cursors, pausing a sink, checks of the state.
+
+client        sends a command to a running bridge
+offline       opens the state of a bridge that does not run
+operations    carries the commands out
+protocol      messages on the admin socket
+server        serves the admin socket
+socket_file   the socket's path, its mode, and who may connect
+"""

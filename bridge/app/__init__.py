@@ -1,9 +1,5 @@
-"""The composition root: the only room that knows every other, and the one that joins them.
+"""The composition root. It joins the rooms and holds no logic of its own.
 
-bridge         builds the rooms, runs them in one task group, ends them in order
-subscriptions  configured names → informers, as resources appear and go
-exporter       a batch of changes → outbox → every listener
-status         how things stand, for /readyz and the gauges
-stages         where the CPU of a run goes, for whoever asks
-check          what `kubedelta check` tries before anything runs
+bridge   builds the rooms, runs them in one task group, and ends them in order
+status   collects the state of every informer and sink for /readyz and the gauges
 """

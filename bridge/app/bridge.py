@@ -17,7 +17,6 @@ from bridge.model.record import Delta, Record
 from bridge.model.status import StatusSnapshot
 from bridge.outbox import Outbox, StateError
 from bridge.outbox.errors import Damaged, StateUnusable
-from bridge.pipelines.awareness import Watched
 from bridge.pipelines.backpressure import Backlogs
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.sink_pipeline import SinkPipeline, make_ends
@@ -25,6 +24,7 @@ from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.redaction_key_file import load_key
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.resources.cluster_identity import identify
+from bridge.resources.current_resources import CurrentResources
 from bridge.resources.watched_resources import WatchedResources
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
@@ -94,7 +94,7 @@ class _Running:
         self._key = key
         self._report = report
         self._processor = SharedProcessor[Record](outbox, targets=_audience, size=_size)
-        self._watched = Watched()
+        self._watched = CurrentResources()
         self._ends: dict[str, SinkPipeline] = make_ends(plan, outbox, self._processor, self._watched, report)
         streams = {name: end.stream for name, end in self._ends.items()}
         self._backlogs = Backlogs(plan.sinks, outbox, streams, report)

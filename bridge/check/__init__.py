@@ -1,1 +1,7 @@
-""""""
+"""`kubedelta check`: reports mistakes before anything runs.
+
+check         the checks in their order: machine, cluster, resources, sinks, forecast
+check_state   the state directory, its holder, its disk, and the listen address
+findings      one result of a check
+forecast      the deltas that the next start would export
+"""

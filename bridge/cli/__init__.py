@@ -1,19 +1,19 @@
-"""The ``kubedelta`` command: parse, then call ``bridge.app``.
+"""The `kubedelta` command: parses the arguments, then calls the room of the command.
 
-exits            what the exit codes mean
-parser           the words of the command line; admin_parser and arguments belong to it
-running          run: from the file to the last line of the log
-commands         one function each: check, schema, sinks
-admin_commands  cursors, replay, dead-letters, state: on a running bridge or on its files (admin)
-admin_tables    what these print for people, in lines that text aligns
-verify           a sink's destination beside the cluster; verify_parser has its words
-demo             a cluster that lives, on the terminal
-view             how demo draws it
-output, text     what is printed, and how it lines up; pretty is JSON for people
-signals          which of them end a process, and how
-settings         the file that a command was given
-shadows          another package that has the name of one of ours
-cores            no core dumps
+admin       cursors, replay, dead-letters, state, sinks
+arguments   types of arguments and their errors
+commands    check, schema, sinks
+cores       disables core dumps
+demo        demo
+exits       exit codes
+parser      the arguments of all commands
+profile     prints the table of --profile-stages
+running     run
+settings    loads the configuration file of a command
+shadows     warns of a foreign package with the name of one of ours
+signals     signals that end the process
+terminal    text on standard output and standard error
+verify      verify
 """
 
 from __future__ import annotations

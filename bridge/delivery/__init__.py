@@ -1,9 +1,13 @@
-"""From the outbox to the sinks: one worker per sink takes, delivers, retries, buries, settles.
+"""From the outbox to the sinks: a worker for each sink fetches, delivers, retries, and settles.
 
-Worker      for sinks that take batches
-LaneWorker  for sinks that deliver record by record, over a WorkQueue of lanes
-Attempts    the sink behind its circuit: one attempt at a time, or one for each lane
-Parking     what was rejected, and what waits behind it
+attempts      a sink behind its circuit breaker; times, counts and reports each attempt
+circuit       when an attempt is allowed (pure)
+lanes         the worker of sinks that deliver record by record, several at once
+parking       rejected records, and later records of the same object
+ports         the interfaces that a worker needs
+sink_worker   what both kinds of worker share
+worker        the worker of sinks that take batches
+workqueue     client-go's WorkQueue
 """
 
 from bridge.delivery.circuit import Retry

@@ -1,19 +1,16 @@
-"""What changed, against what was known: Reflector → DeltaFIFO → Controller → Indexer.
+"""Changes against the known versions: Reflector → DeltaFIFO → Controller → Indexer.
 
-reflector        decides on list and watch answers (pure)
-pacing           decides how long to wait before the next request (pure)
-list_limiter     how many of them list at the same time
-proof            what an answer proves of the server's history (pure)
-history          proves it, once for all informers of a server
-watcher          makes the requests and fills the queue
-delta_fifo       the queue: per key, deduplicated, bounded
-handle_deltas    a queued delta against the known object (pure)
-tombstones       which deletes were told (pure)
-controller       the process loop, the Indexer's only writer
-indexer, lister  what is known, and how to read it
-shared_informer  one resource in one scope, with all of the above
-handlers         who wants to know, where an informer is used as a library
-factory          one informer for everybody who asks
+controller        the process loop, and the only writer of the Indexer
+delta_fifo        the queue between Reflector and Controller: per key, deduplicated, bounded
+deltas            an entry of the DeltaFIFO
+factory           one informer for each resource and scope, shared by all users
+handle_deltas     compares a queued delta with the known version (pure)
+handlers          event handlers of an informer that is used as a library
+indexer           the store: known versions and indexes
+lister            read access to the store
+reflector         lists and watches
+shared_informer   one resource in one scope, with all of the above
+tombstones        the newest exported deletes (pure)
 """
 
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory

@@ -1,11 +1,14 @@
-"""The Kubernetes client, and the only room that speaks to the API server.
+"""The only room that speaks to the API server.
 
-access, kubeconfig, in_cluster, exec_plugin, auth, tls, proxy   the server's address, its authority, our credentials
-transport, inflate, answering, status                           HTTP, and the meaning of its answers
-frames, pages, wire, nesting                                    bytes → answers; pure, and the hot path
-lister_watcher, paths                                           list and watch of one resource in one scope
-catalogue, discovery, documents, accepted, names, short_names   the served resources, and kubectl's names for them
-api, client                                                     all other requests, and the entry for other rooms
+api              a single request: JSON in, JSON out
+auth             the server's address, its certificates, and our credentials
+client           the interface for the other rooms
+discovery        served resources, and kubectl's names for them
+errors           exceptions of this room
+lister_watcher   list and watch of one resource in one scope
+paths            URL paths (pure)
+transport        httpx over aiohttp, one connection for each watch
+wire             bytes of lists, watches and errors into values (pure, hot)
 """
 
 from bridge.kube.auth.access import ClusterAccess, Connection, resolve

@@ -1,15 +1,14 @@
-"""Durable state of the bridge: records until every sink has settled them, the ledger of objects, positions, cursors.
+"""The state on disk: every record until all sinks have settled it, the ledger of objects, positions and cursors.
 
-Outbox          opens the database; append, read, maintain
-Appender        turns a batch of changes into records, ledger rows and a position, in a single transaction
-Ledger          the exported objects, the informer that has each, and the cluster they belong to
-SinkCursors     the cursor of every sink, with its backfill: snapshot, compacted backlog, Gap or replay
-DeadLetters     records that a sink rejected, and those parked behind them
-Store           a writer thread with group commit, readers with short transactions
-StateDirectory  the lock, the identity of the files, and the mark for the next start
-integrity       finds damage in the file; wal: finds transactions missing from the write-ahead log
-clearing        the log cleaner: removes records that no sink and no object needs, in bulk
-compaction, backlog   pure decisions: the records left of a long backlog, its bounds, the end of the log
+consumers   a cursor for each sink, backfills, compaction, dead letters
+errors      exceptions of this room
+log         records: appending, encoding, cleaning
+objects     the ledger: which objects were exported, in which version
+outbox      the interface for the other rooms
+recovery    opens the state at a start, and repairs what can be repaired
+storage     the database and the files of the state directory
+store       one writer, readers with short transactions, bodies by sequence number
+writer      the writer thread with group commit
 """
 
 from bridge.outbox.consumers.backlog import Bounds

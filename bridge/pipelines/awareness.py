@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from bridge.model.resource import Resource
 from bridge.outbox.consumers.cursors import Cursor
+from bridge.resources.current_resources import CurrentResources
 from sinks.base import Aware, Sink
-
-
-class Watched:
-    """Which resources are watched; None until discovery has answered once."""
-
-    def __init__(self) -> None:
-        self._resources: tuple[Resource, ...] | None = None
-
-    def __call__(self) -> Sequence[Resource] | None:
-        return self._resources
-
-    def become(self, resources: Sequence[Resource]) -> None:
-        self._resources = tuple(resources)
 
 
 class AwareSinks:
     """Makes the sinks of one name, one for each attempt to open it, each with the memory of the one before."""
 
-    def __init__(self, make: Callable[[], Sink], cursor: Cursor, watched: Watched) -> None:
+    def __init__(self, make: Callable[[], Sink], cursor: Cursor, watched: CurrentResources) -> None:
         self._make = make
         self._cursor = cursor
         self._watched = watched

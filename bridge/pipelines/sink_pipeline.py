@@ -12,10 +12,11 @@ from bridge.model.record import Record
 from bridge.outbox import Outbox
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.recovery import utc_now
-from bridge.pipelines.awareness import AwareSinks, Watched
+from bridge.pipelines.awareness import AwareSinks
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.processor.shared_processor import SharedProcessor
+from bridge.resources.current_resources import CurrentResources
 from sinks.base import Sink
 
 
@@ -28,14 +29,14 @@ class SinkPipeline:
 
 
 def make_ends(
-    plan: Plan, outbox: Outbox, processor: SharedProcessor[Record], watched: Watched, report: Report
+    plan: Plan, outbox: Outbox, processor: SharedProcessor[Record], watched: CurrentResources, report: Report
 ) -> dict[str, SinkPipeline]:
     """By the sink's name; each goes on where its cursor is."""
     return {sink.name: _make_end(sink, outbox, processor, watched, report) for sink in plan.sinks}
 
 
 def _make_end(
-    plan: SinkPlan, outbox: Outbox, processor: SharedProcessor[Record], watched: Watched, report: Report
+    plan: SinkPlan, outbox: Outbox, processor: SharedProcessor[Record], watched: CurrentResources, report: Report
 ) -> SinkPipeline:
     listener = processor.add(
         plan.name,

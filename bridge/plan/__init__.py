@@ -1,1 +1,7 @@
-""""""
+"""The work of a bridge, in the types of its rooms.
+
+plan                 the plan
+plan_from_settings   makes the plan from the configuration
+preflight            finds mistakes that no retry can mend, before anything is watched
+redaction_key_file   loads the key of redaction, or makes it
+"""

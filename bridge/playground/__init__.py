@@ -1,6 +1,13 @@
-"""An API server inside the process: ``kubedelta demo`` runs on it, and so do the tests.
+"""An API server inside the process, for `kubedelta demo` and for tests.
 
-It speaks HTTP as kube-apiserver 1.36 does, compared with it by a test, and misbehaves on request.
+It speaks HTTP as kube-apiserver 1.36 does; a test compares them.
+
+http           requests, responses, watch streams
+misbehaviour   faults on request
+objects        kinds, storage, validation, writes
+rules          faults that wait for a request
+server         the server
+simulation     a cluster with deployments, pods and crashes
 """
 
 from bridge.playground.http.errors import ApiError

@@ -1,1 +1,5 @@
-"""Which form a change leaves in (``pipeline``, pure), and to whom (``shared_processor``, ``listener``)."""
+"""Distribution of records to the sinks.
+
+listener           a bounded window of pending records over the log
+shared_processor   distributes to every listener without waiting for any
+"""

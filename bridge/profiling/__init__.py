@@ -1,7 +1,6 @@
-"""Where the CPU of a running bridge goes, stage by stage. Imported by those who ask for it alone: whoever does not pays
-nothing, since nothing in the rooms knows of it.
+"""CPU time of a running bridge, by stage. A bridge that is not profiled never imports this room.
 
-hooks    which functions are which stage; puts clocks around them, and takes them away again
-clocks   one thread is in one stage at a time
-figures  what the clocks say
+clocks    a clock for each stage and thread
+figures   the resulting table
+hooks     which functions belong to which stage
 """

@@ -1,1 +1,7 @@
-""""""
+"""Configured resource names on a cluster.
+
+cluster_identity    the uid of the cluster
+current_resources   the resources that are watched now
+resolve             configured names into served resources (pure)
+watched_resources   starts and stops informers as resources appear and vanish
+"""

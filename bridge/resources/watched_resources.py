@@ -14,8 +14,8 @@ from bridge.model.answers import ListRequest, Part, Refused
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.objects.ledger import Ledger
-from bridge.pipelines.awareness import Watched
 from bridge.plan.plan import PlanRefused, Wanted
+from bridge.resources.current_resources import CurrentResources
 from bridge.resources.resolve import Desired, Resolution, may_be_short, resolve_wanted, wanted_scopes
 
 NOT_FOUND = 404
@@ -42,7 +42,7 @@ class WatchedResources:
         *,
         every: float,
         report: Report,
-        watched: Watched | None = None,
+        watched: CurrentResources | None = None,
     ) -> None:
         self._wanted = wanted
         self._client = client
@@ -50,7 +50,7 @@ class WatchedResources:
         self._ledger = ledger
         self._every = every
         self._report = report
-        self._watched = watched or Watched()
+        self._watched = watched or CurrentResources()
         self.catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
@@ -110,7 +110,7 @@ class WatchedResources:
             else:
                 await self._let_go(self._informers_of(name))
         self._missing = missing
-        self._watched.become([informer.resource for informer in self._factory.informers])
+        self._watched.replace([informer.resource for informer in self._factory.informers])
 
     async def _take_up_what_is_absent(self, found: Desired, served: Collection[str]) -> None:
         """What was watched before this start, and is not to be found now. A resource that the configuration no longer

@@ -1,13 +1,11 @@
-"""What is asked of a running bridge: by machines over HTTP (/metrics, /healthz, /readyz), by its operator over a file.
+"""HTTP endpoints for machines. They change no state.
 
-server, readiness            for machines; nothing can be changed there
-connections, access          what clients can hold; who gets the details
-admin, admin_client          for the operator: both ends of the socket
-admin_socket, admin_wire     its file; what goes over it
+access        who may read the details of readiness
+connections   bounds on the clients' connections
+readiness     /readyz?verbose
+server        /metrics, /healthz, /readyz
 """
 
-from bridge.admin.client import AdminClient
-from bridge.admin.server import AdminServer
 from bridge.web.server import WebServer
 
-__all__ = ["AdminClient", "AdminServer", "WebServer"]
+__all__ = ["WebServer"]

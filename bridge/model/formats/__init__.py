@@ -1,1 +1,5 @@
-""""""
+"""Encodings of records.
+
+cloudevent   CloudEvents 1.0, binary and structured (hot)
+envelope     Debezium's change event envelope
+"""

@@ -1,1 +1,8 @@
-""""""
+"""General helpers without a word of the domain.
+
+backoff          exponential backoff with jitter
+packing          zstd for bodies in memory
+printable        foreign text made safe for terminals and logs
+ring             a bounded ring buffer with sequence numbers
+wrong_protocol   signs of HTTP on an HTTPS port, and the reverse
+"""

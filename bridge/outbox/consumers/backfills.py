@@ -450,7 +450,8 @@ def _insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, B
 
 def _set(database: apsw.Connection, sink: str, backfill: Backfill) -> Backfill:
     database.execute(
-        "UPDATE cursors SET backfill = ?, backfill_starts_after = ?, backfill_resumes_after = ?, replay = ? WHERE sink = ?",
+        "UPDATE cursors SET backfill = ?, backfill_starts_after = ?, backfill_resumes_after = ?, replay = ?"
+        " WHERE sink = ?",
         (backfill.kind.value, backfill.log_from, backfill.cut, backfill.replay, sink),
     )
     return backfill

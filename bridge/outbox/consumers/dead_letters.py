@@ -264,13 +264,14 @@ def _bury(database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]]) ->
         sink, _, _, name, key, _, parked, _, _ = dead_letter
         waits = one(
             database,
-            "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
+            "SELECT EXISTS (SELECT 1 FROM dead_letters"
+            " WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
             (sink, name, key),
         )
         again = int(parked and not waits)
         found = database.execute(
-            "INSERT OR IGNORE INTO dead_letters (sink, seq, record_id, resource_name, key, reason, parked, record, answer,"
-            " retrying) VALUES (?,?,?,?,?,?,?,?,?,?) RETURNING number",
+            "INSERT OR IGNORE INTO dead_letters (sink, seq, record_id, resource_name, key, reason, parked, record,"
+            " answer, retrying) VALUES (?,?,?,?,?,?,?,?,?,?) RETURNING number",
             (*dead_letter, again),
         ).fetchone()
         numbers.append(None if found is None else found[0])

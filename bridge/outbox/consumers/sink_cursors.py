@@ -158,7 +158,8 @@ class SinkCursors:
         cursor = self[sink]
         if cursor.backfill is not None:
             raise UnknownTarget(
-                f"sink {sink} still gets a {cursor.backfill.kind}, {cursor.backfill.left} records to go: ask again after it"
+                f"sink {sink} still gets a {cursor.backfill.kind}, {cursor.backfill.left} records to go:"
+                " ask again after it"
             )
         begin = partial(
             backfills.begin_replay,

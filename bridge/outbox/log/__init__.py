@@ -1,1 +1,8 @@
-""""""
+"""The log of records.
+
+appender       a batch of changes into records, ledger and position in one transaction
+body_codec     compressed bodies with a dictionary for each kind
+cleaner        deletes records that nobody needs, in bulk
+record_codec   a record into a row, and back
+statements     SQL statements of the log
+"""

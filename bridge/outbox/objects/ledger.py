@@ -41,9 +41,9 @@ class Ledger:
             return None
         if not restart:
             raise OtherCluster(
-                f"state.directory: {self._store.state_directory.directory} belongs to the cluster whose namespace kube-system "
-                f"has the uid {was}; this cluster has the uid {cluster}. Give each cluster its own directory, or "
-                "set state.on_cluster_change: restart to compare the ledger with this cluster and go on"
+                f"state.directory: {self._store.state_directory.directory} belongs to the cluster whose namespace "
+                f"kube-system has the uid {was}; this cluster has the uid {cluster}. Give each cluster its own "
+                "directory, or set state.on_cluster_change: restart to compare the ledger with this cluster and go on"
             )
         return was
 

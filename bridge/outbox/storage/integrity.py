@@ -189,7 +189,8 @@ _QUESTIONS = {
         f" AND seq NOT IN (SELECT seq FROM awaited) AND seq NOT IN ({_REPLACED_LATER})"
     ),
     "cursors that point at trimmed records": (
-        "SELECT count(*) FROM cursors, meta WHERE settled < trimmed AND (backfill = '' OR settled < backfill_starts_after)"
+        "SELECT count(*) FROM cursors, meta"
+        " WHERE settled < trimmed AND (backfill = '' OR settled < backfill_starts_after)"
     ),
     "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
 }

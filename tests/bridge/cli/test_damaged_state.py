@@ -66,7 +66,7 @@ COMMANDS = [
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
-        ("letters", "UPDATE dead_letters SET reason = CAST(x'77ff' AS TEXT), key = CAST(x'77ff' AS TEXT)"),
+        ("dead_letters", "UPDATE dead_letters SET reason = CAST(x'77ff' AS TEXT), key = CAST(x'77ff' AS TEXT)"),
         ("cursors", "UPDATE cursors SET settled = 'all'"),
         ("cursors", "UPDATE cursors SET backfill = x'01'"),
     ],

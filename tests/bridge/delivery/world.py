@@ -61,7 +61,7 @@ class World:
             "name": "audit",
             "make_sink": lambda: self.sink,
             "pending": self.pending,
-            "letters": self.dead_letters,
+            "dead_letters": self.dead_letters,
             "report": self.facts.append,
             "now": lambda: TIME,
             "max_batch": max_batch,

@@ -648,7 +648,7 @@ async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path:
         taker = await replayable(outbox)
         await taker.stream.replay(1, None, None)
         await taker.take(2)
-        with pytest.raises(UnknownTarget, match=r"being told a replay, 4 records to go: ask again then"):
+        with pytest.raises(UnknownTarget, match=r"still gets a replay, 4 records to go: ask again after it"):
             await taker.stream.replay(1, None, None)
         await taker.rest()
         assert (await taker.stream.replay(6, None, None))[0] == 1

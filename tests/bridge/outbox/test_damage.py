@@ -169,7 +169,7 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
             await informer.tells(outbox, "updated shop/web-0")
             for sink in TWO:
                 outbox.sinks.settle(sink, outbox.last)
-            overwrite_table(tmp_path, "selections")
+            overwrite_table(tmp_path, "backfill_items")
             with pytest.raises(Damaged):
                 await outbox.tidy()
             with pytest.raises(Damaged):
@@ -384,7 +384,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
             await informer.tells(outbox, "updated shop/web-0")
             for sink in TWO:
                 outbox.sinks.settle(sink, outbox.last)
-            overwrite_table(tmp_path, "selections")
+            overwrite_table(tmp_path, "backfill_items")
             monkeypatch.setattr("bridge.outbox.storage.mark.open_private", no_room)
             with pytest.raises(Damaged):
                 await outbox.tidy()

@@ -74,9 +74,17 @@ HARMS: dict[str, tuple[str, str, Callable[[Outbox], Any]]] = {
     "a number in place of a body": ("log", "UPDATE log SET body = 7 WHERE seq = 9", look_up),
     "a text in place of a body": ("log", "UPDATE log SET body = 'seven' WHERE seq = 9", everything),
     "a resource that is not there": ("log", "UPDATE log SET resource = 99 WHERE seq = 9", everything),
-    "a dead letter whose reason is no UTF-8": ("letters", f"UPDATE dead_letters SET reason = {UTF_8}", list_letters),
-    "a dead letter whose record is a text": ("letters", "UPDATE dead_letters SET record = 'seven'", retry_letters),
-    "a dead letter whose record is rubbish": ("letters", "UPDATE dead_letters SET record = x'28b52ffd'", retry_letters),
+    "a dead letter whose reason is no UTF-8": (
+        "dead_letters",
+        f"UPDATE dead_letters SET reason = {UTF_8}",
+        list_letters,
+    ),
+    "a dead letter whose record is a text": ("dead_letters", "UPDATE dead_letters SET record = 'seven'", retry_letters),
+    "a dead letter whose record is rubbish": (
+        "dead_letters",
+        "UPDATE dead_letters SET record = x'28b52ffd'",
+        retry_letters,
+    ),
     "a version that is no text": ("ledger", "UPDATE ledger SET version = x'07'", list_objects),
     "a number that was given before": ("meta", "UPDATE meta SET last = 7", list_objects),
     "a cursor that is no number": ("cursors", "UPDATE cursors SET settled = 'all'", everything),
@@ -168,7 +176,7 @@ async def test_damage_that_nobody_waited_for_is_raised_at_the_end(tmp_path: Path
 
 async def test_damage_met_by_an_admin_command_also_ends_the_outbox(tmp_path: Path) -> None:
     await filled(tmp_path)
-    loosely(tmp_path, "letters", f"UPDATE dead_letters SET reason = {UTF_8}")
+    loosely(tmp_path, "dead_letters", f"UPDATE dead_letters SET reason = {UTF_8}")
 
     with pytest.raises(Damaged, match="'utf-8' codec can't decode"):  # noqa: PT012  # two ends of one thing
         async with opened(tmp_path, AUDIT) as outbox:

@@ -25,8 +25,8 @@ from tests.kit.small_disk import CannotMount, mounted_small_disk
 HOLD = """
 import sys
 from pathlib import Path
-from bridge.outbox.storage.state_directory import Holder
-holder = Holder(Path(sys.argv[1]))
+from bridge.outbox.storage.state_directory import StateDirectory
+holder = StateDirectory(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """

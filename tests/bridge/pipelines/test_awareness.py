@@ -8,10 +8,11 @@ from pathlib import Path
 from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
 from bridge.outbox import Outbox
-from bridge.pipelines.awareness import AwareSinks, Watched
+from bridge.pipelines.awareness import AwareSinks
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.processor.shared_processor import SharedProcessor
+from bridge.resources.current_resources import CurrentResources
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
 from tests.bridge.outbox.opened import crashed, opened
@@ -34,11 +35,11 @@ class Counting(RecordingSink):
         return receipt
 
 
-def ends(outbox: Outbox, watched: Watched | None = None) -> tuple[AwareSinks, SinkFeed]:
+def ends(outbox: Outbox, watched: CurrentResources | None = None) -> tuple[AwareSinks, SinkFeed]:
     processor = SharedProcessor[Record](outbox, targets=lambda record: getattr(record, "audience", None))
     outbox.committed = processor.distribute
     cursor = outbox.sinks["audit"]
-    sinks = AwareSinks(Counting, cursor, watched or Watched())
+    sinks = AwareSinks(Counting, cursor, watched or CurrentResources())
     return sinks, SinkFeed("audit", processor.add("audit", after=cursor.settled), outbox.sinks, sinks.memory)
 
 
@@ -87,12 +88,12 @@ async def test_a_recreated_sink_gets_the_checkpoint_of_the_former(tmp_path: Path
 
 
 async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: Path) -> None:
-    watched = Watched()
+    watched = CurrentResources()
     async with opened(tmp_path) as outbox:
         sink = ends(outbox, watched)[0].make()
         assert isinstance(sink, Counting)
         assert sink.watched() is None
-        watched.become([PODS])
+        watched.replace([PODS])
         assert sink.watched() == (PODS,)
 
 

@@ -1,0 +1,20 @@
+"""The resources that are watched now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.model.resource import Resource
+
+
+class CurrentResources:
+    """Which resources are watched; None until discovery has answered once."""
+
+    def __init__(self) -> None:
+        self._resources: tuple[Resource, ...] | None = None
+
+    def __call__(self) -> Sequence[Resource] | None:
+        return self._resources
+
+    def replace(self, resources: Sequence[Resource]) -> None:
+        self._resources = tuple(resources)
