@@ -16,6 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.servers.process import Server, ServerFailed, free_port, says_ok
+from tests.kit.deadlines import BUSY
 
 T = TypeVar("T")
 
@@ -189,6 +190,7 @@ class BridgeProcess(Server):
     async def _until(
         self, what: str, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], timeout: float
     ) -> T:
+        timeout *= BUSY
         try:
             async with asyncio.timeout(timeout):
                 while True:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tests.cluster.kube_client import CustomResource, KubeClient, KubeError, Manifest
+from tests.kit.deadlines import BUSY
 from tests.kit.exported import Version
 
 OPS = {"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
@@ -72,6 +73,7 @@ class IndependentWatch:
     ) -> list[Manifest]:
         """Wait until it is so of the objects in the collection, and return them. Raises TimeoutError."""
         objects = self._objects[collection]
+        timeout *= BUSY
         try:
             async with asyncio.timeout(timeout), self._news:
                 await self._news.wait_for(lambda: is_so([*objects.values()]))

@@ -8,6 +8,7 @@ from typing import Any
 
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt
+from tests.kit.deadlines import BUSY
 
 
 class RecordingSink:
@@ -39,7 +40,7 @@ class RecordingSink:
         """``op key`` of every delta, in order of arrival."""
         return [f"{delta.op} {delta.key}" for delta in self.deltas]
 
-    async def until(self, holds: Callable[[RecordingSink], Any], timeout: float = 10.0) -> None:
+    async def until(self, holds: Callable[[RecordingSink], Any], timeout: float = 10.0 * BUSY) -> None:
         """Return when ``holds`` of what has arrived. Raises TimeoutError (seconds) that says what had."""
         try:
             async with asyncio.timeout(timeout):

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import Etcd
@@ -29,7 +27,6 @@ LONGEST = 60.0
 long where the API server needs long to start, and then a pause may take half a minute. Some seconds are usual."""
 
 
-@pytest.mark.timeout(300)
 async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
 ) -> None:
