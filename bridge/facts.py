@@ -1,6 +1,7 @@
-"""What happened, as frozen records in the past tense. Rooms report them; telemetry alone counts and logs them.
+"""Facts: events of the bridge as frozen records, named in the past tense. Rooms report facts; only telemetry counts and
+logs them.
 
-A fact is about a request, a batch or a state, never about a single event: nothing here may cost per event.
+A fact is about a request, a batch or a state, and never about a single change, so that reporting stays cheap.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from bridge.model.resource import Resource, Scope
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInsecure:
-    """The configuration asks for a connection that others can read or pose on. Reported once, when it is made."""
+    """The configuration asks for a connection to the API server without encryption or verification. Reported once, at
+    the start."""
 
     server: str
     reason: str
@@ -33,30 +35,30 @@ class SinkInsecure:
 
 @dataclass(frozen=True, slots=True)
 class PluginComplained:
-    """A credential plugin ended, and had written something to its standard error. It may hold a secret."""
+    """A credential plugin ended, and had written to its standard error. The text may hold a secret."""
 
     command: str
     text: str
-    """The last few thousand characters."""
+    """The last few thousand characters of standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStale:
-    """The API server cannot say what this API group serves now (an aggregated server is down). What it served when
-    last seen is kept. Reported once for every time it becomes so."""
+    """The API server cannot discover this API group (its aggregated server is down). The group's resources of the last
+    discovery are kept. Reported once for each such outage."""
 
     group: str
-    """With its version: ``metrics.k8s.io/v1beta1``."""
+    """Group and version: ``metrics.k8s.io/v1beta1``."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRejected:
-    """Something in a discovery document is not accepted, and is not served as far as the bridge is concerned. Reported
-    once for as long as the document says it."""
+    """A name in a discovery document is invalid, and the bridge ignores its entry. Reported once, until the document
+    changes."""
 
     name: str
-    """Where it stands, what it is called (escaped), and what is expected."""
+    """The name (escaped), its position in the document, and the expected form."""
 
 
 # ── Informers ────────────────────────────────────────────────────────────────
@@ -64,7 +66,7 @@ class DiscoveryRejected:
 
 @dataclass(frozen=True, slots=True)
 class ListEnded:
-    """A complete list has been taken in and compared."""
+    """A complete list was received and compared with the store."""
 
     resource: Resource
     scope: Scope
@@ -90,7 +92,7 @@ class WatchEnded:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A list or a watch was not answered as asked; it is tried again after ``retry_after`` seconds."""
+    """A list or a watch failed. The next attempt is in ``retry_after`` seconds."""
 
     resource: Resource
     scope: Scope
@@ -101,7 +103,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRefused:
-    """The API server will not serve this resource to us (401, 403, 404) until somebody changes something."""
+    """The API server refuses this resource (401, 403, 404, 405): the operator must act."""
 
     resource: Resource
     scope: Scope
@@ -112,7 +114,7 @@ class ResourceRefused:
 
 @dataclass(frozen=True, slots=True)
 class InputUnreadable:
-    """Something the server sent could not be told apart and was left out; a relist will mend what it can."""
+    """An item or a line of the API server could not be read, and was skipped. A relist follows."""
 
     resource: Resource
     scope: Scope
@@ -121,7 +123,7 @@ class InputUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class ObjectLeftBare:
-    """An object is too deep or too large to be taken in: of this version, nothing is told but which object it is."""
+    """A version of an object is nested too deeply, or too large. Only its identity is exported."""
 
     resource: Resource
     scope: Scope
@@ -131,19 +133,19 @@ class ObjectLeftBare:
 
 @dataclass(frozen=True, slots=True)
 class HistoryLookedAt:
-    """After the API server was out of sight: whether its history is the known one."""
+    """The result of a check, after an interrupted watch, whether the API server's history is the known history."""
 
     store: str
-    """Which one behind the API server; empty for the one that has most of its objects."""
+    """The aggregated server; empty for the API server's own store."""
     outcome: str
-    """``same``, ``other``, ``unknown`` (what would prove it is forgotten: everything is compared) or ``failed`` (it is
-    asked again)."""
+    """``same``, ``other``, ``unknown`` (the API server has forgotten the proof: all objects are compared) or ``failed``
+    (the check is repeated)."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsRanBackwards:
-    """The API server has another history than before: its store was restored. A new epoch began."""
+    """The API server's versions are older than before: its store was restored. A new epoch began."""
 
     resource: Resource
     scope: Scope
@@ -153,7 +155,7 @@ class VersionsRanBackwards:
 
 @dataclass(frozen=True, slots=True)
 class InformerStarted:
-    """It begins to list and watch, or to watch from where it was."""
+    """The informer begins with a list, or resumes its watch at the saved position."""
 
     resource: Resource
     scope: Scope
@@ -168,7 +170,7 @@ class InformerSynced:
 
 @dataclass(frozen=True, slots=True)
 class InformerStopped:
-    """Its resource went away, or the bridge is ending: its labels may be forgotten."""
+    """The resource went away, or the bridge is ending. Its metrics labels may be dropped."""
 
     resource: Resource
     scope: Scope
@@ -176,7 +178,7 @@ class InformerStopped:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUnknown:
-    """A name in the configuration means nothing on this cluster (yet)."""
+    """No resource of this cluster has this configured name (yet)."""
 
     name: str
     reason: str
@@ -193,7 +195,7 @@ class DiscoveryFailed:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """Records of one informer are in the outbox."""
+    """Records of an informer are durable in the outbox."""
 
     resource: Resource
     scope: Scope
@@ -211,7 +213,7 @@ class SinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class BatchDelivered:
-    """The sink has stored these; they are settled."""
+    """The destination has stored these records; they are settled."""
 
     sink: str
     records: int
@@ -221,22 +223,22 @@ class BatchDelivered:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryDelayed:
-    """The sink could not take records now; they are delivered again after ``retry_after`` seconds."""
+    """A delivery failed. The next attempt is in ``retry_after`` seconds."""
 
     sink: str
     records: int
-    """Of this attempt; 0 where the sink could not be opened."""
+    """Records of this attempt; 0 if the sink could not be opened."""
     reason: str
     retry_after: float
     behind: int
-    """Records that this sink has not settled."""
+    """The sink's backlog, in records."""
     asked: float | None = None
-    """Seconds that the destination asked for, where it did (Retry-After)."""
+    """Seconds that the destination asked for (Retry-After), if it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPaused:
-    """An operator paused the sink, now or before this start. Its backlog has its bounds all the same."""
+    """An operator paused the sink, now or before this start. ``max_backlog`` still holds."""
 
     sink: str
 
@@ -248,17 +250,17 @@ class SinkResumed:
 
 @dataclass(frozen=True, slots=True)
 class DestinationMade:
-    """Something was missing at the destination, such as a stream, and the sink made it: it begins empty."""
+    """The sink created a missing part of the destination, such as a stream, which begins empty."""
 
     sink: str
     what: str
     again: bool
-    """The sink had delivered into it in this run: what it held is gone."""
+    """True if the sink had delivered into it in this run: these records are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRejected:
-    """The sink will never take this record. It goes to the dead letters, with its reason."""
+    """The destination rejected a record for good. It becomes a dead letter."""
 
     sink: str
     record: str
@@ -267,8 +269,8 @@ class RecordRejected:
 
 @dataclass(frozen=True, slots=True)
 class RecordsLeftBehind:
-    """The bridge ends, and this sink has not settled everything that was read: the grace is over, or its next attempt
-    would have come later. The rest is delivered after the next start."""
+    """The bridge ends while this sink has a backlog: the grace period is over, or the next attempt would be later. The
+    backlog is delivered after the next start."""
 
     sink: str
     records: int
@@ -276,7 +278,7 @@ class RecordsLeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class ListenerOverrun:
-    """A sink was so far behind that records left the outbox before it had them. It got a Gap record."""
+    """Records left the outbox before this sink had them. It gets a Gap record."""
 
     sink: str
     first: int
@@ -291,15 +293,15 @@ class ListenerOverrun:
 class OutboxOpened:
     path: str
     sqlite: str
-    """Version of the library."""
+    """Version of the SQLite library."""
     records: int
     objects: int
-    """In the ledger."""
+    """Objects in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxFull:
-    """There is no room for a transaction. Nothing is read from the API server meanwhile; sinks go on."""
+    """The disk has no space for a transaction. Reading from the API server stops; sinks go on."""
 
     reason: str
     retry_after: float
@@ -307,27 +309,27 @@ class OutboxFull:
 
 @dataclass(frozen=True, slots=True)
 class OutboxHasRoom:
-    """Transactions go through again."""
+    """Transactions succeed again."""
 
     seconds: float
-    """How long they did not."""
+    """Duration of the outage."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxRebuilt:
-    """The database was damaged, or gone. What was left was moved aside; everything is told again as ``sync``, behind a
-    Gap record."""
+    """The database was damaged, or gone. Its remains were moved aside. Every sink gets a Gap record, then every object
+    as ``sync``."""
 
     aside: str
-    """Where it lies now; empty where nothing was left."""
+    """The path of the old database; empty if no file was left."""
     reason: str
     sinks: tuple[str, ...]
-    """Those that get the Gap."""
+    """Sinks that get the Gap record."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateExposed:
-    """Others than the bridge's user may reach the files of the state, and that cannot be changed from here."""
+    """Other users may read the files of the state, and the bridge cannot change that."""
 
     directory: str
     reason: str
@@ -335,8 +337,8 @@ class StateExposed:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanged:
-    """The state belonged to another cluster, and ``state.on_cluster_change`` is ``restart``: it is compared with this
-    one, in a new epoch."""
+    """The state belonged to another cluster, and ``state.on_cluster_change`` is ``restart``: the bridge compares the
+    state with this cluster, in a new epoch."""
 
     was: str
     now: str
@@ -344,24 +346,23 @@ class ClusterChanged:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUnidentified:
-    """The uid of the namespace kube-system cannot be read, so that another cluster behind the same state would not be
-    noticed."""
+    """The uid of the namespace kube-system cannot be read, so the bridge could not notice another cluster."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeChanged:
-    """Less of a resource is watched than before: the configuration changed, or what its names mean."""
+    """Less of a resource is watched than before: the configuration changed, or the meaning of its names."""
 
     resource: str
     left: int
-    """Objects that are no longer covered; they are told as deleted."""
+    """Objects that are no longer covered, and are exported as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkForgotten:
-    """It was not configured for ``state.forget_sinks_after``: what it had not settled is given up."""
+    """A removed sink's backlog was dropped after ``state.forget_sinks_after``."""
 
     sink: str
     records: int
@@ -369,8 +370,8 @@ class SinkForgotten:
 
 @dataclass(frozen=True, slots=True)
 class IntakeBlocked:
-    """A sink's backlog is at its bound and its policy is ``block``: nothing is read from the API server, for any sink,
-    until this one has caught up."""
+    """A sink's backlog is at its bound, with ``when_full: block``: reading from the API server stops, for every sink,
+    until this sink has caught up."""
 
     sink: str
     records: int
@@ -384,7 +385,7 @@ class IntakeResumed:
 
 @dataclass(frozen=True, slots=True)
 class BacklogCompacted:
-    """A sink's backlog was at its bound: it gets the newest state of each object, not the steps in between."""
+    """A sink's backlog was at its bound, and was reduced to the newest record of each object."""
 
     sink: str
     before: int
@@ -393,7 +394,7 @@ class BacklogCompacted:
 
 @dataclass(frozen=True, slots=True)
 class BacklogDropped:
-    """A sink's backlog was at its bound: it gets a Gap record in place of these."""
+    """A sink's backlog was at its bound, and these records were dropped. The sink gets a Gap record in their place."""
 
     sink: str
     first: int
@@ -403,7 +404,7 @@ class BacklogDropped:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBegan:
-    """A sink is told every known object."""
+    """The backfill of a snapshot began: every known object, for this sink."""
 
     sink: str
     objects: int
@@ -420,7 +421,7 @@ class SnapshotEnded:
 
 @dataclass(frozen=True, slots=True)
 class RecordsParked:
-    """Later records of objects whose earlier record was rejected: they wait in the dead letters."""
+    """Records were parked: an earlier record of their object was rejected. They wait as dead letters."""
 
     sink: str
     records: int
@@ -429,7 +430,7 @@ class RecordsParked:
 
 @dataclass(frozen=True, slots=True)
 class CircuitOpened:
-    """Attempts at this sink failed in a row. From here on one at a time tries whether it is back."""
+    """Deliveries to this sink failed in a row. From now on a single delivery at a time is tried."""
 
     sink: str
     failures: int
@@ -438,23 +439,23 @@ class CircuitOpened:
 
 @dataclass(frozen=True, slots=True)
 class CircuitClosed:
-    """The sink takes records again."""
+    """Deliveries to the sink succeed again."""
 
     sink: str
     seconds: float
-    """How long it did not."""
+    """Duration of the outage."""
 
 
 # ── The process ──────────────────────────────────────────────────────────────
 
 
 class Heed(StrEnum):
-    """What is done about a signal."""
+    """The bridge's reaction to a signal."""
 
     STOP = "stop"
-    """Nothing more is read, and sinks finish within the grace."""
+    """Reading from the API server ends, and sinks finish within the grace period."""
     AT_ONCE = "at once"
-    """The process ends now, as if it were killed: it was told to stop before."""
+    """The second signal to stop: the process ends now, as if killed."""
     IGNORED = "ignored"
 
 
@@ -477,7 +478,7 @@ class BridgeStarted:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationRefused:
-    """The bridge does not begin: its file cannot be used."""
+    """The bridge does not start: its configuration has mistakes."""
 
     configuration: str
     problems: tuple[str, ...]
@@ -497,9 +498,9 @@ class BridgeEnded:
     reason: str
     exit_code: int
     seconds: float
-    """How long it ran."""
-    waiting: Mapping[str, int]
-    """Sink → records that it has not settled. Empty where the state was not opened."""
+    """Duration of the run."""
+    backlog: Mapping[str, int]
+    """Sink → its backlog, in records. Empty if the state was not opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,33 +518,33 @@ SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER)
 
 
 class Cut(StrEnum):
-    """Why a connection was cut."""
+    """The reason why a server of the bridge cut a connection."""
 
     CROWDED = "crowded"
-    """There were too many at once."""
+    """Too many connections."""
     SLOW = "slow"
-    """Its request, or the reading of its answer, took too long."""
+    """Sending the request, or reading the answer, took too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCommand:
-    """Somebody asked something of the running bridge over its admin socket, and was answered."""
+    """The running bridge answered a command on its admin socket."""
 
     command: str
     """``replay hook from 1200``."""
     result: str
-    """``42 records``, or why it was not done."""
+    """``42 records``, or the reason for the failure."""
     done: bool
     uid: int | None
-    """Of the process that asked, where the system tells."""
+    """User id of the client, if the system provides it."""
     pid: int | None
     continued: bool = False
-    """A further page of a command that was reported before."""
+    """True for a further page of the same command."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCut:
-    """A server of the bridge has cut the connection of a client."""
+    """A server of the bridge cut a client's connection."""
 
     server: str
     """One of ``SERVERS``."""
@@ -611,4 +612,4 @@ Report: TypeAlias = Callable[[Fact], None]
 
 
 def unheard(_fact: Fact) -> None:
-    """For a room used as a library, where nobody listens."""
+    """A Report that ignores facts, for rooms used as a library."""

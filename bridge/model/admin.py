@@ -1,5 +1,5 @@
-"""What an operator may ask of the state, and what is answered: for ``kubedelta cursors``, ``replay``, ``dead-letters``
-and ``state check``, on a running bridge through its admin socket, or on the files of a stopped one."""
+"""The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``dead-letters`` and
+``state check``, on a running bridge through its admin socket, or on the files of a stopped bridge."""
 
 from __future__ import annotations
 
@@ -10,44 +10,46 @@ import msgspec
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """How far one sink has come."""
+    """A sink's cursor and backlog."""
 
     sink: str
     settled: int
-    """Everything up to this sequence number is settled."""
+    """Every record up to this sequence number is settled."""
     backlog_records: int
     backlog_bytes: int
     oldest_seconds: float
-    """Age of the oldest record that is not settled; 0 where there is none."""
+    """Age of the oldest unsettled record; 0 for an empty backlog."""
     configured: bool
-    """False for a sink that the configuration no longer names; its backlog is kept for ``state.forget_sinks_after``."""
+    """False for a removed sink, whose backlog is kept for ``state.forget_sinks_after``."""
     backfill: str = ""
-    """``snapshot``, ``compacted``, ``dropped`` or ``replay`` while something other than the log is told first."""
+    """``snapshot``, ``compacted``, ``dropped`` or ``replay`` while a backfill is under way; else empty."""
     backfill_left: int = 0
-    """Records of it."""
+    """Records that the backfill still has to deliver."""
     paused: bool = False
     """An operator paused it."""
     retry_in: float | None = None
-    """Seconds until it is tried again, where it waits for that now."""
+    """Seconds until the next attempt; None unless the sink waits."""
     asked: float | None = None
-    """Seconds that the destination asked to be left alone, where that is why."""
+    """Seconds that the destination asked for (Retry-After), if it did."""
     trouble: str = ""
-    """What the destination last could not do; empty since it could, and where no bridge runs."""
+    """The last failure of the destination; empty after a success, and without a running bridge."""
 
 
 class Cursors(msgspec.Struct, frozen=True):
+    """The replayable range of the log, and every sink's cursor."""
+
     first: int
-    """Sequence number of the oldest record that can be replayed; ``last + 1`` where there is none."""
+    """Sequence number of the oldest record that can be replayed; ``last + 1`` without records."""
     last: int
-    """Of the newest record; 0 before the first."""
+    """Sequence number of the newest record; 0 before the first."""
     sinks: list[Cursor]
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record that a sink did not take, or one that waits behind such a record of the same object."""
+    """A record that a destination rejected, or that is parked behind a rejected record of its object."""
 
     number: int
-    """Names it in ``show``, ``retry`` and ``drop``."""
+    """Its number in ``show``, ``retry`` and ``drop``."""
     sink: str
     sequence: int
     id: str
@@ -58,25 +60,26 @@ class DeadLetter(msgspec.Struct, frozen=True):
     """When the bridge saw the change."""
     reason: str
     parked: bool
-    """It was never tried: an earlier record of its object was rejected."""
+    """True if the record was never tried, because an earlier record of its object was rejected."""
     retrying: bool = False
-    """It will be delivered again."""
+    """Marked for retry."""
     answer: str = ""
-    """The beginning of what the destination answered, without credentials of ours; empty where it said nothing more
-    than the reason."""
+    """The beginning of the destination's answer, without credentials; empty if the reason is all of it."""
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):
+    """Records to replay to a sink."""
+
     sink: str
     start: int | str
-    """A sequence number; or a time in the form that records have (RFC 3339, UTC, microseconds); or ``beginning``."""
+    """A sequence number; a time in the form of records (RFC 3339, UTC, microseconds); or ``beginning``."""
     resource: str | None = None
-    """As kubectl names it; None for all."""
+    """kubectl's name; None for all."""
     namespace: str | None = None
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """Records that a sink will be told once more, before it goes on."""
+    """The planned replay: number of records, and the range of their sequence numbers."""
 
     records: int
     first: int
@@ -84,13 +87,15 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class StateReport(msgspec.Struct, frozen=True):
+    """The result of an integrity check of the database."""
+
     path: str
     sqlite: str
     format: int
     cluster: str
-    """uid of the namespace kube-system; empty where it was never read."""
+    """uid of the namespace kube-system; empty if it was never read."""
     problems: list[str]
-    """What the integrity check found; empty where all is well."""
+    """Findings of the integrity check; empty for an intact database."""
     records: int
     objects: int
     informers: int
@@ -99,60 +104,61 @@ class StateReport(msgspec.Struct, frozen=True):
     file_bytes: int
     wal_bytes: int
     free_bytes: int
-    """Inside the file, to be used again."""
+    """Bytes of free pages inside the file, which SQLite uses again."""
 
 
 class About(msgspec.Struct, frozen=True):
-    """Which bridge runs."""
+    """Identity of the running bridge. Empty fields without a running bridge."""
 
     pid: int = 0
     file: str = ""
-    """The configuration that it was started with, by its real path."""
+    """The real path of its configuration file."""
     listen: str = ""
     """host:port of its web server."""
 
 
 class UnknownTarget(LookupError):
-    """There is no sink, no dead letter, or no record as asked for. The message says what there is."""
+    """The requested sink, dead letter or record does not exist. The message has the existing ones."""
 
 
 class AdminOperations(Protocol):
-    """Every method raises UnknownTarget where what it is asked for does not exist."""
+    """The operator's commands. Every method raises UnknownTarget for a missing sink, dead letter or record."""
 
     async def cursors(self) -> Cursors: ...
 
     async def replay(self, request: ReplayRequest) -> Replayed:
-        """Tell a sink again what it has settled. What it has not settled yet follows behind."""
+        """Plans a backfill of settled records. The sink's backlog follows behind it. Durable on return."""
         ...
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
-        """In the order of their numbers, behind ``after``."""
+        """At most ``limit`` dead letters, by ascending number, behind number ``after``."""
         ...
 
     async def dead_letter_body(self, number: int) -> bytes:
-        """The object in it, as JSON."""
+        """The object of the dead letter's record, as JSON."""
         ...
 
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        """Deliver again: these, or all of this sink. A letter takes those parked behind it along. Returns how many."""
+        """Marks dead letters of a sink for retry: ``numbers``, or all; parked records behind them too. Returns the
+        number of marked dead letters. Durable on return."""
         ...
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        """Give up: these, or all of this sink. What is parked behind a dropped letter is delivered. Returns how many
-        were dropped."""
+        """Drops dead letters of a sink: ``numbers``, or all. Records parked behind a dropped dead letter are delivered.
+        Returns the number of dropped dead letters. Durable on return."""
         ...
 
     async def retry_sink(self, sink: str) -> bool:
-        """Try this sink now, however long it still was to wait. False where it did not wait."""
+        """Ends the sink's wait for its next attempt. False if it was not waiting."""
         ...
 
     async def pause_sink(self, sink: str) -> bool:
-        """Deliver nothing to it until it is resumed, whatever is restarted meanwhile; its backlog keeps its bounds.
-        False where it was paused already."""
+        """Stops deliveries to the sink until ``resume_sink``, also across restarts; ``max_backlog`` still holds. False
+        if the sink was already paused."""
         ...
 
     async def resume_sink(self, sink: str) -> bool:
-        """False where it was not paused."""
+        """False if the sink was not paused."""
         ...
 
     async def state_check(self) -> StateReport:

@@ -1,7 +1,6 @@
-"""What the API server may answer to a list or a watch, sorted by what there is to do about it.
+"""Answers of the API server to a list or a watch: a type for each reaction of the Reflector.
 
-``kube`` makes these from HTTP; the Reflector decides on them. Every word of an answer that reaches an operator has
-been shortened, and none carries an object's body or a credential.
+``kube`` makes them from HTTP. Texts for an operator are shortened, and are free of object bodies and credentials.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ class Match(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """One page of a list. With ``next_page`` the versions are not sent: the token carries them."""
+    """A page of a list. With ``next_page`` no version is sent: the token contains it."""
 
     version: str
-    """"" for the newest (a consistent read), "0" for whatever the cache has, else not older than this."""
+    """"" for the newest (a consistent read), "0" for any version in the cache, else not older than this."""
     limit: int
-    """Objects a page; 0 for all at once."""
+    """Objects in the page; 0 for all."""
     next_page: str | None = None
     match: Match = Match.NOT_OLDER_THAN
-    """With ``EXACT`` the state at ``version``, not a newer one. Servers that do not know it answer with a newer one."""
+    """With ``EXACT`` the state at ``version``. Servers without it answer with a newer state."""
     only: str | None = None
-    """The key of the one object that is meant."""
+    """The key of the only object to list; None for all objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class WatchRequest:
     timeout: int
     """Seconds until the server ends the watch by itself."""
     initial_events: bool = False
-    """WatchList (KEP-3157): first all objects as ADDED, then a bookmark that says so, then changes."""
+    """WatchList (KEP-3157): first all objects as ADDED, then a bookmark that marks their end, then changes."""
 
 
 class EventType(StrEnum):
@@ -53,24 +52,26 @@ class EventType(StrEnum):
     DELETED = "DELETED"
 
 
-# ── Answers that carry what was asked for ────────────────────────────────────
+# ── Answers with objects ─────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
+    """A page of a list, or the last part of it."""
+
     objects: list[ApiObject]
     version: str
     """The resourceVersion of the list."""
     next_page: str | None
     unreadable: tuple[str, ...] = ()
-    """One short reason for each item that could not be told apart (no metadata, no name, no uid)."""
+    """A short reason for each item without identity (no metadata, no name, no uid)."""
     size: int = 0
-    """Bytes of the whole page, parts that were told before included."""
+    """Bytes of the whole page, its earlier Parts included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a page that is still on its way. The rest follows as further parts, and as the Page."""
+    """Objects of a page that is still being received. The other objects follow as further Parts, and as the Page."""
 
     objects: list[ApiObject]
     version: str
@@ -84,14 +85,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """Changes, in the order in which the server told them. Never empty."""
+    """Changes, in the order of the server. Never empty."""
 
     events: list[tuple[EventType, ApiObject]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Everything up to ``version`` has been told."""
+    """The server has sent every change up to ``version``."""
 
     version: str
     initial_events_end: bool = False
@@ -99,7 +100,7 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """One line of a watch could not be read; the stream goes on behind it."""
+    """A line of a watch that could not be read. The stream goes on behind it."""
 
     reason: str
 
@@ -113,12 +114,12 @@ class HungUp:
 
     reason: str
     torn: bool = False
-    """The server did not end it in due form: the connection broke, or the last line is not whole."""
+    """Whether the end was irregular: the connection broke, or the last line is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Nothing came, not even a bookmark, for longer than bookmarks allow."""
+    """The idle timeout passed without a byte, and so without the bookmark that comes every minute."""
 
     seconds: float
 
@@ -132,30 +133,30 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """The server has not (or never) reached the version that was asked for."""
+    """The server has not reached the requested version, and perhaps never will."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A page has more bytes than can be held, and must be: its version stands at its end. A smaller one will do."""
+    """The page exceeds the bound on bytes, and cannot be cut: its version is at its end. A smaller page may fit."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """429, or nobody listens: try the same again, later."""
+    """429, or no listener: the same request may succeed later."""
 
     reason: str
     after: float | None = None
-    """Seconds, where the server said how long."""
+    """Seconds (Retry-After), if the server sent them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """401, 403, 404, 405: the operator must change something. Asked again slowly."""
+    """401, 403, 404, 405: the operator must act. The request is repeated slowly."""
 
     status: int
     reason: str
@@ -170,7 +171,7 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Anything else: 5xx, a broken connection, an answer that is not the API's (HTML, a Table, bad JSON)."""
+    """Any other failure: 5xx, a broken connection, an answer of a wrong form (HTML, a Table, bad JSON)."""
 
     reason: str
 
@@ -184,13 +185,14 @@ TakePart: TypeAlias = Callable[[Part], Awaitable[object]]
 
 
 class ListerWatcher(Protocol):
-    """Lists and watches one resource in one scope. Neither method raises for what a server or a network can do."""
+    """Lists and watches a resource in a scope (client-go's ListerWatcher). Failures of a server or a network are
+    answers: neither method raises for them."""
 
     async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
-        """``take`` is given what has come of a page before the page is over; the server waits while it does."""
+        """Calls ``take`` with each Part of the page as it arrives. While ``take`` runs, the response is not read."""
         ...
 
     def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
-        """Opened first, or a Trouble alone; then what comes; last exactly one of HungUp, Silent or a Trouble.
+        """Yields Opened, then changes and bookmarks, and last HungUp, Silent or a failure; or a failure alone.
         Leaving the context closes the connection."""
         ...

@@ -1,4 +1,4 @@
-"""A change: what an informer found, against what it knew."""
+"""A change of an object, as an informer found it by comparison with its store."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ class Op(StrEnum):
     UPDATED = "updated"
     DELETED = "deleted"
     SYNC = "sync"
-    """Nothing changed: the object is told again, because a listener asked for a resync."""
+    """The object is unchanged, and delivered again by a resync."""
 
 
 class Evidence(StrEnum):
-    """How the bridge learned of a change."""
+    """How the bridge learned of a change. An attribute of every event."""
 
     WATCHED = "watched"
-    """The API server announced it."""
+    """A watch event announced it."""
     LISTED = "listed"
-    """The first list had it."""
+    """The first list contained it."""
     RELISTED = "relisted"
-    """A fresh list differed from what was known; steps in between may be missing."""
+    """A later list differed from the store; steps in between may be missing."""
 
 
 class ObjectVersion(msgspec.Struct, frozen=True, gc=False):
-    """What is remembered of an object between two changes."""
+    """The last known version of an object, between two changes."""
 
     uid: str
     resource_version: str
     state: bytes | int
-    """The body, in the form in which the store that made this keeps it; or the sequence number of the record in the
-    outbox that has it. That store can tell."""
+    """The body, in the private form of the store that made this value; or, offloaded, the sequence number of the
+    outbox record with the body. The same store can return the body in both cases."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One change to one object. ``object`` is the state after it; for a delete, the last known state."""
+    """A change of an object. ``object`` is the state after the change; for a delete, the last known state."""
 
     op: Op
     evidence: Evidence
     object: ApiObject
     before: ObjectVersion | None = None
-    """The version that was known until now; None for an object that was not."""
+    """The version that was known before; None for a new object."""
     targets: tuple[str, ...] | None = None
-    """Names of the listeners this is for; None for all. Only a resync or a late listener narrows it."""
+    """Names of the target listeners; None for all. Set for a resync, and for a listener that was added late."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Changes of one informer in the order in which they happened, and how far the watch has come with them."""
+    """Changes of an informer in their order, with the watch's position behind them."""
 
     resource: Resource
     scope: Scope
     changes: list[Change]
     position: str | None
-    """The resourceVersion from which a watch may go on once these are stored: everything up to it has been told then,
-    and nothing beyond it. None while there is none (a list is under way, or an announcement could not be read). A
-    position that was told before holds until a batch without one changes something (a Sync does not), or begins a new
-    epoch."""
+    """The resourceVersion from which a watch may resume once these changes are stored: with them, the store has every
+    change up to this version, and no later change. None without such a version (during a list, or after a watch event
+    that could not be read). An earlier position stays valid until a batch without position has a change other than a
+    resync, or begins a new epoch."""
     epoch: int = 1
-    """Grows where the API server's versions ran backwards, so that an id that comes again can be told apart."""
+    """Grows where the API server's versions ran backwards, so that a repeated uid and version get a new source."""

@@ -1,4 +1,4 @@
-"""Dead letters, between the worker that cannot deliver a record and the outbox that keeps it."""
+"""Dead letters, as values between the workers (delivery) and the outbox."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from bridge.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class NewDeadLetter:
-    """A record on its way into the dead letters."""
+    """A record that is to be added to the dead letters."""
 
     record: Record
     reason: str
     parked: bool
-    """It was not tried: an earlier record of its object was rejected."""
+    """True if the record was never tried, because an earlier record of its object was rejected."""
     answer: str = ""
-    """The beginning of what the destination answered, without anything secret; empty where it said nothing more."""
+    """The beginning of the destination's answer, without secrets; empty if the reason is all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetriedDeadLetter:
-    """A dead letter that is to be delivered again."""
+    """A dead letter that an operator marked for retry."""
 
     number: int
     record: Record

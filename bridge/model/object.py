@@ -1,4 +1,4 @@
-"""One state of one Kubernetes object: what tells it apart, and its bytes."""
+"""A version of a Kubernetes object: its identity, and its bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from bridge.model.resource import Resource
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation with a copy of the whole object inside itself, Secret data included."""
+"""An annotation of ``kubectl apply`` with a copy of the whole object, Secret data included."""
 
 
 class _LabelsOnly(msgspec.Struct):
@@ -25,12 +25,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def object_key(namespace: str, name: str) -> str:
-    """``namespace/name``, or the name alone where there is no namespace (client-go's MetaNamespaceKeyFunc)."""
+    """``namespace/name``, or the name alone without a namespace (client-go's MetaNamespaceKeyFunc)."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def bare_body(resource: Resource, key: str, uid: str, resource_version: str) -> bytes:
-    """An object of which nothing is told but which one it is, by kind, name, uid and version."""
+    """A minimal object, as JSON: kind, apiVersion, name, namespace, uid, resourceVersion."""
     namespace, _, name = key.rpartition("/")
     metadata = {"name": name, "uid": uid, "resourceVersion": resource_version}
     if namespace:
@@ -39,8 +39,8 @@ def bare_body(resource: Resource, key: str, uid: str, resource_version: str) -> 
 
 
 class ApiObject(msgspec.Struct, frozen=True, gc=False):
-    """One version of one object. ``body`` is JSON as the API server sent it (``kind`` and ``apiVersion`` included);
-    it is shared by every reader and decoded only for those who ask."""
+    """A version of an object. ``body`` is the API server's JSON (with ``kind`` and ``apiVersion``); all readers share
+    the bytes, and few decode them."""
 
     key: str
     """``namespace/name`` or ``name``; unique within a resource."""
@@ -48,9 +48,10 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     body: bytes
     stripped: bool = False
-    """It is known that ``managedFields`` and the annotation ``LAST_APPLIED`` are not in it: nobody has to look."""
+    """True if the body is known to be without ``managedFields`` and ``LAST_APPLIED``, so that the pipeline need not
+    search for them."""
     secret: bool = False
-    """The body calls itself a Secret of the core group, whatever the resource is called that it came as."""
+    """The body claims to be a Secret of the core group, whatever resource the API server served it as."""
 
     @property
     def namespace(self) -> str:
@@ -62,7 +63,7 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
         return self.key.rpartition("/")[2]
 
     def labels(self) -> dict[str, str]:
-        """None for an object whose labels are not text under text: an aggregated API may serve anything."""
+        """Empty for labels of a wrong form, which an aggregated API may serve."""
         try:
             return _labels_decoder.decode(self.body).metadata.labels or {}
         except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""A record: what stands in the outbox and goes to the sinks. Most are deltas; the others are notices."""
+"""Records of the outbox, which go to the sinks: deltas, and notices (gaps and edges of snapshots)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NO_OBJECT = ("", "")
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
-    """One exported change. The same change has the same ``id`` after any restart and on any replica."""
+    """An exported change. The same change has the same ``id`` after any restart and on any replica."""
 
     sequence: int
-    """Its place in the outbox; ascending, never used twice."""
+    """The number in the outbox: ascending, never used twice."""
     op: Op
     evidence: Evidence
     resource: Resource
@@ -28,34 +28,34 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     time: str
     """When the bridge saw it: RFC 3339, UTC."""
     epoch: int
-    """In which it is told, from 1: an id is unique within one. A new one begins where the API server's versions ran
-    backwards, and where objects come back that were told as deleted while they were there."""
+    """From 1. An id is unique within an epoch. A new epoch begins where the API server's versions ran backwards, and
+    where objects may come back that were exported as deleted while they existed."""
     body: bytes
     """The object after the change as JSON, stripped and redacted; for a delete, its last known state."""
     before: bytes | None = None
-    """The object before the change, in the form of ``body``; None where that is unknown, or no sink asks for it."""
+    """The object before the change, in the form of ``body``; None if unknown, or if no sink exports it."""
     targets: tuple[str, ...] | None = None
-    """Names of the sinks this is for; None for all."""
+    """Names of the target sinks; None for all."""
     replay: int = 0
-    """The number of the replay that delivers this record once more; 0 outside of replays."""
+    """The number of the replay that delivers this record again; 0 outside of replays."""
     snapshot: str | None = None
-    """Id of the snapshot that it is part of; None for a change as it happened."""
+    """Id of the snapshot that the record belongs to; None outside of snapshots."""
     last_of_snapshot: bool = False
 
     @property
     def id(self) -> str:
-        """Unique together with the source, which names the epoch from the second one on."""
+        """Unique together with the source, which names the epoch (from the second epoch on)."""
         return f"{self.uid}/{self.resource_version}/{self.op}"
 
     @property
     def unique_id(self) -> str:
-        """Unique by itself: for protocols that recognise a repetition by one text alone."""
+        """Unique without the source: for protocols that deduplicate by a single id."""
         return self.id if self.epoch == 1 else f"{self.epoch}/{self.id}"
 
     @property
     def delivery_id(self) -> str:
-        """For a transport that drops what it has had: a replay is not a repetition of the first delivery. Repeated
-        attempts at one delivery have the same, also across a restart in the middle of a replay."""
+        """For a transport that deduplicates: a replay gets an id that differs from the first delivery's. Repeated
+        attempts of a delivery have the same id, also after a restart in the middle of a replay."""
         return _of_replay(self.unique_id, self.replay)
 
     @property
@@ -65,29 +65,29 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Concern(msgspec.Struct, frozen=True, gc=False):
-    """What a missing record may be about."""
+    """Objects that missing records may be about: a resource, in a namespace or in all."""
 
     resource: Resource
     namespace: str | None = None
-    """None for any, and for a resource that has none."""
+    """None for any namespace, and for a resource without namespaces."""
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Records that a sink will never get, said in its stream in their place."""
+    """A notice in place of records that a sink will never get."""
 
     sequence: int
-    """That of the last missing record."""
+    """The sequence number of the last missing record."""
     first: int
     count: int | None
-    """Missing records that were meant for this sink; None where nobody knows how many."""
+    """Number of missing records for this sink; None if unknown."""
     reason: str
     time: str
     replay: int = 0
-    """As that of a Delta."""
+    """See Delta."""
     concerns: tuple[Concern, ...] = ()
-    """What the missing records are about, as far as it is known."""
+    """Objects of the missing records, as far as known."""
     only: bool = False
-    """They are about nothing else."""
+    """True if ``concerns`` is complete."""
 
     @property
     def id(self) -> str:
@@ -95,7 +95,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def snapshot(self) -> None:
-        """It is part of none."""
+        """A gap belongs to no snapshot."""
 
     @property
     def unique_id(self) -> str:
@@ -110,10 +110,10 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return NO_OBJECT
 
 
-def later_gap(known: str, told: str) -> str:
-    """Of two ids of gaps the one that stands later in the stream: a replay, or a dead letter, tells an older one again.
-    Empty for none."""
-    return told if _end_of_gap(told) >= _end_of_gap(known) else known
+def later_gap(known: str, delivered: str) -> str:
+    """The later of two ids of gaps in the order of the stream, where empty comes first. A replay or a dead letter may
+    deliver an older gap again, which must not replace a newer gap."""
+    return delivered if _end_of_gap(delivered) >= _end_of_gap(known) else known
 
 
 def _end_of_gap(gap: str) -> int:
@@ -127,13 +127,12 @@ class SnapshotEdge(StrEnum):
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
-    """The beginning or the end of a telling of every known object, in the stream of one sink. Between the two stand
-    the objects as ``added``, each with the sequence number of the record it was last told in, and with the id of the
-    snapshot."""
+    """A notice: the beginning or the end of a snapshot of every known object, for a sink. Between the two edges come
+    the objects as ``added``, each with the sequence number of its last record, and with the id of the snapshot."""
 
     edge: SnapshotEdge
     sequence: int
-    """That of the newest record that the snapshot covers; the log goes on behind it."""
+    """The sequence number of the newest record that the snapshot covers; the log goes on behind it."""
     sink: str
     count: int
     """Objects in it."""
@@ -141,7 +140,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def snapshot(self) -> str:
-        """The id of all of it."""
+        """The id of the snapshot, which its records have too."""
         return snapshot_id(self.sink, self.sequence)
 
     @property
@@ -162,12 +161,12 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 def snapshot_id(sink: str, through: int) -> str:
-    """Of the snapshot that this sink is told, of all that there was through this sequence number."""
+    """The id of a sink's snapshot of all objects as of sequence number ``through``."""
     return f"snapshot/{sink}/{through}"
 
 
 Notice: TypeAlias = Gap | Snapshot
-"""Belongs to no object, and to its place in the stream: nothing overtakes it, and it overtakes nothing."""
+"""A record about no object. It keeps its position among all records of the stream."""
 
 Record: TypeAlias = Delta | Notice
 

@@ -1,4 +1,4 @@
-"""Which objects are meant: a resource of the API, and the part of it that is watched."""
+"""A resource of the API, and the watched part of a resource."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of object as the API server serves it, e.g. deployments.apps in version v1."""
+    """A resource in a version, e.g. deployments.apps in v1."""
 
     group: str
     """Empty for the core group."""
@@ -18,7 +18,7 @@ class Resource:
 
     @property
     def name(self) -> str:
-        """As kubectl names it: ``pods``, ``deployments.apps``. Unique in a cluster, whatever the version."""
+        """kubectl's name: ``pods``, ``deployments.apps``. Unique in a cluster; all versions share it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -26,7 +26,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """The API path of the collection (of one namespace, if given) or of one object in it."""
+        """The API path of the collection (in a namespace, if given) or of an object in it."""
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace:
             path += f"/namespaces/{namespace}"
@@ -39,10 +39,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of a resource that one informer watches. Selectors are in the API server's own syntax."""
+    """The part of a resource that an informer watches. Selectors are in the API server's syntax."""
 
     namespace: str | None = None
-    """None for all namespaces, and for resources that have none."""
+    """None for all namespaces, and for resources without namespaces."""
     label_selector: str = ""
     field_selector: str = ""
 

@@ -1,4 +1,4 @@
-"""Label selectors as the Kubernetes API writes them, e.g. ``tier=web,env in (prod, staging),!canary``.
+"""Label selectors in the syntax of the Kubernetes API, e.g. ``tier=web,env in (prod, staging),!canary``.
 
 The grammar is apimachinery's ``pkg/labels/selector.go``: requirements joined by commas, all of which must hold. Values
 are matched as text, but for ``>`` and ``<``, which compare integers.
@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 
 class SelectorError(ValueError):
-    """The text is no label selector. The message names what was found and what could stand there."""
+    """The text is no label selector. The message has the token that was found, and the expected tokens."""
 
 
 class Operator(StrEnum):
@@ -30,7 +30,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one label."""
+    """A condition on a label."""
 
     key: str
     operator: Operator
@@ -42,7 +42,7 @@ class Requirement:
             case Operator.EQUALS | Operator.IN:
                 return value in self.values
             case Operator.NOT_EQUALS | Operator.NOT_IN:
-                # A label that is not there differs from every value.
+                # As in kubectl, a missing label differs from every value.
                 return value not in self.values
             case Operator.EXISTS:
                 return value is not None
@@ -56,7 +56,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """Requirements that must all hold. Without any it matches everything."""
+    """Requirements that must all hold. A selector without requirements matches every object."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -69,7 +69,7 @@ class LabelSelector:
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def __bool__(self) -> bool:
-        """False for the selector that matches everything."""
+        """False for the selector without requirements."""
         return bool(self.requirements)
 
 
@@ -164,8 +164,8 @@ class _Parser:
         return mark
 
     def _error(self, found: str, expected: str) -> SelectorError:
-        what = f"'{found}'" if found else "the end"
-        return SelectorError(f"label selector '{self._text}': found {what}, expected {expected}")
+        shown = f"'{found}'" if found else "the end"
+        return SelectorError(f"label selector '{self._text}': found {shown}, expected {expected}")
 
 
 def _is_integer(value: str | None) -> TypeGuard[str]:

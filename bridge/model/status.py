@@ -1,4 +1,4 @@
-"""How things stand at one moment: what /readyz, the gauges and the status line are made of."""
+"""The state of the bridge at a moment: for /readyz, the gauges and the status line."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from typing import Protocol
 
 class InformerState(StrEnum):
     UNKNOWN = "unknown"
-    """The configuration names a resource that this cluster does not have, or that was not looked up yet."""
+    """A configured resource that this cluster does not serve, or that was not looked up yet."""
     LISTING = "listing"
     """The first list is under way."""
     LIVE = "live"
     """Synced, and a watch is open."""
     RECONNECTING = "reconnecting"
-    """Synced, and between two watches or two lists."""
+    """Synced, and between two watches, or listing again."""
     REFUSED = "refused"
-    """The API server will not serve it to us until somebody changes something."""
+    """The API server refuses the bridge (rights, a missing resource): the operator must act."""
 
 
 class SinkState(StrEnum):
     OPENING = "opening"
-    """It is not set up yet."""
+    """The destination was not reached yet."""
     IDLE = "idle"
-    """Everything that was there is delivered."""
+    """The backlog is empty."""
     DELIVERING = "delivering"
     WAITING = "waiting"
-    """The destination could not take records; they are delivered again after a while."""
+    """After a failure, until the next attempt."""
     PAUSED = "paused"
-    """An operator paused it: nothing is delivered until somebody resumes it."""
+    """Paused by an operator, until an operator resumes it."""
 
 
 class CircuitState(StrEnum):
     CLOSED = "closed"
-    """Deliveries go through, or fail once in a while."""
+    """Deliveries succeed, or fail once in a while."""
     OPEN = "open"
-    """They failed in a row: nothing is tried until a pause is over."""
+    """Deliveries failed in a row: no attempt until a pause is over."""
     HALF_OPEN = "half-open"
-    """One delivery tries whether the destination is back."""
+    """One delivery is tried, and decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerStatus:
-    """One resource in one scope."""
+    """The informer of a resource in a scope."""
 
     resource: str
-    """As kubectl names it."""
+    """kubectl's name."""
     scope: str
     state: InformerState
     synced: bool
     live: bool
     objects: int = 0
     queued: int = 0
-    """Deltas that were heard and not processed yet."""
+    """Deltas in the DeltaFIFO, not processed yet."""
     last_contact: float | None = None
-    """Seconds since the API server last said anything, bookmarks included; None before it did."""
+    """Seconds since the API server last sent a byte, bookmarks included; None before the first."""
     reason: str = ""
-    """Why it is not live, where it is not."""
+    """Why the informer is not live; empty while it is."""
 
     @property
     def ready(self) -> bool:
@@ -66,68 +66,71 @@ class InformerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
+    """A sink, its backlog and its last failure."""
+
     name: str
     type: str
     state: SinkState
-    lag: int = 0
-    """Records that are in the outbox and that this sink has not settled: its backlog."""
-    lag_bytes: int = 0
-    """What these take in the outbox."""
-    lag_seconds: float = 0.0
-    """Age of the oldest of them; 0 where there is none."""
+    backlog_records: int = 0
+    """Records in the outbox that this sink has not settled: its backlog."""
+    backlog_bytes: int = 0
+    """Bytes of the backlog in the outbox."""
+    backlog_seconds: float = 0.0
+    """Age of its oldest record; 0 for an empty backlog."""
     window: int = 0
-    """Of these, records held ready in memory."""
+    """Records of the backlog in memory."""
     delivered: int = 0
     """Records since the start."""
     rejected: int = 0
     dead_letters: int = 0
-    """Records that the destination refused for good, and those parked behind them."""
+    """Rejected records, and records parked behind them."""
     parked: int = 0
-    """Of these, records that were not tried."""
+    """Of the dead letters, the parked records."""
     backfill: str = ""
-    """What is told before the log goes on: ``snapshot``, ``compacted``, ``dropped``, ``replay``; empty for nothing."""
+    """The backfill under way: ``snapshot``, ``compacted``, ``dropped``, ``replay``; else empty."""
     backfill_left: int = 0
-    """Records of it."""
+    """Records that the backfill still has to deliver."""
     circuit: CircuitState = CircuitState.CLOSED
     last_error: str = ""
-    """What it last could not do; empty since it could."""
+    """The last failure; empty after a success."""
     retry_in: float | None = None
-    """Seconds until it tries again, while it is waiting."""
+    """Seconds until the next attempt; None unless waiting."""
     asked: float | None = None
-    """Seconds that the destination asked to be left alone, where that is why it waits."""
+    """Seconds that the destination asked for (Retry-After), if it did."""
 
     @property
     def well(self) -> bool:
-        """It takes what there is, and nothing waits for an operator: no record failed when it was last tried, and
-        there is no dead letter."""
+        """Whether deliveries succeed and no operator is needed: no failure since the last success, no dead letter."""
         moving = self.state in (SinkState.IDLE, SinkState.DELIVERING) and self.circuit is CircuitState.CLOSED
         return moving and not self.last_error and not self.dead_letters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSnapshot:
+    """The state of the whole bridge. Frozen, so that a thread may read it."""
+
     informers: tuple[InformerStatus, ...]
-    """One for each informer, and one for each configured name that has none (yet). A wildcard that covers nothing at
-    this moment is synced and live: there is nothing to wait for."""
+    """An entry for each informer, and for each configured name without an informer. A wildcard that covers no resource
+    at this moment counts as synced and live."""
     sinks: tuple[SinkStatus, ...]
     outbox_records: int = 0
     outbox_bytes: int = 0
-    """What these take, compressed."""
+    """Bytes of all records, compressed."""
     outbox_oldest_seconds: float = 0.0
-    """Age of the oldest record, settled or not; 0 where there is none."""
+    """Age of the oldest record, settled or not; 0 for an empty outbox."""
     outbox_file_bytes: int = 0
     outbox_wal_bytes: int = 0
     disk_free_bytes: int | None = None
-    """On the disk of ``state.directory``; None where that is not known."""
+    """On the disk of ``state.directory``; None if unknown."""
     ledger_objects: int = 0
-    """Objects that were told and not told deleted."""
+    """Objects that were exported, and not yet exported as deleted."""
     intake_blocked: str = ""
-    """Why nothing is read from the API server; empty while it is."""
+    """Why the bridge does not read from the API server; empty while it does."""
 
     @property
     def ready(self) -> bool:
-        """Every configured resource is synced, its watch is live, and what it brings is taken in. Sinks do not decide:
-        theirs is a backlog, until one with ``when_full: block`` stops the intake."""
+        """Whether every configured resource is synced, its watch is open, and its changes are taken in. Sinks do not
+        count, since a failing sink has a backlog, except a sink with ``when_full: block`` that stops the intake."""
         return bool(self.informers) and not self.intake_blocked and all(each.ready for each in self.informers)
 
 
@@ -137,6 +140,6 @@ class StatusSource(Protocol):
     def snapshot(self) -> StatusSnapshot: ...
 
     def alive(self) -> bool:
-        """False where only a new process can help: an informer or a worker that should run has stopped moving. Never
-        because of the API server or a sink."""
+        """False if only a new process can help: an informer or a worker is stuck. Failures of the API server or of a
+        sink never make it False."""
         ...

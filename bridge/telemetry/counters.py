@@ -1,7 +1,7 @@
-"""The counters that facts move, by resource and by sink.
+"""Counters of facts, by resource and by sink.
 
-What is counted for every batch has its children bound once, since a look-up by labels costs four times as much as the
-count; the rest is looked up.
+Counters of batches bind their children once, since a look-up by labels costs four times as much as the increment. Rarer
+facts look their children up.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
 
 DELIVERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""Seconds: from a file's write to a broker that is nearly gone."""
+"""Seconds: from the write of a file to a broker near its timeout."""
 VERBS = ("list", "watch")
 REFUSALS = ("401", "403", "404", "405")
-"""Of an API server; others are counted when they come."""
+"""Refusals by an API server that have a series from the start; others get a series when they occur."""
 SHORT_WATCH = 1.0
-"""Seconds; a watch that ends sooner and without an event is client-go's short watch."""
+"""Seconds. A watch that ends sooner, without an event, is client-go's short watch."""
 
 
 class ResourceCounters:
-    """What happens between the API server and the outbox. All scopes of a resource are counted together; when the
-    informer of the last one has stopped, the resource's label sets are forgotten."""
+    """Counters between the API server and the outbox. Scopes of a resource are counted together. When the informer of
+    the last scope has stopped, the resource's series are dropped."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -63,16 +63,18 @@ class ResourceCounters:
         def summary(name: str, text: str) -> Summary:
             return Summary(f"kubedelta_{name}", text, ("resource",), registry=registry)
 
-        self._lists = counter("reflector_lists", "Complete lists taken in.")
-        self._relists = counter("reflector_relists", "Of these, lists after the first one.")
-        self._list_seconds = summary("reflector_list_duration_seconds", "Seconds from a list's start to its end.")
-        self._watches = counter("reflector_watches", "Watches the API server accepted.")
+        self._lists = counter("reflector_lists", "Complete lists.")
+        self._relists = counter("reflector_relists", "Complete lists after the first list.")
+        self._list_seconds = summary("reflector_list_duration_seconds", "Seconds that a list took.")
+        self._watches = counter("reflector_watches", "Watches that the API server accepted.")
         self._short = counter("reflector_short_watches", "Watches that ended within a second, without an event.")
         self._watch_seconds = summary("reflector_watch_duration_seconds", "Seconds that ended watches were open.")
-        self._failures = counter("reflector_failures", "Lists and watches that failed and are tried again.", "verb")
+        self._failures = counter("reflector_failures", "Lists and watches that failed and are retried.", "verb")
         self._refusals = counter("reflector_refusals", "Lists and watches that the API server refused.", "status")
-        self._unreadable = counter("reflector_unreadable", "Items and lines that could not be read and were left out.")
-        self._bare = counter("reflector_bare_objects", "Objects too large or too deep: only their identity left.")
+        self._unreadable = counter("reflector_unreadable", "Items and lines that could not be read, and were skipped.")
+        self._bare = counter(
+            "reflector_bare_objects", "Objects too large or too deep: only their identity was exported."
+        )
         self._restores = counter("reflector_version_resets", "Times the API server's versions ran backwards.")
         self._committed = counter("records_committed", "Records stored in the outbox.", "op")
         self._committed_bytes = counter("records_committed_bytes", "Bytes of object bodies stored in the outbox.")
@@ -100,9 +102,9 @@ class ResourceCounters:
             case InformerStopped(resource, scope):
                 self._forget(resource.name, scope)
             case _:
-                self._trouble(fact)
+                self._failure(fact)
 
-    def _trouble(self, fact: Fact) -> None:
+    def _failure(self, fact: Fact) -> None:
         match fact:
             case RequestFailed(resource, scope, verb):
                 self._failures.labels(self._known(resource, scope), verb).inc()
@@ -123,7 +125,7 @@ class ResourceCounters:
         return name
 
     def _bind(self, name: str) -> _Committed:
-        """All of the resource's series, from zero on: a rate needs the zero before the first failure."""
+        """Creates all series of the resource at zero: a rate needs the zero before the first failure."""
         for verb in VERBS:
             self._failures.labels(name, verb)
         for status in REFUSALS:
@@ -145,7 +147,7 @@ class ResourceCounters:
 
 
 class _Committed:
-    """The children of one resource that every batch moves."""
+    """The children of a resource's counters that every batch increments."""
 
     def __init__(self, records: Counter, size: Counter, resource: str) -> None:
         self._added, self._updated, self._deleted, self._sync = (
@@ -162,7 +164,7 @@ class _Committed:
 
 
 class SinkCounters:
-    """What happens between the outbox and the destinations."""
+    """Counters between the outbox and the destinations."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str) -> Counter:
@@ -171,21 +173,21 @@ class SinkCounters:
         self._opened = counter("sink_opens", "Times the destination was reached and the sink opened.")
         self._records = counter("sink_delivered_records", "Records that the destination has stored.")
         self._bytes = counter("sink_delivered_bytes", "Bytes of object bodies that the destination has stored.")
-        self._retries = counter("sink_retries", "Times the destination could not take records, and they waited.")
-        self._rejected = counter("sink_rejected_records", "Records that the destination refused for good.")
-        self._parked = counter("sink_parked_records", "Records parked behind a refused one of the same object.")
-        self._circuits = counter("sink_circuit_opens", "Times that deliveries failed in a row until pauses were made.")
-        self._made = counter("sink_destinations_made", "Times the sink made a missing stream; it begins empty.")
-        self._snapshots = counter("sink_snapshots", "Tellings of every known object that began.")
-        self._blocks = counter("sink_intake_blocks", "Times the sink's backlog stopped the intake, for all sinks.")
+        self._retries = counter("sink_retries", "Deliveries that failed and are retried.")
+        self._rejected = counter("sink_rejected_records", "Records that the destination rejected for good.")
+        self._parked = counter("sink_parked_records", "Records parked behind a rejected record of their object.")
+        self._circuits = counter("sink_circuit_opens", "Times the circuit opened: deliveries failed in a row.")
+        self._made = counter("sink_destinations_created", "Missing streams that the sink created, empty.")
+        self._snapshots = counter("sink_snapshots", "Snapshots of every known object that began.")
+        self._blocks = counter("sink_intake_blocks", "Times the sink's backlog stopped reading from the API server.")
         self._compactions = counter("sink_compactions", "Times the sink's backlog was compacted.")
-        self._compacted = counter("sink_compacted_records", "Records that a compaction left out, being superseded.")
-        self._drops = counter("sink_backlog_drops", "Times the sink's backlog was given up.")
-        self._gaps = counter("gap_records", "Records in whose place the sink got a Gap; 1 where nobody knows how many.")
+        self._compacted = counter("sink_compacted_records", "Superseded records that a compaction left out.")
+        self._drops = counter("sink_backlog_drops", "Times the sink's backlog was dropped.")
+        self._gaps = counter("gap_records", "Records replaced by a Gap; 1 for an unknown number.")
         self._families = [each for each in vars(self).values() if isinstance(each, Counter)]
         self._seconds = Histogram(
             "kubedelta_sink_delivery_seconds",
-            "Seconds from handing a batch to the sink to the destination's word on it.",
+            "Seconds from the start of a batch's delivery to the destination's answer.",
             ("sink",),
             buckets=DELIVERY_BUCKETS,
             registry=registry,
@@ -233,7 +235,7 @@ class SinkCounters:
                     self._gaps.labels(sink).inc()
 
     def bind(self, sink: str) -> tuple[Counter, Counter, Histogram]:
-        """All of the sink's series, from zero on: a rate needs the zero before the first failure."""
+        """Creates all series of the sink at zero: a rate needs the zero before the first failure."""
         for family in self._families:
             family.labels(sink)
         bound = self._records.labels(sink), self._bytes.labels(sink), self._seconds.labels(sink)
@@ -242,21 +244,23 @@ class SinkCounters:
 
 
 class StateCounters:
-    """What happens to the database, and to the bridge's memory as a whole."""
+    """Counters of the database and of the state as a whole."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str) -> Counter:
             return Counter(f"kubedelta_{name}_total", text, registry=registry)
 
-        self._full = counter("outbox_full", "Transactions that found no room on the disk and are tried again.")
-        self._rebuilt = counter("outbox_rebuilds", "Damaged databases that were moved aside, with what was in them.")
-        self._clusters = counter("cluster_changes", "Times that the state was found to belong to another cluster.")
-        self._scope = counter("scope_left_objects", "Objects told as deleted because the configuration left them out.")
-        self._sinks = counter("forgotten_sinks", "Sinks that were taken out and whose backlog was given up.")
-        self._records = counter("forgotten_records", "Records in these backlogs.")
+        self._full = counter("outbox_full", "Transactions that found no space on the disk and are retried.")
+        self._rebuilt = counter("outbox_rebuilds", "Damaged databases that were moved aside and replaced.")
+        self._clusters = counter("cluster_changes", "Times the state was found to belong to another cluster.")
+        self._scope = counter(
+            "scope_left_objects", "Objects exported as deleted because the configuration no longer covers them."
+        )
+        self._sinks = counter("forgotten_sinks", "Removed sinks whose backlog was dropped.")
+        self._records = counter("forgotten_records", "Records in the backlogs of forgotten sinks.")
         self._proofs = Counter(
             "kubedelta_history_proofs_total",
-            "Looks at whether the API server's history is the known one.",
+            "Checks whether the API server's history is the known history.",
             ("outcome",),
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""A snapshot as Prometheus families, made anew at each scrape."""
+"""A StatusSnapshot as Prometheus families, made at each scrape."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bridge.model.status import CircuitState, InformerStatus, SinkState, SinkSta
 
 
 def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
-    """``failures`` of telemetry itself, by observer, stand beside the state of things."""
-    yield InfoMetricFamily("kubedelta_build", "What is running.", value=dict(build))
+    """``failures``: of telemetry itself, by observer."""
+    yield InfoMetricFamily("kubedelta_build", "Version of the running bridge.", value=dict(build))
     broken = CounterMetricFamily(
-        "kubedelta_telemetry_failures", "Facts that an observer could not take in: a bug.", labels=("observer",)
+        "kubedelta_telemetry_failures", "Facts on which an observer failed: a bug.", labels=("observer",)
     )
     for observer, count in failures.items():
         broken.add_metric((observer,), count)
     yield broken
-    yield GaugeMetricFamily("kubedelta_ready", "1 where /readyz answers 200.", value=float(snapshot.ready))
+    yield GaugeMetricFamily("kubedelta_ready", "1 while /readyz answers 200.", value=float(snapshot.ready))
     yield from _state(snapshot)
     yield from _informers(snapshot)
     yield from _sinks(snapshot.sinks)
@@ -29,14 +29,14 @@ def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:
         return GaugeMetricFamily(f"kubedelta_{name}", text, value=value)
 
     yield gauge("outbox_records", "Records in the outbox.", snapshot.outbox_records)
-    yield gauge("outbox_bytes", "Bytes that these take, compressed.", snapshot.outbox_bytes)
+    yield gauge("outbox_bytes", "Bytes of the records in the outbox, compressed.", snapshot.outbox_bytes)
     yield gauge("outbox_oldest_seconds", "Age of the oldest record in the outbox.", snapshot.outbox_oldest_seconds)
-    yield gauge("outbox_file_bytes", "Bytes of the database's file.", snapshot.outbox_file_bytes)
-    yield gauge("outbox_wal_bytes", "Bytes of its write-ahead log.", snapshot.outbox_wal_bytes)
-    yield gauge("ledger_objects", "Objects that were told and not told deleted.", snapshot.ledger_objects)
+    yield gauge("outbox_file_bytes", "Bytes of the database file.", snapshot.outbox_file_bytes)
+    yield gauge("outbox_wal_bytes", "Bytes of the database's write-ahead log.", snapshot.outbox_wal_bytes)
+    yield gauge("ledger_objects", "Exported objects that are not exported as deleted.", snapshot.ledger_objects)
     yield gauge(
         "intake_blocked",
-        "1 while nothing is read from the API server, for want of room.",
+        "1 while the bridge does not read from the API server, because the disk or a backlog is full.",
         bool(snapshot.intake_blocked),
     )
     if snapshot.disk_free_bytes is not None:
@@ -44,7 +44,7 @@ def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:
 
 
 def _informers(snapshot: StatusSnapshot) -> Iterator[Metric]:
-    """All scopes of a resource together: it is as ready, and as fresh, as the worst of them."""
+    """Scopes of a resource are joined: a resource is as ready, and as fresh, as its worst scope."""
     by_resource: dict[str, list[InformerStatus]] = {}
     for informer in snapshot.informers:
         by_resource.setdefault(informer.resource, []).append(informer)
@@ -53,10 +53,10 @@ def _informers(snapshot: StatusSnapshot) -> Iterator[Metric]:
         return GaugeMetricFamily(f"kubedelta_{name}", text, labels=("resource",))
 
     objects = gauge("informer_objects", "Objects in the informer's store.")
-    queued = gauge("informer_queued_items", "Deltas that were heard and not processed yet.")
-    synced = gauge("resource_synced", "1 once the first list was taken in and processed.")
+    queued = gauge("informer_queued_items", "Deltas in the DeltaFIFO, not processed yet.")
+    synced = gauge("resource_synced", "1 after the first list was processed.")
     live = gauge("resource_live", "1 while a watch is open on top of a complete list.")
-    contact = gauge("resource_last_contact_seconds", "Seconds since the API server last said anything of it.")
+    contact = gauge("resource_last_contact_seconds", "Seconds since the API server last sent a byte for it.")
     for resource, scopes in by_resource.items():
         objects.add_metric((resource,), sum(scope.objects for scope in scopes))
         queued.add_metric((resource,), sum(scope.queued for scope in scopes))
@@ -78,20 +78,20 @@ def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[Metric]:
             family.add_metric((sink.name,), value(sink))
         return family
 
-    yield per_sink("lag_records", "Records in the outbox that the sink has not settled.", lambda sink: sink.lag)
-    yield per_sink("window_records", "Of these, records held ready in memory.", lambda sink: sink.window)
-    yield per_sink("lag_bytes", "Bytes in the outbox that the sink has not settled.", lambda sink: sink.lag_bytes)
-    yield per_sink(
-        "lag_seconds", "Age of the oldest record that the sink has not settled.", lambda sink: sink.lag_seconds
-    )
-    yield per_sink("dead_letters", "Records refused for good, or parked behind one.", lambda sink: sink.dead_letters)
-    yield per_sink("dead_letters_parked", "Of these, records that were not tried.", lambda sink: sink.parked)
+    yield per_sink("backlog_records", "Unsettled records of the sink in the outbox.", lambda sink: sink.backlog_records)
+    yield per_sink("window_records", "Records of the backlog in memory.", lambda sink: sink.window)
+    yield per_sink("backlog_bytes", "Bytes of the backlog in the outbox.", lambda sink: sink.backlog_bytes)
+    yield per_sink("backlog_seconds", "Age of the oldest record in the backlog.", lambda sink: sink.backlog_seconds)
+    yield per_sink("dead_letters", "Rejected records, and records parked behind them.", lambda sink: sink.dead_letters)
+    yield per_sink("dead_letters_parked", "Of the dead letters, the parked records.", lambda sink: sink.parked)
     yield per_sink(
         "backfill_records",
-        "Records of a snapshot, a compacted backlog or a replay to come.",
+        "Records that the backfill (snapshot, compacted backlog or replay) still has to deliver.",
         lambda sink: sink.backfill_left,
     )
-    yield per_sink("retry_seconds", "Seconds until a waiting sink tries again, or 0.", lambda sink: sink.retry_in or 0)
+    yield per_sink(
+        "retry_seconds", "Seconds until the next attempt of a waiting sink, or 0.", lambda sink: sink.retry_in or 0
+    )
     state = gauge("state", "1 for the state the sink is in.", "state")
     circuit = gauge("circuit", "1 for the state the sink's circuit is in.", "state")
     for sink in sinks:

@@ -1,4 +1,4 @@
-"""One stream of log lines: structlog's own, and those of the libraries, which speak to the standard library."""
+"""One stream of log lines: the bridge's (structlog), and the libraries' (the standard library's logging)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ _FIRST = ("timestamp", "level", "event")
 
 
 def set_up_logging(level: str, form: str, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Write everything from ``level`` (debug, info, warning, error) to ``stream``: standard error, because standard
-    output may be a sink's. ``form`` is ``json``, ``console``, or ``auto``: console where the stream is a terminal.
+    """Writes lines from ``level`` on (debug, info, warning, error) to ``stream``: standard error, because standard
+    output may belong to a sink. ``form`` is ``json``, ``console``, or ``auto``: console on a terminal, else JSON.
 
-    Libraries are heard from warning on, and each of their messages once every half minute, with how often it came in
-    between: some write one for each request of a stranger. Tracebacks show no variables, since these hold tokens and
-    bodies.
+    Of libraries, warnings and errors are logged, each message once every half minute with its count in between, since
+    some libraries log every request of a stranger. Tracebacks show no variables, since these hold tokens and bodies.
     """
     console = form == "console" or (form == "auto" and stream.isatty())
     shared: list[Processor] = [
@@ -64,7 +63,7 @@ def _for_people(colors: bool) -> list[Processor]:
 
 
 def _escape_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Before the colours come, which are control characters too. What is no text is shown by its repr."""
+    """Runs before the renderer, whose colours are control characters too. The renderer shows other values by repr."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = escaped(value)
@@ -90,7 +89,7 @@ def _json(event: EventDict, **_: object) -> str:
 
 
 class _LibrariesNotTooOften(logging.Filter):
-    """Lines of libraries are alike where their templates are: arguments may be a stranger's."""
+    """Throttles lines of libraries by logger and template, since arguments may come from strangers."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -111,7 +110,7 @@ def _add_times(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDic
 
 
 class _WithoutCredentials(structlog.stdlib.ProcessorFormatter):
-    """Takes the user of an address, and what follows "Bearer", out of every finished line, tracebacks included."""
+    """Removes the user of a URL, and the word behind "Bearer" or "Basic", from every line, tracebacks included."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _CREDENTIALS.sub("…", super().format(record))

@@ -1,8 +1,8 @@
-"""Facts to log lines, for the person who is on call.
+"""Facts → log lines, for the person on call.
 
-info tells states (synced, well again, stopped), warning tells troubles and what to do about them, error tells gaps and
-that nothing is read any more. A state is told when it changes; a trouble that repeats is told again every half minute,
-with how often it came in between. Batches and single requests are debug. No line holds an object's body.
+info: changes of state (synced, recovered, stopped). warning: failures, with the next action. error: gaps, and a blocked
+intake. A state is logged when it changes; a repeated failure is logged every half minute, with its count in between.
+Batches and single requests are debug. No line has an object's body.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from bridge.telemetry.sink_logs import SinkLogs
 from bridge.telemetry.state_logs import StateLogs
 from bridge.telemetry.throttled_log import ThrottledLog
 
-_WHAT_TO_DO = {
+_ADVICE = {
     401: "the API server does not accept the bridge's credentials: check cluster.token_file, or the kubeconfig",
-    403: 'the bridge may not list and watch it: grant its account the verbs "list" and "watch" on it',
-    404: "the API server does not serve it: check its name under resources, or install its CRD",
-    405: "it cannot be listed and watched: take it out of resources",
+    403: 'the bridge may not list and watch the resource: grant its account the verbs "list" and "watch" on it',
+    404: "the API server does not serve the resource: check its name under resources, or install its CRD",
+    405: "the resource cannot be listed and watched: remove it from resources",
 }
 
 
-_WELL = {
+_RECOVERED = {
     401: "the API server accepts the bridge's credentials",
-    403: "the bridge may list and watch it",
-    404: "the API server serves it",
-    405: "it can be listed and watched",
+    403: "the bridge may list and watch the resource",
+    404: "the API server serves the resource",
+    405: "the resource can be listed and watched",
 }
 
 
@@ -75,9 +75,9 @@ class Logs:
             case ListEnded() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
                 self._informer(fact)
             case RequestFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():
-                self._informer_trouble(fact)
+                self._informer_failure(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
-                self._cluster_trouble(fact)
+                self._cluster_failure(fact)
             case HistoryLookedAt():
                 self._history(fact)
             case PluginComplained(command, text):
@@ -95,8 +95,8 @@ class Logs:
         match fact:
             case ListEnded(objects=objects, seconds=seconds, relist=relist):
                 self._served(key)
-                tell = log.info if relist else log.debug
-                tell("listed again" if relist else "listed", objects=objects, seconds=round(seconds, 3))
+                level = log.info if relist else log.debug
+                level("listed again" if relist else "listed", objects=objects, seconds=round(seconds, 3))
             case WatchOpened():
                 self._served(key)
                 if self._telling.over(("failed", *key)):
@@ -116,29 +116,29 @@ class Logs:
 
     def _served(self, key: tuple[Resource, Scope]) -> None:
         if (status := self._refused.pop(key, None)) is not None:
-            self._log.info(_WELL.get(status, "the API server answers for it"), **_named(*key))
+            self._log.info(_RECOVERED.get(status, "the API server serves the resource"), **_named(*key))
 
-    def _informer_trouble(
+    def _informer_failure(
         self, fact: RequestFailed | ResourceRefused | InputUnreadable | ObjectLeftBare | VersionsRanBackwards
     ) -> None:
         key = fact.resource, fact.scope
         named = _named(*key)
         match fact:
             case RequestFailed(verb=verb, reason=reason, retry_after=after):
-                self._telling.trouble(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
+                self._telling.failure(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
             case ResourceRefused(status=status, reason=reason, retry_after=after):
-                tell = self._log.debug if self._refused.get(key) == status else self._log.warning
+                log = self._log.debug if self._refused.get(key) == status else self._log.warning
                 self._refused[key] = status
-                advice = _WHAT_TO_DO.get(status, "somebody must change something on the API server")
-                tell(f"refused: {advice}", **named, status=status, reason=reason, retry_in=round(after, 1))
+                advice = _ADVICE.get(status, "see status and reason")
+                log(f"refused: {advice}", **named, status=status, reason=reason, retry_in=round(after, 1))
             case InputUnreadable(reason=reason):
-                text = "the API server sent something that cannot be read; it was left out"
-                self._telling.trouble(("unreadable", *key), text, reason, **named)
+                text = "an item or a line of the API server cannot be read, and was skipped"
+                self._telling.failure(("unreadable", *key), text, reason, **named)
             case ObjectLeftBare(reason=reason):
-                text = "an object is too large or too deep; nothing leaves of it but which one it is"
-                self._telling.trouble(("bare", *key), text, reason, **named)
+                text = "an object is too large or too deep; only its identity is exported"
+                self._telling.failure(("bare", *key), text, reason, **named)
             case VersionsRanBackwards(was=was, now=now):
-                text = "the API server's store was restored: comparing everything with it, in a new epoch"
+                text = "the API server's store was restored: comparing all objects with it, in a new epoch"
                 self._log.warning(text, **named, was=was, now=now)
 
     def _history(self, fact: HistoryLookedAt) -> None:
@@ -146,35 +146,35 @@ class Logs:
         match fact.outcome:
             case "same":
                 self._telling.over(subject)
-                self._log.debug("the API server's history is the known one", **named)
+                self._log.debug("the API server's history is the known history", **named)
             case "unknown":
-                text = "whether the API server's history is the known one cannot be told any more: comparing everything"
+                text = "the API server has forgotten the proof of its history: comparing all objects"
                 self._log.info(text, **named, reason=fact.reason)
             case "other":
-                text = "the API server has another history: its store was restored; comparing everything in a new epoch"
+                text = "the API server has another history (a restored store): comparing all objects in a new epoch"
                 self._log.warning(text, **named, reason=fact.reason)
             case _:
-                text = "the API server's history cannot be proven now: nothing is watched before"
-                self._telling.trouble(subject, text, fact.reason, **named)
+                text = "the API server's history cannot be proven yet: watches wait for the proof"
+                self._telling.failure(subject, text, fact.reason, **named)
 
     # ── The cluster ──────────────────────────────────────────────────────────
 
-    def _cluster_trouble(
+    def _cluster_failure(
         self, fact: ResourceUnknown | DiscoveryFailed | DiscoveryRejected | GroupStale | ConnectionInsecure
     ) -> None:
         match fact:
             case ResourceUnknown(name, reason):
                 if self._unknown.get(name) != reason:
                     self._unknown[name] = reason
-                    text = "nothing is watched under this name; it is looked up again with every discovery"
+                    text = "no resource has this name; it is looked up again at every discovery"
                     self._log.warning(text, resource=name, reason=reason)
             case DiscoveryFailed(reason, retry_after):
-                self._telling.trouble("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
+                self._telling.failure("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
             case GroupStale(group, reason):
-                text = "the API server cannot describe this API group now; what it served before is kept"
+                text = "the API server cannot discover this API group now; its known resources are kept"
                 self._log.warning(text, group=group, reason=reason)
             case DiscoveryRejected(name):
-                text = "the API server describes something under a name that is not accepted; it is left out"
+                text = "discovery has an entry with an invalid name; it is ignored"
                 self._log.warning(text, name=name)
             case ConnectionInsecure(server, reason):
                 self._log.warning("connection to the API server is not secure", server=server, reason=reason)

@@ -1,6 +1,6 @@
-"""Facts to Prometheus counters, a snapshot to gauges, both to text.
+"""Facts → Prometheus counters, a StatusSnapshot → gauges, both → text.
 
-Names follow client-go (reflector, informer) where it has a word for the thing. Labels are bounded by the
+Names follow client-go (reflector, informer) where client-go has the same thing. Labels are bounded by the
 configuration and by closed sets: ``resource``, ``sink``, ``op``, ``verb``, ``status``, ``state``.
 """
 
@@ -36,8 +36,8 @@ class Metrics:
     """An observer of facts, with a registry of its own."""
 
     def __init__(self, *, version: str, failures: Mapping[str, int]) -> None:
-        """``failures`` is Telemetry's own count, read at each scrape."""
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series of every counter
+        """``failures`` is Telemetry.failures, read at each scrape."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # ``_created`` doubles the series of every counter
         self._build = {"version": version, "python": platform.python_version()}
         self._failures = failures
         self._registry = registry = CollectorRegistry()
@@ -48,12 +48,12 @@ class Metrics:
         self._discovery = Counter("kubedelta_discovery_failures_total", "Discoveries that failed.", registry=registry)
         self._stale = Counter(
             "kubedelta_discovery_stale_groups_total",
-            "Times the API server could not say what an API group serves.",
+            "Times the API server could not discover an API group.",
             registry=registry,
         )
         self._cut = Counter(
             "kubedelta_http_cut_connections_total",
-            "Connections of clients that were cut: there were too many, or theirs took too long.",
+            "Client connections that were cut: too many, or too slow.",
             ("server", "reason"),
             registry=registry,
         )
@@ -70,23 +70,23 @@ class Metrics:
             case ConnectionCut(server, why):
                 self._cut.labels(server, why.value).inc()
             case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected() | PluginComplained():
-                pass  # states, not events: the first is a gauge (kubedelta_resource_synced), the others are log lines
+                pass  # These are states: the first has a gauge (kubedelta_resource_synced), the others have log lines.
             case _:
                 self._resources.observe(fact)
                 self._sinks.observe(fact)
                 self._state.observe(fact)
 
     def expect_sinks(self, *names: str) -> None:
-        """Show the series of these sinks from zero on, before anything has happened to them."""
+        """Creates the series of these sinks at zero, before their first fact."""
         for name in names:
             self._sinks.bind(name)
 
     def render(self, snapshot: StatusSnapshot, accept: str) -> tuple[bytes, str]:
-        """The exposition and its content type, in the format that the Accept header asks for. May run in a thread:
+        """The exposition and its content type, in a format of the Accept header ``accept``. May run in a thread:
         counters have locks, and the snapshot is frozen."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (ValueError, TypeError):  # the header asks for a version that is no number
+        except (ValueError, TypeError):  # The header has a version that is not a number.
             encode, content_type = choose_encoder("")
         state = gauges(snapshot, build=self._build, failures=dict(self._failures))
         return encode(_Joined(self._registry, state)), content_type

@@ -1,4 +1,4 @@
-"""Takes every fact of the bridge to those who want to know."""
+"""Passes every fact of the bridge to the observers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class Observer(Protocol):
 
 
 class Telemetry:
-    """Gives each fact to each observer, in order.
+    """Passes each fact to each observer, in order.
 
-    An observer that fails has a bug, and a bug in counting must not stop delivery: the others still hear the fact,
-    and the bridge goes on. Nor may it pass in silence: the first failure of an observer is logged with its traceback,
-    and every one is counted in ``failures`` (``kubedelta_telemetry_failures_total``).
+    An observer that raises has a bug, which must not stop deliveries: the other observers still get the fact, and the
+    bridge goes on. The first failure of an observer is logged with its traceback, and every failure is counted in
+    ``failures`` (``kubedelta_telemetry_failures_total``).
     """
 
     def __init__(self, *observers: Observer) -> None:
         self._observers: list[Observer] = []
         self.failures: dict[str, int] = {}
-        """By the observer's class, from zero on."""
+        """Observer's class name → count, from zero on."""
         for observer in observers:
             self.add(observer)
 
     def add(self, observer: Observer) -> None:
-        """From now on this one hears too."""
+        """Adds an observer of later facts."""
         self._observers.append(observer)
         self.failures.setdefault(type(observer).__name__, 0)
 
@@ -45,5 +45,5 @@ class Telemetry:
         name = type(observer).__name__
         self.failures[name] += 1
         if self.failures[name] == 1:
-            # The standard library's logger swallows its own errors, should it be the log that is broken.
-            _log.exception("%s could not take in %s; the bridge goes on without", name, type(fact).__name__)
+            # The standard library's logger swallows its own errors, in case logging itself is broken.
+            _log.exception("%s failed on %s; the bridge goes on without it", name, type(fact).__name__)

@@ -1,4 +1,4 @@
-"""What becomes of the process, and who asks something of it, as log lines."""
+"""Log lines about the process, its signals and its clients."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ProcessLogs:
                     self._log.error("the configuration cannot be used", configuration=configuration, problem=problem)
             case BridgeBroke(error):
                 self._log.error("this is a bug; please report it with this line", exc_info=error)
-            case BridgeEnded(reason, code, seconds, waiting):
-                tell = self._log.error if code else self._log.info
-                tell("ended", reason=reason, exit_code=int(code), seconds=round(seconds, 1), waiting=dict(waiting))
+            case BridgeEnded(reason, code, seconds, backlog):
+                log = self._log.error if code else self._log.info
+                log("ended", reason=reason, exit_code=int(code), seconds=round(seconds, 1), backlog=dict(backlog))
             case SignalReceived(signal, heed):
                 self._signal(signal, heed)
             case OperatorCommand():
@@ -56,23 +56,23 @@ class ProcessLogs:
     def _signal(self, signal: str, heed: Heed) -> None:
         match heed:
             case Heed.STOP:
-                text = "told to end: nothing more is read, and sinks finish within the grace; once more ends at once"
+                text = "stopping: sinks finish within the grace period; a second signal ends at once"
                 self._log.info(text, signal=signal)
             case Heed.AT_ONCE:
-                text = "told to end at once; what sinks have not settled is delivered after the next start"
+                text = "ending at once; the backlogs of sinks are delivered after the next start"
                 self._log.warning(text, signal=signal)
             case Heed.IGNORED:
-                self._log.info("a signal is ignored: it has no meaning here", signal=signal)
+                self._log.info("a signal is ignored: the bridge does not use it", signal=signal)
 
     def _command(self, fact: OperatorCommand) -> None:
-        tell = self._log.debug if fact.continued else self._log.info if fact.done else self._log.warning
-        text = "an operator's command is done" if fact.done else "an operator's command is not done"
-        tell(text, command=fact.command, result=fact.result, uid=fact.uid, pid=fact.pid)
+        log = self._log.debug if fact.continued else self._log.info if fact.done else self._log.warning
+        text = "operator's command done" if fact.done else "operator's command failed"
+        log(text, command=fact.command, result=fact.result, uid=fact.uid, pid=fact.pid)
 
     def _cut(self, fact: ConnectionCut) -> None:
         match fact.why:
             case Cut.CROWDED:
-                text = "clients hold more connections than are served at once; the oldest are cut"
-                self._telling.trouble(("crowded", fact.server), text, "too many connections", server=fact.server)
+                text = "too many client connections; the oldest are cut"
+                self._telling.failure(("crowded", fact.server), text, "too many connections", server=fact.server)
             case Cut.SLOW:
-                self._log.debug("a connection is cut: its request or answer took too long", server=fact.server)
+                self._log.debug("a client connection is cut: its request or answer took too long", server=fact.server)

@@ -1,4 +1,4 @@
-"""What sinks do, as log lines."""
+"""Log lines about sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SinkLogs:
         self._telling = telling
         self._log = telling.log
         self._delivers: set[str] = set()
-        """Sinks whose destination has stored something since the start."""
+        """Sinks whose destination has stored records since the start."""
 
     def observe(self, fact: Fact) -> None:
         match fact:
@@ -47,14 +47,14 @@ class SinkLogs:
                 self._telling.over(("delayed", sink))
                 self._log.info("sink is set up", sink=sink)
             case SinkPaused(sink):
-                self._log.warning("sink is paused: nothing is delivered until kubedelta sinks resume", sink=sink)
+                self._log.warning("sink is paused until kubedelta sinks resume", sink=sink)
             case SinkResumed(sink):
                 self._log.info("sink is resumed", sink=sink)
             case DestinationMade(sink, what, again=True):
-                text = "what the sink writes into was gone and is made again, empty; kubedelta replay tells again"
-                self._log.warning(text, sink=sink, what=what)
+                text = "the sink's destination was gone, and is created again, empty; see kubedelta replay"
+                self._log.warning(text, sink=sink, destination=what)
             case DestinationMade(sink, what):
-                self._log.info("what the sink writes into was not there and is made", sink=sink, what=what)
+                self._log.info("the sink's destination did not exist, and is created", sink=sink, destination=what)
             case SinkInsecure(sink, reason):
                 self._log.warning("sink sends credentials in clear text", sink=sink, reason=reason)
             case SnapshotBegan(sink, objects):
@@ -67,49 +67,49 @@ class SinkLogs:
                 self._backlog(fact)
 
     def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
-        trouble, sink = self._telling.trouble, fact.sink
+        failure, sink = self._telling.failure, fact.sink
         match fact:
             case DeliveryDelayed(_, _, reason, retry_after, behind, asked):
-                text, wait = "sink cannot take records now", round(retry_after, 1)
-                waiting: dict[str, float] = {"waiting_records": behind, "retry_in": wait}
+                text, wait = "delivery failed", round(retry_after, 1)
+                waiting: dict[str, float] = {"backlog_records": behind, "retry_in": wait}
                 if asked:
-                    text += ", and asked to be left alone for a while; kubedelta sinks retry tries at once"
+                    text += "; the destination asked for a pause, which kubedelta sinks retry ends"
                     waiting["asked_seconds"] = round(asked, 1)
-                trouble(("delayed", sink), text, reason, level="warning", sink=sink, **waiting)
+                failure(("delayed", sink), text, reason, level="warning", sink=sink, **waiting)
             case CircuitOpened(_, failures, reason):
-                text = "sink takes nothing; one delivery at a time tries whether it is back"
-                trouble(("circuit", sink), text, reason, sink=sink, failures=failures)
+                text = "circuit open: deliveries failed in a row; one at a time is tried"
+                failure(("circuit", sink), text, reason, sink=sink, failures=failures)
             case CircuitClosed(_, seconds):
                 self._telling.over(("delayed", sink))
                 if self._telling.over(("circuit", sink)):
-                    self._log.info("sink is back", sink=sink, outage_seconds=round(seconds, 1))
+                    self._log.info(
+                        "circuit closed: deliveries succeed again", sink=sink, outage_seconds=round(seconds, 1)
+                    )
             case RecordRejected(_, record, reason):
-                text = "sink refused a record for good; it is in the dead letters"
-                trouble(("rejected", sink), text, reason, sink=sink, record=record)
+                text = "destination rejected a record for good; it is a dead letter"
+                failure(("rejected", sink), text, reason, sink=sink, record=record)
             case RecordsParked(_, records, objects):
-                text, reason = "records wait in the dead letters", "an earlier record of their object was refused"
-                trouble(("parked", sink), text, reason, sink=sink, records=records, objects=objects)
+                text, reason = "records are parked as dead letters", "an earlier record of their object was rejected"
+                failure(("parked", sink), text, reason, sink=sink, records=records, objects=objects)
 
     def _backlog(self, fact: Fact) -> None:
         match fact:
             case BacklogCompacted(sink, before, after):
-                text = "sink is too far behind; it gets the newest state of each object without the steps in between"
-                reason = "its max_backlog was reached"
-                self._telling.trouble(("compacted", sink), text, reason, sink=sink, before=before, after=after)
+                text = "backlog compacted: the sink gets the newest state of each object, without the steps in between"
+                reason = "max_backlog was reached"
+                self._telling.failure(("compacted", sink), text, reason, sink=sink, before=before, after=after)
             case BacklogDropped(sink, first, last, count) | ListenerOverrun(sink, first, last, count):
-                text = "sink was too far behind and lost records; a Gap record stands in their place"
+                text = "records are lost for the sink; it gets a Gap record in their place"
                 self._log.error(text, sink=sink, records=count, first=first, last=last)
             case IntakeBlocked(sink, records):
-                text = "nothing is read from the API server, for any sink, until this one has caught up"
+                text = "intake blocked, for every sink, until this sink has caught up: its backlog is at max_backlog"
                 self._log.error(text, sink=sink, records=records, when_full="block")
             case IntakeResumed(sink, seconds):
-                text = "sink has caught up; the API server is read again"
+                text = "intake resumed: the sink has caught up"
                 self._log.info(text, sink=sink, seconds=round(seconds, 1))
             case RecordsLeftBehind(sink, records):
-                text = "the bridge ends; what this sink has not settled is delivered after the next start"
+                text = "the bridge ends; the sink's backlog is delivered after the next start"
                 self._log.info(text, sink=sink, records=records)
             case SinkForgotten(sink, records):
-                tell = self._log.warning if records else self._log.info
-                tell(
-                    "sink is forgotten: it was not configured for state.forget_sinks_after", sink=sink, records=records
-                )
+                log = self._log.warning if records else self._log.info
+                log("sink is forgotten: it was not configured for state.forget_sinks_after", sink=sink, records=records)

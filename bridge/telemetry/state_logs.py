@@ -1,4 +1,4 @@
-"""What becomes of the bridge's memory, as log lines."""
+"""Log lines about the state directory."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ class StateLogs:
             case OutboxOpened(path, sqlite, records, objects):
                 self._log.info("state is open", path=path, sqlite=sqlite, records=records, objects=objects)
             case OutboxFull(reason, retry_after):
-                text = "no room for the state: nothing is read from the API server until there is; sinks go on"
-                self._telling.trouble("room", text, reason, level="error", retry_in=round(retry_after, 1))
+                text = "intake blocked: no disk space for the state; sinks go on"
+                self._telling.failure("room", text, reason, level="error", retry_in=round(retry_after, 1))
             case OutboxHasRoom(seconds):
                 if self._telling.over("room"):
-                    self._log.info("there is room again; the API server is read again", seconds=round(seconds, 1))
+                    self._log.info("intake resumed: the disk has space again", seconds=round(seconds, 1))
             case OutboxRebuilt(aside, reason):
                 text = (
-                    "the state was damaged or gone, and begins anew: sinks get a Gap record, then every object as sync"
+                    "the state was damaged or gone, and is rebuilt: sinks get a Gap record, then every object as sync"
                 )
-                self._log.error(text, aside=aside or "nothing was left", reason=reason)
+                self._log.error(text, aside=aside or "no file was left", reason=reason)
             case StateExposed(directory, reason):
                 text = (
-                    "others may reach the files of the state: give the directory to the bridge's user alone (chmod 700)"
+                    "other users may read the files of the state: restrict the directory to the bridge's user (chmod "
+                    "700)"
                 )
                 self._log.warning(text, directory=directory, reason=reason)
             case _:
@@ -47,14 +48,18 @@ class StateLogs:
     def _remembered(self, fact: Fact) -> None:
         match fact:
             case ClusterChanged(was, now):
-                text = "the state belonged to another cluster; it is compared with this one, in a new epoch"
+                text = "the state belonged to another cluster; comparing it with this cluster, in a new epoch"
                 self._log.warning(text, was=was, now=now)
             case ClusterUnidentified(reason):
                 text = (
-                    "cannot tell which cluster this is, so another one behind the same state would not be noticed: "
+                    "the cluster cannot be identified, so another cluster behind the same state would go unnoticed: "
                     'grant the bridge\'s account the verb "get" on the namespace kube-system'
                 )
-                self._telling.trouble("cluster", text, reason)
+                self._telling.failure("cluster", text, reason)
             case ScopeChanged(resource, left):
-                tell = self._log.warning if left else self._log.info
-                tell("the configured scope changed; what it left out is told as deleted", resource=resource, left=left)
+                log = self._log.warning if left else self._log.info
+                log(
+                    "the configured scope changed; objects outside of it are exported as deleted",
+                    resource=resource,
+                    left=left,
+                )

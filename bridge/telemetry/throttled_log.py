@@ -1,4 +1,4 @@
-"""Where lines go, and how often the same trouble makes one."""
+"""The bridge's logger, with throttled lines for repeated failures."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ LONGEST_REASON = 2000
 
 
 class ThrottledLog:
-    """The log, with a memory for troubles."""
+    """The logger, and a throttle for repeated failures."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock`` is in seconds and never goes back."""
+        """``clock``: monotonic seconds."""
         self.log = structlog.stdlib.get_logger(NAME)
         self._repeats = LogThrottle(clock)
 
-    def trouble(self, subject: Hashable, text: str, reason: str, *, level: str = "warning", **fields: object) -> None:
-        """One line now, and one every half minute while it goes on, with how often it came in between."""
+    def failure(self, subject: Hashable, text: str, reason: str, *, level: str = "warning", **fields: object) -> None:
+        """Logs a failure: a line now, and a line every half minute while it repeats, with its count in between."""
         times = self._repeats.tell(subject, reason)
         if times is not None:
             often = {"times": times} if times > 1 else {}
             getattr(self.log, level)(text, **fields, **often, reason=reason[:LONGEST_REASON])
 
     def over(self, subject: Hashable) -> bool:
-        """The subject is well. True where its trouble was told, so that its end should be too."""
+        """Notes that the subject recovered. Returns whether its failure was logged, so that its recovery should be
+        too."""
         return self._repeats.over(subject)
 
     def forget(self, subject: Hashable) -> None:

@@ -51,9 +51,9 @@ def _sink(sink: SinkStatus) -> str:
 
 
 def _backlog(sink: SinkStatus) -> Iterator[str]:
-    yield f"lag={sink.lag}"
-    if sink.lag:
-        yield f"lag_age={sink.lag_seconds:.1f}s"
+    yield f"backlog={sink.backlog_records}"
+    if sink.backlog_records:
+        yield f"backlog_age={sink.backlog_seconds:.1f}s"
     if sink.backfill:
         yield f"{sink.backfill}_left={sink.backfill_left}"
     if sink.dead_letters:

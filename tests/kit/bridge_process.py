@@ -30,7 +30,7 @@ class Metrics:
 
     def value(self, name: str, **labels: str) -> float:
         """The sum over all label sets with these labels; 0 where there is none yet. ``name`` has no prefix:
-        ``sink_lag_records``."""
+        ``sink_backlog_records``."""
         found = self.samples.get(f"kubedelta_{name}", ())
         return sum(value for have, value in found if labels.items() <= have.items())
 
@@ -182,7 +182,7 @@ class BridgeProcess(Server):
         """Wait until these sinks, or all, have settled everything that is in the outbox now."""
 
         def is_settled(metrics: Metrics) -> bool:
-            lags = metrics.samples["kubedelta_sink_lag_records"]
+            lags = metrics.samples["kubedelta_sink_backlog_records"]
             return all(lag == 0 for labels, lag in lags if not sinks or labels["sink"] in sinks)
 
         return await self.until(f"{', '.join(sinks) or 'every sink'} has everything", is_settled, timeout)

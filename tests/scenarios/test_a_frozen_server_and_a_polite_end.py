@@ -59,7 +59,7 @@ async def test_sigterm_under_load_delivers_everything_that_was_read(four_sinks: 
         bridge.stop_timeout = 70
         async with bridge.started(), _in_background(_change_quickly(cluster)):
             await bridge.until("load is under way", lambda now: now.value("records_committed_total") > 2000)
-            behind = (await bridge.metrics()).value("sink_lag_records")
+            behind = (await bridge.metrics()).value("sink_backlog_records")
             ending = asyncio.get_running_loop().time()
             await asyncio.to_thread(bridge.stop)
             seconds = asyncio.get_running_loop().time() - ending

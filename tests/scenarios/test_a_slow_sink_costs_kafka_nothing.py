@@ -69,7 +69,7 @@ async def test_kafka_is_as_fast_beside_a_slow_sink_as_alone(
                 made[name] += islice(load[name], length.changes)  # None leaves before the event loop goes on.
                 rates[name].append(length.changes / await _seconds_to_kafka(bridge, len(made[name])))
             memory.append(beside.rss_bytes())
-        behind = (await beside.metrics()).value("sink_lag_records", sink="hook")
+        behind = (await beside.metrics()).value("sink_backlog_records", sink="hook")
 
         receiver.answer = lambda posted: ACCEPTED
         await beside.until_delivered(timeout=300)

@@ -103,10 +103,10 @@ async def test_a_stream_deleted_under_a_bridge_is_recreated_and_logged(start_nat
             async with await nats.connect(server.url) as operator:
                 await operator.jetstream().delete_stream(STREAM)
             cluster.create("configmaps", config_map("late"))
-            await bridge.until("it is made", lambda now: now.value("sink_destinations_made_total", sink="live") == 2)
+            await bridge.until("it is made", lambda now: now.value("sink_destinations_created_total", sink="live") == 2)
             await bridge.until_delivered("live")
             assert len(await stored(server)) == 1
-            assert bridge.logged("gone and is made again", STREAM)
+            assert bridge.logged("gone, and is created again", STREAM)
             async with AdminClient(bridge.state) as admin:
                 await admin.replay(ReplayRequest("live", "beginning"))
             await bridge.until_delivered("live")

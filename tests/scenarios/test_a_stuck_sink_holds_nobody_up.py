@@ -76,8 +76,8 @@ async def test_a_sink_that_never_answers_costs_the_others_nothing(
                 metrics = await bridge.until_delivered("hook", "copy")
                 memory.append(bridge.rss_bytes())
                 assert await bridge.ready(), "a stuck sink is no reason to be not ready"
-                assert metrics.value("sink_lag_records", sink="silent") == len(versions)
-                assert metrics.value("sink_lag_records", sink="plugin") == len(versions)
+                assert metrics.value("sink_backlog_records", sink="silent") == len(versions)
+                assert metrics.value("sink_backlog_records", sink="plugin") == len(versions)
                 assert metrics.value("outbox_records") == len(versions), "kept on disk for those who wait"
 
             let_loose.set()

@@ -74,7 +74,7 @@ async def test_no_secret_is_asked_for_and_what_has_a_name_is_told(resources: lis
         "/apis/evil.example.com/v1/namespaces/shop/secrets/stolen",
     }
     assert SENSITIVE not in text + log
-    assert sum("under a name that is not accepted" in line for line in log.splitlines()) == len(PLURALS)
+    assert sum("an entry with an invalid name" in line for line in log.splitlines()) == len(PLURALS)
 
 
 def lines_of(deltas: Path) -> int:

@@ -87,7 +87,7 @@ async def test_a_broker_away_all_along_gets_everything_in_the_end(scene: Scene) 
             await asyncio.to_thread(bridge.start)
             await churn.until_made(200)
         await scene.until_told(bridge, *{*scene.sinks.section} - {"log"})
-        assert (await bridge.metrics()).value("sink_lag_records", sink="log") > 400
+        assert (await bridge.metrics()).value("sink_backlog_records", sink="log") > 400
         await asyncio.to_thread(scene.servers.kafka.start)
         await bridge.until_delivered()
 
@@ -111,10 +111,10 @@ def _is_ready(now: Metrics) -> bool:
 
 async def _until_the_others_have_more(bridge: BridgeProcess, *away: str) -> None:
     """They go on, while what these cannot take waits for them."""
-    sinks = [labels["sink"] for labels, _ in (await bridge.metrics()).samples["kubedelta_sink_lag_records"]]
+    sinks = [labels["sink"] for labels, _ in (await bridge.metrics()).samples["kubedelta_sink_backlog_records"]]
     await _until_told_more(bridge, *(sink for sink in sinks if sink not in away))
     metrics = await bridge.metrics()
-    assert all(metrics.value("sink_lag_records", sink=sink) > 0 for sink in away)
+    assert all(metrics.value("sink_backlog_records", sink=sink) > 0 for sink in away)
 
 
 async def _until_told_more(bridge: BridgeProcess, *sinks: str, more: int = 100) -> None:

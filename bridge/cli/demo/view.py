@@ -75,7 +75,7 @@ class Screen:
         """Rates and queues, in 80 columns."""
         live = sum(informer.live for informer in snapshot.informers)
         queued = sum(informer.queued for informer in snapshot.informers)
-        lag = sum(sink.lag for sink in snapshot.sinks)
+        lag = sum(sink.backlog_records for sink in snapshot.sinks)
         parts = [
             self._rate(),
             f"queued {queued}",

@@ -1,6 +1,6 @@
-"""Records as CloudEvents 1.0: attributes for the binary form, one JSON object for the structured form. Hot.
+"""Records as CloudEvents 1.0: attributes for the binary form, a JSON object for the structured form.
 
-An object's bytes are spliced in as they are and never decoded on the way.
+Hot. An object's bytes are spliced in unchanged, and never decoded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JSON = "application/json"
 STRUCTURED_JSON = "application/cloudevents+json"
 STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
 GAP_HEADER = "kubedelta-gap"
-"""Id of the newest gap, on every record of a place where no notice stands among objects."""
+"""A header with the id of the newest gap, on every record of a topic that gets no notices."""
 GAP_TYPE = "kubedelta.gap.v1"
 SNAPSHOT_TYPES = {edge: f"kubedelta.snapshot.{edge}.v1" for edge in SnapshotEdge}
 
@@ -33,13 +33,13 @@ DELTA_ATTRIBUTES = (
     "uid", "resourceversion", "op", "evidence", "epoch",
 )  # fmt: skip
 SNAPSHOT_ATTRIBUTE = "snapshot"
-"""Of the records of a snapshot and of its edges alone, behind the others: the id of that snapshot."""
+"""The last attribute, only on records and edges of a snapshot: the id of the snapshot."""
 NOTICE_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderNames:
-    """What the attributes are called in the headers of a binary form."""
+    """Names of the attributes in the headers of a protocol binding."""
 
     delta: tuple[str, ...]
     notice: tuple[str, ...]
@@ -47,7 +47,7 @@ class HeaderNames:
 
     @classmethod
     def prefixed(cls, prefix: str, datacontenttype: str) -> HeaderNames:
-        """``prefix`` before each name, but ``datacontenttype`` called as the binding wants it."""
+        """``prefix`` before each name; but ``datacontenttype`` gets the name that the binding prescribes."""
         called = {"datacontenttype": datacontenttype}
         return cls(
             delta=tuple(called.get(name, prefix + name) for name in DELTA_ATTRIBUTES),
@@ -106,17 +106,18 @@ class _SnapshotData(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """The parts of subject and partition key that all objects of a resource share. Whether an object has a namespace,
-    its key says: a definition may come back with another scope while objects of the former one are still to be told."""
+    """The parts of subject and partition key that all objects of a resource share. An object's key, and not the
+    resource, decides whether the object has a namespace: a definition may be replaced by a definition with another
+    scope while records of the old objects are still to be exported."""
 
     subject: str
-    """Before the name, where there is no namespace."""
+    """Before the name of an object without namespace."""
     namespaces: str
     """Before the namespace."""
     collection: str
     """Between namespace and name."""
     partition: str
-    """Before the key; where there is no namespace, a ``/`` is between them."""
+    """Before the key; for an object without namespace, with a further ``/`` between."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -124,15 +125,15 @@ _UNSAFE = re.compile(r"[^!#$&-~]")
 
 
 class CloudEvents:
-    """The events of one cluster.
+    """Encodes the records of a cluster.
 
-    The id is that of the record. The source is ``/clusters/<cluster>``; from the second epoch on it is
+    The id is the record's id. The source is ``/clusters/<cluster>``; from the second epoch on
     ``/clusters/<cluster>/epochs/<epoch>``, because ids of earlier epochs may come again. ``partitionkey`` is
     ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five segments: the group is empty for the core group,
     the namespace for cluster-scoped objects (``prod//pods/shop/web-1``,
     ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A notice (a gap, the edge of a snapshot) belongs to no
     object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
-    ``snapshot``, the id of that snapshot; no others have it.
+    ``snapshot``, the id of that snapshot; other records do not.
 
     With ``envelope`` the data of an object's event is an envelope, and the type says so:
     ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
@@ -149,8 +150,8 @@ class CloudEvents:
         self._paths: dict[Resource, _Paths] = {}
 
     def note_gap(self, gap: str) -> None:
-        """From now on every envelope names this gap as the newest one, in its source and in the headers. Whoever reads
-        nothing but envelopes sees no notice."""
+        """Names the newest gap in the source and the headers of every later envelope, since consumers of envelopes
+        get no notices."""
         if self._envelope is not None:
             self._gap = self._envelope.gap = gap
 
@@ -161,14 +162,14 @@ class CloudEvents:
         return self._cluster
 
     def attributes(self, record: Record) -> Attributes:
-        """The binary form's values: all of them text, in their order; without the snapshot."""
+        """The values for the binary form: texts, in the order of the attributes, without the snapshot."""
         if not isinstance(record, Delta):
             return self._notice_attributes(record)
         values = self._delta_attributes(record)
         return (*values[:-1], str(values[-1]))
 
     def headers(self, record: Record, names: HeaderNames) -> dict[str, bytes]:
-        """The attributes in UTF-8, under the names that a protocol binding gives them."""
+        """The attributes in UTF-8, under the names of a protocol binding."""
         headers = dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = record.snapshot.encode()
@@ -177,7 +178,7 @@ class CloudEvents:
         return headers
 
     def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
-        """As ``headers``, with the values encoded as the bindings to HTTP and NATS want them."""
+        """Like ``headers``, with values encoded for the bindings to HTTP and NATS."""
         values = self.attributes(record)
         if _UNSAFE.search("".join(values)) is not None:
             values = tuple(percent_encoded(value) for value in values)
@@ -189,7 +190,7 @@ class CloudEvents:
         return headers
 
     def data(self, record: Record) -> bytes:
-        """The binary form's payload: JSON. A notice is no envelope: it has a form, and a type, of its own."""
+        """The payload of the binary form: JSON. Notices have a form and a type of their own, also beside envelopes."""
         if isinstance(record, Delta):
             return record.body if self._envelope is None else self._envelope(record)
         if isinstance(record, Gap):
@@ -199,12 +200,12 @@ class CloudEvents:
         return _encode(_SnapshotData(record.sink, record.sequence, record.count, objects))
 
     def end_of_part(self, ended: Snapshot, objects: int, dead_letters: int) -> bytes:
-        """The data of the end of a snapshot, told where ``objects`` of it are and no others. So many dead letters has
-        all of it."""
+        """The data of a snapshot's end for a topic with ``objects`` of its objects. ``dead_letters`` counts the whole
+        snapshot."""
         return _encode(_SnapshotData(ended.sink, ended.sequence, ended.count, objects, dead_letters))
 
     def structured(self, record: Record) -> bytes:
-        """The structured form: one JSON object with the data as its member ``data``."""
+        """The structured form: a JSON object with the data as its member ``data``."""
         data = msgspec.Raw(self.data(record))
         snapshot = msgspec.UNSET if record.snapshot is None else record.snapshot
         if isinstance(record, Delta):
@@ -269,8 +270,8 @@ def _names_for(record: Record, names: HeaderNames) -> tuple[str, ...]:
 
 
 def percent_encoded(value: str) -> str:
-    """A header's value as the bindings to HTTP and NATS want it (HTTP binding, 3.1.3.2): a space, ``"``, ``%`` and all
-    that is not printable ASCII as ``%XX`` of UTF-8."""
+    """A header's value for the bindings to HTTP and NATS (HTTP binding, 3.1.3.2): a space, ``"``, ``%`` and every byte
+    outside of printable ASCII as ``%XX``, in UTF-8."""
     if _UNSAFE.search(value) is None:
         return value
     return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)

@@ -1,4 +1,4 @@
-"""Records in the form of change data capture: before and after side by side, in the words that Debezium uses."""
+"""Records as envelopes of change data capture: the states before and after the change, in Debezium's words."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _OPS = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
 
 
 class Envelopes:
-    """``{"op", "before", "after", "source", "ts_ms"}`` for the changes of one cluster. Gaps and the edges of snapshots
-    have no such form: whoever reads change data capture stops at an operation that it does not know.
+    """``{"op", "before", "after", "source", "ts_ms"}`` for the changes of a cluster. Gaps and edges of snapshots are
+    never envelopes, since consumers of change data capture fail on an unknown operation.
 
-    ``op`` is ``c`` for an object that came, ``u`` for a change, ``d`` for a delete, ``r`` for an object that is told
-    without having changed (a snapshot, the first list, a resync). ``after`` is the object, null for a delete;
-    ``before`` of a delete is its last known state. ``source.snapshot`` is ``true`` for the records of a snapshot,
-    ``last`` for the last of them, and ``false`` for all others. ``source.gap`` is there after a gap, with its id.
-    ``ts_ms`` is when the bridge saw it, in milliseconds since 1970.
+    ``op`` is ``c`` for a new object, ``u`` for a change, ``d`` for a delete, ``r`` for an object that is read without
+    a change (a snapshot, the first list, a resync). ``after`` is the object, null for a delete; ``before`` of a delete
+    is its last known state. ``source.snapshot`` is ``true`` for the records of a snapshot, ``last`` for its last
+    record, and ``false`` otherwise. After a gap, ``source.gap`` has the gap's id. ``ts_ms`` is the time at which the
+    bridge saw the change, in milliseconds since 1970.
 
-    ``before``: also tell what an object was before it changed, where that is known (null where it is not).
-    ``patch``: add a merge patch (RFC 7386) from before to after as ``patch``, null where there is nothing to compare.
-    A patch decodes both states: some 50 µs for an object of 8 KB.
+    ``before``: also export the state before the change (null where it is unknown). ``patch``: add a merge patch (RFC
+    7386) from before to after, null without a state before. A patch decodes both states: some 50 µs for an object of
+    8 KB.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Envelopes:
         """Id of the newest gap in the stream; empty before the first."""
 
     def __call__(self, delta: Delta) -> bytes:
-        """JSON. Raises ValueError where a patch is asked for and a state cannot be decoded."""
+        """JSON. Raises ValueError if a patch is wanted and a state cannot be decoded."""
         return _encode(self._of(delta))
 
     def _of(self, delta: Delta) -> _Envelope:
@@ -129,8 +129,8 @@ def _patch_between(before: bytes, after: bytes) -> msgspec.Raw:
 
 
 def merge_patch(before: Any, after: Any) -> Any:
-    """The RFC 7386 patch that makes ``after`` of ``before``. Lists are replaced whole, as the RFC has it; a member
-    that became null is told as one that went, because a merge patch has no other word for it."""
+    """The RFC 7386 patch from ``before`` to ``after``. As the RFC demands, lists are replaced whole, and a member that
+    became null looks like a removed member."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return after
     patch = {name: None for name in before if name not in after}
@@ -146,5 +146,5 @@ def merge_patch(before: Any, after: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    # To Python 1 == True, in a list too.
+    # In Python 1 == True, also inside a list, whose JSON is therefore compared.
     return type(one) is type(other) and one == other and (not isinstance(one, list) or _encode(one) == _encode(other))

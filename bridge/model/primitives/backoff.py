@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. Pure: the caller brings the time and the chance."""
+"""The wait before the next attempt. Pure: the caller passes the time and the jitter."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Backoff:
-    """Doubling delays with full jitter: a wait is anywhere between 0 and the current ceiling.
+    """Doubling delays with full jitter: a wait is uniform between 0 and the current ceiling.
 
-    The ceiling falls back to ``initial`` after ``quiet`` seconds without an attempt that failed. client-go since 0.35
-    also resets it every two minutes of one long outage, and so knocks twice as often at a server that is down; this
-    does not.
+    The ceiling falls back to ``initial`` after ``quiet`` seconds without a failed attempt. client-go since 0.35 also
+    resets its ceiling every two minutes of a long outage, and so sends twice as many requests to a server that is
+    down; this class does not.
     """
 
     initial: float = 0.8
@@ -22,8 +22,9 @@ class Backoff:
     _last_end: float = float("-inf")
 
     def next(self, now: float, chance: float, at_least: float | None = None) -> float:
-        """Seconds to wait from ``now`` (any steady clock). ``chance`` is uniform in [0, 1). ``at_least`` is what the
-        other side asked for (Retry-After); it is kept even where it is longer than ``maximum``."""
+        """Seconds to wait from ``now`` (seconds of any monotonic clock). ``chance`` is uniform in [0, 1).
+        ``at_least``: seconds that the server asked for (Retry-After), even if longer than ``maximum``; the jitter is
+        added to them, so that clients spread."""
         if now - self._last_end > self.quiet or not self._ceiling:
             self._ceiling = self.initial
         else:
@@ -35,5 +36,5 @@ class Backoff:
         return delay
 
     def reset(self) -> None:
-        """The other side is well again."""
+        """An attempt succeeded: the next delay begins at ``initial`` again."""
         self._ceiling = 0.0

@@ -1,20 +1,20 @@
-"""Bodies at rest are compressed: zstandard level 1 keeps a pod in about a fifth of its size, for about 10 µs."""
+"""Compression of bodies in memory: zstandard level 1 packs a pod into about a fifth of its size, in about 10 µs."""
 
 from __future__ import annotations
 
 import zstandard
 
 MAX_BODY = 64 * 1024 * 1024
-"""Bytes. etcd takes objects of 1.5 MiB; whatever claims to unpack to more than this is damaged or hostile."""
+"""Bytes. etcd accepts objects of 1.5 MiB; a frame that claims more than this bound is damaged or hostile."""
 
-# A (de)compressor works for one thread at a time and is dear to make. Whoever needs one takes it from the pile, which
-# is atomic, and puts it back: there are never more of them than threads that packed at once.
+# A (de)compressor is expensive to create, and must not be used by two threads at once. ``list.pop`` is atomic, so a
+# thread takes a (de)compressor from the list and puts it back: there are at most as many as threads that pack at once.
 _compressors: list[zstandard.ZstdCompressor] = []
 _decompressors: list[zstandard.ZstdDecompressor] = []
 
 
 def pack(body: bytes) -> bytes:
-    """One zstandard frame that says how large its content is, and notices damage."""
+    """A zstandard frame with the size of its content, and a checksum."""
     try:
         compressor = _compressors.pop()
     except IndexError:
@@ -26,7 +26,7 @@ def pack(body: bytes) -> bytes:
 
 
 def unpack(packed: bytes) -> bytes:
-    """What ``pack`` was given. Raises ValueError where this is not such a frame, or one beyond ``MAX_BODY``."""
+    """The body that ``pack`` compressed. Raises ValueError for other bytes, and for more than ``MAX_BODY``."""
     try:
         size = zstandard.frame_content_size(packed)
     except zstandard.ZstdError as error:

@@ -1,4 +1,4 @@
-"""Text of strangers (names, reasons, bodies), so that a terminal or a log can have it."""
+"""Makes untrusted text (names, reasons, bodies) safe for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _LETTER = re.compile(r"[^\x20-\x7e]")
 
 
 def escaped(text: str, *, keep: str = "") -> str:
-    """Everything that is not printable as ``\\u…``: control characters (C0, DEL, C1), what turns the direction of
-    writing, separators of lines and paragraphs, what is invisible, halves of surrogate pairs. What is left cannot move
-    a cursor, begin a line, or look like another text.
+    """Replaces every unprintable character by ``\\u…``: control characters (C0, DEL, C1), marks of the direction of
+    writing, separators of lines and paragraphs, invisible characters, halves of surrogate pairs. The result cannot
+    move a cursor, begin a line, or look like another text.
 
-    Escapes are JSON's, so that a JSON document means the same afterwards; ``keep`` has characters to leave as they are.
+    Escapes are JSON's, so that a JSON document keeps its meaning. Characters of ``keep`` stay.
     """
     if text.isprintable():
         return text

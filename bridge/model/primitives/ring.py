@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Slice(Generic[T]):
-    """A stretch of the sequence."""
+    """A range of the sequence."""
 
     items: Sequence[T]
     first: int
-    """The sequence number of the first item; that of the next item to come where there are none."""
+    """The sequence number of the first item; in an empty slice, the number of the next item."""
 
     @property
     def last(self) -> int:
@@ -25,8 +25,8 @@ class Slice(Generic[T]):
 
 
 class Ring(Generic[T]):
-    """Numbers items 1, 2, 3, … and keeps the newest of them: at most ``max_items``, and at most ``max_bytes`` of what
-    callers said their sizes were. The newest item is always kept, whatever its size."""
+    """Numbers items 1, 2, 3, … and keeps the newest: at most ``max_items``, with at most ``max_bytes`` by the sizes
+    that callers gave. The newest item is always kept, whatever its size."""
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._items: deque[tuple[T, int]] = deque()
@@ -41,7 +41,7 @@ class Ring(Generic[T]):
 
     @property
     def first(self) -> int:
-        """Sequence number of the oldest item that is still here; ``last + 1`` where there is none."""
+        """Sequence number of the oldest kept item; ``last + 1`` in an empty ring."""
         return self.last - len(self._items) + 1
 
     @property
@@ -49,7 +49,7 @@ class Ring(Generic[T]):
         return self._bytes
 
     def append(self, item: T, size: int = 0) -> int:
-        """Add one item of ``size`` bytes; the oldest leave where there is no room. Returns its sequence number."""
+        """Adds an item of ``size`` bytes and drops the oldest beyond the bounds. Returns the item's sequence number."""
         self._items.append((item, size))
         self._bytes += size
         self.last += 1
@@ -58,13 +58,13 @@ class Ring(Generic[T]):
         return self.last
 
     def trim(self, through: int) -> None:
-        """Forget everything up to and including sequence number ``through``."""
+        """Drops the items up to and including sequence number ``through``."""
         while self._items and self.first <= through:
             self._drop_oldest()
 
     def read(self, after: int, limit: int) -> Slice[T]:
-        """At most ``limit`` items behind sequence number ``after``. Where some of them are gone already, the slice
-        begins later than ``after + 1``: its ``first`` says so."""
+        """At most ``limit`` items behind sequence number ``after``. If some of them were dropped, the slice's ``first``
+        is larger than ``after + 1``."""
         start = min(max(after + 1, self.first), self.last + 1)
         skipped = start - self.first
         # Reading usually happens near one end; islice walks from the left, so far-right reads rotate instead.

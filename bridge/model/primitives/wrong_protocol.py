@@ -1,4 +1,4 @@
-"""Signs that one side speaks HTTP and the other HTTPS. Pure."""
+"""Signs that a client and a server do not agree on HTTP or HTTPS. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _COMPLAINTS = (
     b"speaking plain HTTP to an SSL-enabled server port",  # Apache
 )
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
-"""What OpenSSL calls an answer that begins like one of HTTP."""
+"""OpenSSL's reasons for a TLS handshake that is answered in plain HTTP."""
 BEGINNING = 1024
-"""Bytes of an answer in which a server complains."""
+"""Bytes: servers complain within the beginning of the answer."""
 
 
 def wants_https(status: int, beginning: bytes) -> bool:
-    """An answer to plain HTTP, from a server that speaks HTTPS on this port."""
+    """Whether an answer to plain HTTP comes from a server that speaks HTTPS on the port."""
     return status == 400 and any(words in beginning for words in _COMPLAINTS)
 
 
 def wants_http(error: BaseException | None) -> bool:
-    """A handshake failed because the server speaks plain HTTP on this port."""
+    """Whether a TLS handshake failed because the server speaks plain HTTP on the port."""
     return isinstance(error, ssl.SSLError) and error.reason in _NO_TLS

@@ -1,4 +1,4 @@
-"""What a destination holds, read back for ``kubedelta verify``: which version of which object, without the bodies."""
+"""Records that ``kubedelta verify`` reads back from a destination: identity and version of the object, no body."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class StoredKind(StrEnum):
     OBJECT = "object"
     GAP = "gap"
     NOTICE = "notice"
-    """Of the bridge, about its stream and not about an object, and no gap."""
+    """A notice of the bridge other than a gap."""
     FOREIGN = "foreign"
-    """Not of the bridge, or not to be read."""
+    """A record of another program, or without the attributes of a CloudEvent."""
 
 
 class StoredVersion(msgspec.Struct, frozen=True, gc=False):
-    """One record as it was found."""
+    """A record at the destination."""
 
     kind: StoredKind
     partition_key: str = ""
-    """``<cluster>/<group>/<resource>/<namespace>/<name>``; of a gap or a notice, the cluster."""
+    """``<cluster>/<group>/<resource>/<namespace>/<name>``; for a gap or a notice, the cluster."""
     op: Op | None = None
-    """Of an object."""
+    """None unless the record is about an object; so are the fields below empty."""
     uid: str = ""
     resource_version: str = ""
 
@@ -41,18 +41,18 @@ FOREIGN = StoredVersion(StoredKind.FOREIGN)
 
 
 def partition_key(cluster: str, group: str, plural: str, namespace: str, name: str) -> str:
-    """As CloudEvents have it. Group and namespace may be empty."""
+    """The attribute ``partitionkey`` of an object's CloudEvents. Group and namespace may be empty."""
     return f"{cluster}/{group}/{plural}/{namespace}/{name}"
 
 
 def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
-    """What a record with these attributes of a CloudEvent tells."""
+    """Classifies a record by the attributes of its CloudEvent."""
     kind = attributes.get("type", "")
     if not kind.startswith(_OURS):
         return FOREIGN
     key = attributes.get("partitionkey", "")
     if not kind.startswith(_ABOUT_OBJECTS):
-        is_marker = "/p" in attributes.get("id", "")  # It is told beside the gap itself, once in each partition.
+        is_marker = "/p" in attributes.get("id", "")  # Kafka's copies of a gap, one in each partition.
         return StoredVersion(StoredKind.GAP if kind == GAP_TYPE and not is_marker else StoredKind.NOTICE, key)
     try:
         return StoredVersion(
@@ -64,7 +64,7 @@ def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
 
 @dataclass(frozen=True, slots=True)
 class ReadFilter:
-    """Objects that a reader must not miss; it may find others. None stands for any."""
+    """A filter of objects. A reader may return more objects than match, but none less. None matches any."""
 
     group: str | None = None
     """Empty for the core group."""
@@ -72,34 +72,34 @@ class ReadFilter:
     plural: str | None = None
     kind: str | None = None
     namespace: str | None = None
-    """Empty for what has none."""
+    """Empty for objects without namespace."""
 
 
 class CannotReadBack(Exception):
-    """What was sent there cannot be read again, however often it is tried. The message says why."""
+    """The destination cannot be read back, and a retry cannot help. The message has the reason."""
 
 
 class SinkReader(Protocol):
-    """Reads one destination. ``open`` once, then ``read`` any number of times, ``close`` once, also after a failed
-    ``open``. Runs in the event loop and never blocks it. What a destination or a network can do is raised as the
-    ``SinkUnavailable`` of ``sinks.base``."""
+    """Reads the records of a destination. Call ``open`` once, then ``read`` any number of times, and ``close`` once,
+    also after a failed ``open``. Runs on the event loop and never blocks it. Failures of a destination or a network are
+    raised as ``sinks.base.SinkUnavailable``."""
 
     def __init__(self, name: str, options: Any, *, cluster: str) -> None: ...
 
     async def open(self) -> str:
-        """Reach the destination and say in a few words what was found there. Changes nothing there. Raises
-        SinkUnavailable, CannotReadBack."""
+        """Connects, without any change at the destination. Returns a short description of the destination for the
+        operator. Raises SinkUnavailable, CannotReadBack."""
         ...
 
     def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
-        """What is held at this moment, from where the last ``read`` came to its end; the first begins at the
-        beginning. Records about one object come in the order in which the destination has them. Raises
-        SinkUnavailable; what was given until then is not given again."""
+        """Yields records in batches: from the end of the previous ``read`` (the first begins at the beginning) to the
+        present end. Records of one object come in the destination's order. Raises SinkUnavailable; the next ``read``
+        goes on behind the records that were yielded before the failure."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What an operator should know about what was read until now: a torn line, for instance."""
+        """Findings for the operator so far, such as a torn line."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Order of resourceVersions: integers of any length within one resource since Kubernetes 1.35 (KEP-5504)."""
+"""Order of resourceVersions: integers of any length, comparable within a resource since Kubernetes 1.35 (KEP-5504)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def newest_of(versions: Iterable[str | None]) -> str | None:
-    """The newest of these; the first where they have no order, None where there is none."""
+    """The newest version. Of versions without an order the first; None without versions."""
     newest: str | None = None
     for version in versions:
         if version is not None and (newest is None or is_older(newest, version)):
@@ -15,13 +15,13 @@ def newest_of(versions: Iterable[str | None]) -> str | None:
 
 
 def is_reached(version: str, position: str) -> bool:
-    """True only where both are integers and the first is not the greater one."""
+    """Whether both are integers, and ``version`` is at most ``position``."""
     return version.isdecimal() and position.isdecimal() and (len(version), version) <= (len(position), position)
 
 
 def is_older(version: str, than: str) -> bool:
-    """True only where both are integers and the first is smaller: an aggregated API may use any text, which has no
-    order, and then nothing is claimed."""
+    """Whether both are integers, and ``version`` is less than ``than``. An aggregated API may use other texts, which
+    have no order: then the answer is False in both directions."""
     if not (version.isdecimal() and than.isdecimal()):
         return False
     return (len(version), version) < (len(than), than)

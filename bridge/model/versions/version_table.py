@@ -1,4 +1,4 @@
-"""What is known of very many objects whose bodies rest elsewhere, and what is remembered of them after a restart.
+"""The last known versions of very many objects whose bodies are offloaded, and their checkpoint for a restart.
 
 Hot.
 """
@@ -13,27 +13,26 @@ from struct import Struct
 from bridge.model.change import ObjectVersion
 
 _ROW = Struct("=q19p37p")
-"""A sequence number, a version and a uid: 64 bytes. A text has its length with it, and comes back as it was."""
+"""A sequence number, a version and a uid: 64 bytes. ``p`` stores a text with its length."""
 
 _VERSION = Struct("=8x19p")
-"""Of a row, the version alone."""
+"""The version of a row."""
 
 _VERSION_BYTES, _UID_BYTES = 18, 36
 
 
 def age_of(version: bytes) -> tuple[int, bytes]:
-    """Orders versions, oldest first; what is no number has no order, and comes before those that have."""
+    """A sort key of versions, oldest first. Versions that are not numbers have no order, and come first."""
     return (len(version), version) if version.isdigit() else (0, b"")
 
 
 class VersionTable(MutableMapping[str, ObjectVersion]):
-    """Keys → what is known, as in a dict, but in rows that are written in place: where an object changes and rests
-    again, nothing that stays is made in the heap, and nothing that stayed comes to its end. Small things that come and
-    go among hundreds of thousands leave holes all over; whatever the process makes next falls into them, far from all
-    that it works with.
+    """Key → last known version, in 64-byte rows of one bytearray. An update allocates nothing that stays, so the heap
+    does not fragment: small objects that come and go among hundreds of thousands would leave holes everywhere, and new
+    allocations would fall into these holes, far from each other.
 
-    A row has what rests. What has its body with it, or is too long for a row, is kept beside the rows as it came. A key
-    has its place in the rows for as long as it is known; then another may have it.
+    A row has an offloaded version. A version with its body, or too long for a row, is kept in a dict beside the rows.
+    A key keeps its row until it is deleted; then another key may take the row.
     """
 
     def __init__(self, objects: Mapping[str, ObjectVersion] | Iterable[tuple[str, ObjectVersion]] = ()) -> None:
@@ -53,7 +52,7 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         return self._places.keys()
 
     def __getitem__(self, key: str) -> ObjectVersion:
-        """Of what rests, made anew at every call."""
+        """A new value at every call, for a version in a row."""
         place = self._places[key]
         if place in self._beside:
             return self._beside[place]
@@ -75,13 +74,13 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         self._free.append(place)
 
     def rest(self, key: str, sequence: int) -> None:
-        """What is known is the same, its state this number. No error where nothing is known."""
+        """Replaces the body of ``key`` by the sequence number of its record. An unknown key is ignored."""
         place = self._places.get(key)
         if place is not None:
             self._rest(place, self._beside.get(place) or self[key], sequence)
 
     def newest(self, most: int) -> list[str]:
-        """Keys of the objects with the newest versions, newest first. Looks at every row."""
+        """Keys of the ``most`` newest versions, newest first. Reads every row."""
         ages = ((age_of(self._version_at(place)), key) for key, place in self._places.items())
         return [key for _, key in nlargest(most, ages)]
 
@@ -108,31 +107,32 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """An object whose delete the server announced."""
+    """An object whose delete a watch event announced."""
 
     key: str
     uid: str
     version: str
-    """Of the delete: at the one before it, the object was there."""
+    """The version of the delete; the object existed at the version before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the ledger has of one informer from before this start; which takes the table over."""
+    """An informer's state in the ledger, from before this start. The informer takes over the table."""
 
     objects: VersionTable
-    """Every object that was told and not told deleted, by key; each state is the sequence number of its record."""
+    """Every object that was exported, and not yet exported as deleted. Each state is the sequence number of its
+    record."""
     position: str | None
-    """The resourceVersion from which a watch may go on; None where only a list can tell what happened."""
+    """The resourceVersion from which a watch may resume; None where a list is needed."""
     newest: str | None
-    """The newest resourceVersion that was ever told or reached: a list that is older than this would go back in time.
-    None where nothing orders them any more (another cluster), or nothing was told."""
+    """The newest resourceVersion that was ever exported or reached: an older list would go back in time. None before
+    the first, and where the old versions no longer have an order (another cluster)."""
     epoch: int = 1
-    """Goes on from here."""
+    """The epoch in which the informer continues."""
     deleted: Deleted | None = None
-    """The newest delete that the server announced in this epoch, as far as that is known."""
+    """The newest delete that a watch event announced in this epoch, if known."""
 
     @property
     def is_blank(self) -> bool:
-        """Nothing was told or reached in this epoch, and nothing is known from earlier ones: its informer begins."""
+        """Whether the informer begins without any state, neither of this epoch nor of earlier epochs."""
         return not self.objects and self.position is None and self.newest is None

@@ -72,7 +72,7 @@ async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path
     async with a_bridge(tmp_path, RecordingSink()) as (world, client):
         world.cluster.create("configmaps", a_config_map("a"))
         await world.until(
-            lambda: world.bridge.snapshot().sinks[0].delivered and not world.bridge.snapshot().sinks[0].lag
+            lambda: world.bridge.snapshot().sinks[0].delivered and not world.bridge.snapshot().sinks[0].backlog_records
         )
         request = ReplayRequest(SINK, "beginning", resource=name)
         assert (await client.replay(request)).records == 1
@@ -88,7 +88,7 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
         for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
             world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
         await sink.until(lambda sink: len(sink.records) == 3)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].lag)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
 
         some = ReplayRequest(SINK, "beginning", resource="configmaps", namespace="default")
         assert await client.replay(some) == Replayed(2, 1, 2)
@@ -186,7 +186,7 @@ async def test_a_pause_survives_a_crash_until_it_is_resumed(tmp_path: Path) -> N
         assert await client.pause_sink(SINK)
         assert not await client.pause_sink(SINK)
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].lag == 1)
+        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records == 1)
         assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
         assert world.reported(SinkPaused)
     async with a_bridge(tmp_path, sink) as (world, client):

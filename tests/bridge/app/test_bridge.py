@@ -152,7 +152,7 @@ async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
             await sink.until(lambda sink: len(sink.records) == 1001)
             versions = [int(delta.resource_version) for delta in sink.deltas]
             assert versions == sorted(set(versions))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= 200)
+        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= 200)
         assert world.bridge.snapshot().ready
 
         stuck.loose.set()
@@ -338,7 +338,7 @@ async def test_stopping_delivers_what_was_read() -> None:
         world.cluster.create("configmaps", a_config_map("a"))
         await stuck.holding.wait()
         world.cluster.create("configmaps", a_config_map("b"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].lag == 2)
+        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records == 2)
         world.bridge.stop()
         asyncio.get_running_loop().call_later(0.1, stuck.loose.set)
 

@@ -54,7 +54,7 @@ class Run:
 
     def _is_settled(self) -> bool:
         standing = self.bridge.snapshot()
-        return standing.ready and not any(sink.lag for sink in standing.sinks)
+        return standing.ready and not any(sink.backlog_records for sink in standing.sinks)
 
 
 @asynccontextmanager

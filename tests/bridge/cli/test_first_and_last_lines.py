@@ -98,10 +98,10 @@ async def test_what_is_left_for_each_sink_is_in_the_last_line(tmp_path: Path) ->
     assert lines[0]["event"] == "started"
     last = lines[-1]
     assert (last["event"], last["reason"], last["exit_code"]) == ("ended", "SIGTERM", 0)
-    assert last["waiting"]["copy"] == 0
-    assert last["waiting"]["hook"] >= 3
-    delayed = [line for line in lines if line["event"] == "sink cannot take records now"]
-    assert delayed[-1]["waiting_records"] > 0
+    assert last["backlog"]["copy"] == 0
+    assert last["backlog"]["hook"] >= 3
+    delayed = [line for line in lines if line["event"] == "delivery failed"]
+    assert delayed[-1]["backlog_records"] > 0
     assert not [line for line in lines if line["event"].startswith("sink delivers") and line["sink"] == "hook"]
 
 

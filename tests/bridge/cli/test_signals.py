@@ -91,10 +91,10 @@ async def test_a_second_signal_ends_at_once(
         while not receiver.asked:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     bridge._launched().send_signal(signal.SIGTERM)
-    await _until_logged(bridge, "told to end:")
+    await _until_logged(bridge, "stopping:")
     bridge._launched().send_signal(second)
     assert await _ended(bridge) == code
-    assert bridge.logged("told to end at once", second.name)
+    assert bridge.logged("ending at once", second.name)
     never.set()
 
 
@@ -102,7 +102,7 @@ async def test_a_sink_whose_next_attempt_is_after_the_grace_is_left(make: Any, r
     receiver.answer = lambda posted: Answer(503, {"Retry-After": "3600"})
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)
-    await _until_logged(bridge, "sink cannot take records now")
+    await _until_logged(bridge, "delivery failed")
     began = time.monotonic()
     await asyncio.to_thread(bridge.stop)
     assert time.monotonic() - began < 30, f"of a grace of {GRACE}"
@@ -113,9 +113,9 @@ async def test_a_sink_whose_next_attempt_comes_within_the_grace_has_it(make: Any
     receiver.answer = lambda posted: Answer(503, {"Retry-After": "3"}) if not receiver.accepted else Answer()
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)
-    await _until_logged(bridge, "sink cannot take records now")
+    await _until_logged(bridge, "delivery failed")
     bridge._launched().send_signal(signal.SIGTERM)
-    await _until_logged(bridge, "told to end:")
+    await _until_logged(bridge, "stopping:")
     receiver.answer = lambda posted: Answer()
     assert await _ended(bridge) == 0
     assert any(event["subject"].endswith("/a") for event in receiver.events)

@@ -21,7 +21,7 @@ def _informer(*, synced: bool, live: bool) -> InformerStatus:
     ],
 )
 def test_ready_means_each_resource_synced_and_live_and_any_there(informers: list[InformerStatus], ready: bool) -> None:
-    stuck = SinkStatus(name="audit", type="kafka", state=SinkState.WAITING, lag=10**6, last_error="no broker")
+    stuck = SinkStatus(name="audit", type="kafka", state=SinkState.WAITING, backlog_records=9, last_error="no broker")
     assert StatusSnapshot(informers=tuple(informers), sinks=(stuck,)).ready is ready
 
 
@@ -33,7 +33,7 @@ def test_a_bridge_that_takes_nothing_in_is_not_ready() -> None:
 
 @pytest.mark.parametrize("state", list(SinkState))
 def test_a_sink_is_well_while_it_takes_what_there_is(state: SinkState) -> None:
-    sink = SinkStatus(name="audit", type="kafka", state=state, lag=10**6)
+    sink = SinkStatus(name="audit", type="kafka", state=state, backlog_records=10**6)
     assert sink.well is (state in (SinkState.IDLE, SinkState.DELIVERING))
 
 

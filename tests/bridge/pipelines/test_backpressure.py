@@ -93,7 +93,7 @@ async def test_compact_leaves_one_sink_the_newest_and_others_all() -> None:
     async with beside_a_stuck_sink(stuck, live, Bounds(records=BOUND), WhenFull.COMPACT) as world:
         await change(world, live, CHANGES)
         # Under way is one, and one was left; a bound may be met by both before it is compacted again.
-        await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= 2 + BOUND)
+        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= 2 + BOUND)
         assert world.reported(BacklogCompacted)
         assert not world.bridge.snapshot().intake_blocked
         stuck.loose.set()
@@ -134,7 +134,7 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
         world.cluster.create("configmaps", a_config_map("a"))
         await live.until(lambda sink: sink.records)
         await change(world, live, 300)
-        await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= SMALL)
+        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= SMALL)
         dead.alive = True
         async with AdminClient(tmp_path) as client:
             await client.retry_sink("sink-0")
@@ -156,7 +156,7 @@ async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> N
             world.cluster.create("configmaps", a_config_map("a"))
             await live.until(lambda sink: sink.records)
             await change(world, live, 100)
-            await world.until(lambda: world.bridge.snapshot().sinks[0].lag <= SMALL)
+            await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= SMALL)
             assert paused.records == []
             await client.resume_sink("sink-0")
         await paused.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 101)

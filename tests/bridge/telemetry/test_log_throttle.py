@@ -56,4 +56,4 @@ def test_reasons_without_end_do_not_fill_the_memory() -> None:
     repeats = LogThrottle(Clock())
     for letter in range(1000):
         repeats.tell("audit", f"reason {'x' * letter}")
-    assert len(repeats._subjects["audit"].troubles) <= 16
+    assert len(repeats._subjects["audit"].failures) <= 16

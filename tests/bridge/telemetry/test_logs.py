@@ -141,7 +141,7 @@ def test_a_refused_resource_is_logged_once_and_when_it_changes() -> None:
     assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
     assert '"list" and "watch"' in told[0][1]
     assert "install its CRD" in told[1][1]
-    assert told[2][1] == "the API server serves it"
+    assert told[2][1] == "the API server serves the resource"
 
 
 def test_a_failing_watch_is_logged_each_30_s_and_at_its_end() -> None:
@@ -171,7 +171,7 @@ def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
     assert _told(SinkOpened("audit"), delivered, delayed, delayed, delayed, delivered, delivered) == [
         ("info", "sink is set up"),
         ("info", "sink delivers"),
-        ("warning", "sink cannot take records now"),
+        ("warning", "delivery failed"),
         ("info", "sink delivers again"),
     ]
 
@@ -186,7 +186,7 @@ def test_a_full_disk_is_told_once_as_an_error_and_so_is_its_end() -> None:
     full = OutboxFull("database or disk is full", 1.0)
     told = _told(full, full, full, OutboxHasRoom(60.0), OutboxHasRoom(60.0))
     assert [level for level, _ in told] == ["error", "info"]
-    assert "nothing is read from the API server" in told[0][1]
+    assert "no disk space for the state" in told[0][1]
 
 
 def test_a_sink_that_stops_the_intake_is_logged_by_name() -> None:
@@ -197,7 +197,7 @@ def test_a_sink_that_stops_the_intake_is_logged_by_name() -> None:
     logs.observe(IntakeResumed("audit", 61.25))
     blocked, resumed = _lines(stream)
     assert (blocked["level"], blocked["sink"], blocked["records"]) == ("error", "audit", 20)
-    assert "nothing is read from the API server, for any sink" in blocked["event"]
+    assert "intake blocked, for every sink, until this sink has caught up" in blocked["event"]
     assert (resumed["level"], resumed["sink"], resumed["seconds"]) == ("info", "audit", 61.2)
 
 
@@ -208,9 +208,9 @@ def test_an_outage_is_one_story_however_often_it_is_tried() -> None:
     told = _told(delivered, delayed, delayed, opened, delayed, opened, CircuitClosed("audit", 60.0), delivered)
     assert told == [
         ("info", "sink delivers"),
-        ("warning", "sink cannot take records now"),
-        ("warning", "sink takes nothing; one delivery at a time tries whether it is back"),
-        ("info", "sink is back"),
+        ("warning", "delivery failed"),
+        ("warning", "circuit open: deliveries failed in a row; one at a time is tried"),
+        ("info", "circuit closed: deliveries succeed again"),
     ]
 
 
@@ -418,10 +418,10 @@ def test_nothing_that_a_terminal_would_obey_reaches_a_log(form: str, stream: typ
     ("status", "text"),
     [
         (401, "the API server accepts the bridge's credentials"),
-        (403, "the bridge may list and watch it"),
-        (404, "the API server serves it"),
-        (405, "it can be listed and watched"),
-        (451, "the API server answers for it"),
+        (403, "the bridge may list and watch the resource"),
+        (404, "the API server serves the resource"),
+        (405, "the resource can be listed and watched"),
+        (451, "the API server serves the resource"),
     ],
 )
 def test_the_end_of_a_refusal_says_what_had_been_the_matter(status: int, text: str) -> None:
@@ -432,14 +432,14 @@ def test_the_end_of_a_refusal_says_what_had_been_the_matter(status: int, text: s
 def test_a_sink_delivers_only_once_its_destination_has_stored() -> None:
     """A webhook is set up without a request."""
     told = _told(SinkOpened("hook"), DeliveryDelayed("hook", 1, "cannot be reached", 1.0, 76))
-    assert told == [("info", "sink is set up"), ("warning", "sink cannot take records now")]
+    assert told == [("info", "sink is set up"), ("warning", "delivery failed")]
 
 
 def test_a_backlog_counts_also_while_its_sink_cannot_open() -> None:
     stream = io.StringIO()
     set_up_logging("info", "json", stream)
     Logs(clock=Clock()).observe(DeliveryDelayed("hook", 0, "no broker", 1.0, 76))
-    assert _lines(stream)[0]["waiting_records"] == 76
+    assert _lines(stream)[0]["backlog_records"] == 76
 
 
 def test_the_first_and_last_line_say_what_runs_and_why_it_ended() -> None:
@@ -469,5 +469,5 @@ def test_the_first_and_last_line_say_what_runs_and_why_it_ended() -> None:
         "reason": "SIGTERM",
         "exit_code": 0,
         "seconds": 60.0,
-        "waiting": {"audit": 5},
+        "backlog": {"audit": 5},
     }

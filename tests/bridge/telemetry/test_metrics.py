@@ -147,7 +147,8 @@ def test_every_family_has_a_sample_before_its_first_event() -> None:
 
 def test_gauges_come_from_the_snapshot_of_the_scrape_alone(metrics: Metrics) -> None:
     waiting = replace(
-        IDLE, state=SinkState.WAITING, lag=12, lag_bytes=800, lag_seconds=61.5, window=5, retry_in=2.5,
+        IDLE, state=SinkState.WAITING, backlog_records=12, backlog_bytes=800, backlog_seconds=61.5, window=5,
+        retry_in=2.5,
         dead_letters=3, parked=2, backfill="snapshot", backfill_left=40, circuit=CircuitState.HALF_OPEN,
     )  # fmt: skip
     now = StatusSnapshot(
@@ -171,9 +172,9 @@ def test_gauges_come_from_the_snapshot_of_the_scrape_alone(metrics: Metrics) -> 
         "kubedelta_resource_synced{resource=pods}": 1,
         "kubedelta_resource_live{resource=pods}": 1,
         "kubedelta_resource_last_contact_seconds{resource=pods}": 2,
-        "kubedelta_sink_lag_records{sink=audit}": 12,
-        "kubedelta_sink_lag_bytes{sink=audit}": 800,
-        "kubedelta_sink_lag_seconds{sink=audit}": 61.5,
+        "kubedelta_sink_backlog_records{sink=audit}": 12,
+        "kubedelta_sink_backlog_bytes{sink=audit}": 800,
+        "kubedelta_sink_backlog_seconds{sink=audit}": 61.5,
         "kubedelta_sink_dead_letters{sink=audit}": 3,
         "kubedelta_sink_dead_letters_parked{sink=audit}": 2,
         "kubedelta_sink_backfill_records{sink=audit}": 40,
@@ -236,7 +237,7 @@ def test_openmetrics_is_spoken_when_asked_for(metrics: Metrics) -> None:
     body, content_type = metrics.render(snapshot, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     names = {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
-    assert {"kubedelta_records_committed", "kubedelta_sink_lag_records"} <= names
+    assert {"kubedelta_records_committed", "kubedelta_sink_backlog_records"} <= names
 
 
 def test_names_say_their_unit_and_kind_as_prometheus_wants_them(metrics: Metrics) -> None:

@@ -42,5 +42,5 @@ def test_a_broken_observer_stops_nobody_and_is_logged(
     assert len(hears.facts) == 2
     assert telemetry.failures == {"Broken": 2, "Hears": 0}
     [line] = caplog.records
-    assert line.getMessage() == "Broken could not take in SinkOpened; the bridge goes on without"
+    assert line.getMessage() == "Broken failed on SinkOpened; the bridge goes on without it"
     assert line.exc_info is not None

@@ -109,11 +109,11 @@ async def test_before_any_resource_is_known_the_bridge_is_not_ready(web: httpx.A
 
 async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.AsyncClient, bridge: ABridge) -> None:
     hook = SinkStatus(
-        name="hook", type="webhook", state=SinkState.WAITING, lag=12, lag_seconds=61.25, dead_letters=3, parked=2,
-        circuit=CircuitState.OPEN, last_error="503 from\nthe receiver", retry_in=2.5,
+        name="hook", type="webhook", state=SinkState.WAITING, backlog_records=12, backlog_seconds=61.25,
+        dead_letters=3, parked=2, circuit=CircuitState.OPEN, last_error="503 from\nthe receiver", retry_in=2.5,
     )  # fmt: skip
     shy = SinkStatus(
-        name="shy", type="webhook", state=SinkState.WAITING, lag=1, lag_seconds=1.0,
+        name="shy", type="webhook", state=SinkState.WAITING, backlog_records=1, backlog_seconds=1.0,
         last_error="503", retry_in=3600.0, asked=3600.0,
     )  # fmt: skip
     bridge.status = StatusSnapshot(
@@ -134,13 +134,13 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
         "[-] jobs.batch (namespace shop) refused objects=0 reason: no rights",
         "[-] widgets unknown objects=0",
         "[+] intake open",
-        "[+] sink audit (kafka) idle lag=0",
+        "[+] sink audit (kafka) idle backlog=0",
         (
-            "[!] sink hook (webhook) waiting lag=12 lag_age=61.2s dead_letters=3 parked=2 circuit=open retry_in=2.5s "
-            "reason: 503 from the receiver"
+            "[!] sink hook (webhook) waiting backlog=12 backlog_age=61.2s dead_letters=3 parked=2 circuit=open "
+            "retry_in=2.5s reason: 503 from the receiver"
         ),
-        "[+] sink new (kafka) idle lag=0 snapshot_left=40",
-        "[!] sink shy (webhook) waiting lag=1 lag_age=1.0s retry_in=3600.0s asked=3600s reason: 503",
+        "[+] sink new (kafka) idle backlog=0 snapshot_left=40",
+        "[!] sink shy (webhook) waiting backlog=1 backlog_age=1.0s retry_in=3600.0s asked=3600s reason: 503",
         "readyz check failed",
     ]
 
@@ -152,7 +152,7 @@ async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient
     assert answer.text.splitlines() == [
         "[+] pods (all) live objects=3 last_contact=1.2s",
         "[-] intake blocked: nothing is read from the API server reason: sink hook is at its max_backlog",
-        "[+] sink audit (kafka) idle lag=0",
+        "[+] sink audit (kafka) idle backlog=0",
         "readyz check failed",
     ]
 
