@@ -39,7 +39,7 @@ def bare_machine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return project.runpytest_subprocess("-p", "tests.cluster.plugin", "-p", "no:cacheprovider", *arguments)
+    return project.runpytest_inprocess("-p", "tests.cluster.plugin", "-p", "no:cacheprovider", *arguments)
 
 
 def put_on_path(project: pytest.Pytester, program: str, script: str) -> None:

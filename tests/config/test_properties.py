@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -101,7 +101,6 @@ def _place(data: Any, path: tuple[str | int, ...]) -> Any:
     return data
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_variable_says_the_same_as_the_file_would(file: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(OPTIONS)))
@@ -117,7 +116,6 @@ def test_a_variable_says_the_same_as_the_file_would(file: Path, data: st.DataObj
     assert load(file, {}, TYPES) == by_variable
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_an_unknown_option_is_reported_with_its_path_anywhere(file: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(MAPPINGS))
@@ -141,7 +139,6 @@ def test_a_duration_that_is_shown_means_the_same_when_it_is_read(seconds: float)
     assert TypeAdapter(Duration).validate_python(shown) == pytest.approx(seconds, abs=0.001)
 
 
-@settings(deadline=None)
 @given(name=st.from_regex(r"([A-Z]{1,8}__){0,3}[A-Z]{0,8}X", fullmatch=True))
 def test_an_unknown_variable_is_told_by_its_name(file: Path, name: str) -> None:
     file.write_text(_yaml(BASE))

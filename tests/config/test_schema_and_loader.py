@@ -158,7 +158,7 @@ def mutations(draw: st.DrawFn) -> dict[str, Any]:
 BASE = {"cluster": {"name": "t"}, "resources": ["pods"], "sinks": {"s": {"type": "file", "path": "x"}}}
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(mutations())
 @example(BASE | {"state": None, "watch": None, "shutdown_grace_seconds": None})
 @example(BASE | {"watch": {"page_size": "500"}})

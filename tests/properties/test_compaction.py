@@ -16,7 +16,7 @@ KEYS = st.sampled_from("ab")
 UIDS = st.sampled_from(["u0", "u1"])
 THROUGH = st.integers(0, 40)
 
-often = settings(max_examples=200, deadline=None)
+often = settings(max_examples=200)
 
 
 @dataclass

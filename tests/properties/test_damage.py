@@ -96,7 +96,7 @@ async def _lives(directory: Path) -> tuple[int, bool]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "plain and killed", "checked", "checked and killed"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1 << 32))
 def test_after_any_damage_it_runs_at_the_second_start(states: dict[str, Path], kind: str, seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=states[kind].parent) as folder:

@@ -261,6 +261,5 @@ TestIdentity = IdentityMachine.TestCase
 TestIdentity.settings = settings(
     max_examples=40,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

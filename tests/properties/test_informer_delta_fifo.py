@@ -242,4 +242,4 @@ class AgainstAModel(RuleBasedStateMachine):
 
 
 TestAgainstAModel = AgainstAModel.TestCase
-TestAgainstAModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAgainstAModel.settings = settings(max_examples=150, stateful_step_count=40)

@@ -98,7 +98,7 @@ async def play(history: list[Step], watch_list: bool) -> None:
         assert follower.state == cluster.objects
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(history=st.lists(steps, min_size=8, max_size=40), watch_list=st.booleans())
 def test_every_handler_is_told_what_leads_to_what_there_is(history: list[Step], watch_list: bool) -> None:
     run_in_virtual_time(play(history, watch_list))

@@ -218,7 +218,7 @@ async def play(
     assert announced <= told
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     history=st.lists(st.tuples(steps, pauses), min_size=10, max_size=50),
     watch_list=st.booleans(),

@@ -122,7 +122,7 @@ def streams(draw: st.DrawFn) -> list[list[Record]]:
     return [stretch for stretch in stretches if stretch]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     stretches=streams(),
     crashes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=4),

@@ -523,6 +523,5 @@ TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = settings(
     max_examples=40,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

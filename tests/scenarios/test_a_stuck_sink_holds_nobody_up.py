@@ -27,11 +27,12 @@ from tests.kit.stuck_sink import install
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 OBJECTS = 100
-ROUND = 500
+ROUND = 200
 """Changes between two looks."""
-WARM_UP, ROUNDS, MANY_ROUNDS = 10, 40, 600
+WARM_UP, ROUNDS, MANY_ROUNDS = 15, 40, 1500
 MAY_GROW = 16 * 1024 * 1024
-"""Bytes: the caches of the database fill up. What passes through after the warm-up is five times as much."""
+"""Bytes: the caches of the database fill up. What passes through after the warm-up is five times as much: few changes
+of large objects, because a test pays for changes and memory for bytes."""
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def stuck_receiver() -> AsyncIterator[WebhookReceiver]:
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(ROUNDS, id="a minute"),
+        pytest.param(ROUNDS, id="a while"),
         pytest.param(MANY_ROUNDS, id="a long time", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
     ],
 )
@@ -112,7 +113,7 @@ def _changes(cluster: Playground) -> Iterator[Version]:
             name = f"web-{number}"
             if name not in there:
                 there.add(name)
-                thing = cluster.create("pods", pod(name, size=2000))
+                thing = cluster.create("pods", pod(name, size=16_000))
                 yield Version(thing["metadata"]["uid"], thing["metadata"]["resourceVersion"], "added")
             elif (turn + number) % 20 == 0:
                 there.remove(name)

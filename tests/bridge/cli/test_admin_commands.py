@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -29,19 +28,13 @@ from bridge.cli.exits import Exit
 from bridge.model.admin import AdminOperations, Cursor, Cursors, Replayed, ReplayRequest, StateReport
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
+from tests.bridge.cli.conftest import Command, Ended
 from tests.kit.fake_admin import FakeUpkeep, a_letter
 
 ACTIONS = ["list", "show", "retry", "drop"]
 
-Told: TypeAlias = tuple[int, str, str]
-"""Exit code, standard output, standard error."""
-Command: TypeAlias = Callable[[str], Awaitable[Told]]
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
-        monkeypatch.delenv(name)
+AdminCommand: TypeAlias = Callable[[str], Awaitable[Ended]]
+"""Takes the words of a command line, without `-c`."""
 
 
 @pytest.fixture
@@ -64,26 +57,20 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kubedelta(config: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command line as a process of its own would, with ``-c`` behind it."""
-
-    async def run(words: str) -> Told:
-        code = await asyncio.to_thread(main, [*words.split(), "-c", str(config)])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return run
+def kubedelta(config: Path, command: Command) -> AdminCommand:
+    """Runs a command line with ``-c`` behind it."""
+    return lambda words: command(*words.split(), "-c", str(config))
 
 
 @pytest.fixture
-async def running(kubedelta: Command, config: Path, state: FakeUpkeep) -> AsyncIterator[Command]:
+async def running(kubedelta: AdminCommand, config: Path, state: FakeUpkeep) -> AsyncIterator[AdminCommand]:
     """The same beside a bridge that runs on the state."""
     async with AdminServer(config.parent / "state", state):
         yield kubedelta
 
 
 @pytest.fixture
-def stopped(kubedelta: Command, config: Path, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch) -> Command:
+def stopped(kubedelta: AdminCommand, config: Path, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch) -> AdminCommand:
     """The same where no bridge runs."""
 
     @asynccontextmanager
@@ -118,7 +105,7 @@ def lines(*text: str) -> str:
     ],
 )
 async def test_a_sink_is_steered_by_name(
-    running: Command, state: FakeUpkeep, action: str, changes: bool, said: str
+    running: AdminCommand, state: FakeUpkeep, action: str, changes: bool, said: str
 ) -> None:
     state.changes = changes
 
@@ -128,7 +115,7 @@ async def test_a_sink_is_steered_by_name(
     assert (code, json.loads(out)) == (Exit.OK, {"changed": changes, "running": True})
 
 
-async def test_where_no_bridge_runs_a_pause_counts_from_the_next_start(stopped: Command) -> None:
+async def test_where_no_bridge_runs_a_pause_counts_from_the_next_start(stopped: AdminCommand) -> None:
     assert (await stopped("sinks pause hook"))[1].startswith("hook is paused: ")
     assert (await stopped("sinks resume hook"))[1] == lines("hook goes on, when the bridge starts: it does not run now")
     assert (await stopped("sinks retry hook"))[1] == lines(
@@ -144,7 +131,7 @@ def test_without_an_action_sinks_lists_their_types(capsys: pytest.CaptureFixture
 # ── cursors ──────────────────────────────────────────────────────────────────
 
 
-async def test_cursors_are_a_table_for_people(running: Command, state: FakeUpkeep) -> None:
+async def test_cursors_are_a_table_for_people(running: AdminCommand, state: FakeUpkeep) -> None:
     state.found = Cursors(
         801,
         1234,
@@ -171,7 +158,7 @@ async def test_cursors_are_a_table_for_people(running: Command, state: FakeUpkee
     )
 
 
-async def test_cursors_of_an_empty_log(running: Command, state: FakeUpkeep) -> None:
+async def test_cursors_of_an_empty_log(running: AdminCommand, state: FakeUpkeep) -> None:
     state.found = Cursors(1, 0, [])
     assert await running("cursors") == (
         Exit.OK,
@@ -180,7 +167,7 @@ async def test_cursors_of_an_empty_log(running: Command, state: FakeUpkeep) -> N
     )
 
 
-async def test_cursors_are_one_document_for_machines(running: Command) -> None:
+async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> None:
     code, out, _ = await running("cursors --json")
 
     assert code == Exit.OK
@@ -221,7 +208,7 @@ async def test_cursors_are_one_document_for_machines(running: Command) -> None:
     ],
 )
 async def test_a_replay_says_what_will_be_told(
-    running: Command, state: FakeUpkeep, words: str, request_made: ReplayRequest
+    running: AdminCommand, state: FakeUpkeep, words: str, request_made: ReplayRequest
 ) -> None:
     assert await running(f"replay hook {words}") == (
         Exit.OK,
@@ -231,7 +218,7 @@ async def test_a_replay_says_what_will_be_told(
     assert state.asked == [("replay", request_made)]
 
 
-async def test_a_replay_of_nothing_says_so(running: Command, state: FakeUpkeep) -> None:
+async def test_a_replay_of_nothing_says_so(running: AdminCommand, state: FakeUpkeep) -> None:
     state.replayed = Replayed(0, 0, 0)
     assert await running("replay hook --from 11") == (
         Exit.OK,
@@ -250,7 +237,7 @@ def _retain(config: Path) -> None:
 
 
 async def test_a_replay_without_retained_records_names_no_option(
-    running: Command, state: FakeUpkeep, config: Path
+    running: AdminCommand, state: FakeUpkeep, config: Path
 ) -> None:
     _retain(config)
     state.replayed = Replayed(0, 0, 0)
@@ -261,7 +248,7 @@ async def test_a_replay_without_retained_records_names_no_option(
     )
 
 
-async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: Command) -> None:
+async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: AdminCommand) -> None:
     assert await stopped("replay hook --from 11") == (
         Exit.OK,
         lines("hook will be told 30 records again, 11 to 40, when the bridge starts: it does not run now"),
@@ -269,7 +256,7 @@ async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: Command) 
     )
 
 
-async def test_machines_are_told_whether_the_bridge_runs(running: Command) -> None:
+async def test_machines_are_told_whether_the_bridge_runs(running: AdminCommand) -> None:
     assert await running("replay hook --from 11 --json") == (
         Exit.OK,
         lines('{"records":30,"first":11,"last":40,"running":true}'),
@@ -277,7 +264,7 @@ async def test_machines_are_told_whether_the_bridge_runs(running: Command) -> No
     )
 
 
-async def test_machines_are_told_that_the_bridge_does_not_run(stopped: Command) -> None:
+async def test_machines_are_told_that_the_bridge_does_not_run(stopped: AdminCommand) -> None:
     for words, answer in {
         "replay hook --from 11": {"records": 30, "first": 11, "last": 40, "running": False},
         "dead-letters retry hook 1 2": {"retried": 2, "running": False},
@@ -304,14 +291,14 @@ async def test_machines_are_told_that_the_bridge_does_not_run(stopped: Command) 
         "--from 0001-01-01T00:00:00+14:00",
     ],
 )
-async def test_a_replay_from_nowhere_is_a_usage_error(running: Command, state: FakeUpkeep, words: str) -> None:
+async def test_a_replay_from_nowhere_is_a_usage_error(running: AdminCommand, state: FakeUpkeep, words: str) -> None:
     code, out, err = await running(f"replay hook {words}")
     assert (code, out) == (Exit.USAGE, "")
     assert "usage: kubedelta replay" in err
     assert state.asked == []
 
 
-async def test_a_time_without_an_offset_is_refused_with_the_formats(running: Command) -> None:
+async def test_a_time_without_an_offset_is_refused_with_the_formats(running: AdminCommand) -> None:
     _, _, err = await running("replay hook --from 2026-11-21T08:30:00")
     assert err.splitlines()[-1] == (
         "kubedelta replay: argument --from: '2026-11-21T08:30:00' is no place in the log; allowed: a sequence number "
@@ -333,7 +320,7 @@ def test_times_with_any_offset_become_the_form_of_a_record(moment: datetime) -> 
 # ── dead-letters ─────────────────────────────────────────────────────────────
 
 
-async def test_dead_letters_are_a_table_for_people(running: Command, state: FakeUpkeep) -> None:
+async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters = [
         a_letter(7),
         a_letter(8, parked=True, reason="waits for 7"),
@@ -352,7 +339,7 @@ async def test_dead_letters_are_a_table_for_people(running: Command, state: Fake
     )
 
 
-async def test_the_list_goes_on_until_the_last_page(running: Command, state: FakeUpkeep) -> None:
+async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters = [a_letter(number) for number in range(1, 2502)]
 
     code, out, _ = await running("dead-letters list hook")
@@ -364,7 +351,7 @@ async def test_the_list_goes_on_until_the_last_page(running: Command, state: Fak
     assert out.endswith("\n2501 dead letters\n")
 
 
-async def test_the_list_is_one_object_a_line_for_machines(running: Command, state: FakeUpkeep) -> None:
+async def test_the_list_is_one_object_a_line_for_machines(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters = [a_letter(number, reason="line one\nline two") for number in range(1, 1002)]
 
     code, out, _ = await running("dead-letters list --json")
@@ -375,12 +362,12 @@ async def test_the_list_is_one_object_a_line_for_machines(running: Command, stat
     assert (letters[0]["reason"], letters[0]["parked"]) == ("line one\nline two", False)
 
 
-async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: Command) -> None:
+async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: AdminCommand) -> None:
     assert await running("dead-letters list") == (Exit.OK, "0 dead letters\n", "")
     assert await running("dead-letters list --json") == (Exit.OK, "", "")
 
 
-async def test_a_dead_letter_is_shown_whole_with_its_object(running: Command, state: FakeUpkeep) -> None:
+async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters = [a_letter(6), a_letter(7, reason="x" * 200)]
     state.bodies[7] = b'{"kind":"Pod","metadata":{"name":"web-7","labels":{}},"n":1.10}'
 
@@ -410,7 +397,7 @@ async def test_a_dead_letter_is_shown_whole_with_its_object(running: Command, st
     )
 
 
-async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: Command, state: FakeUpkeep) -> None:
+async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters, state.bodies = [a_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
 
     _, out, _ = await running("dead-letters show 7")
@@ -421,7 +408,7 @@ async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: Com
     assert "\x1b" not in out
 
 
-async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Command, state: FakeUpkeep) -> None:
+async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b'{"kind":"Pod"}'}
 
     code, out, _ = await running("dead-letters show 7 --json")
@@ -431,13 +418,13 @@ async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Com
     assert (told["letter"]["number"], told["object"]) == (7, {"kind": "Pod"})
 
 
-async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: Command, state: FakeUpkeep) -> None:
+async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b'{"a":' * 9_900 + b"1" + b"}" * 9_900}
     code, out, _ = await running("dead-letters show 7 --json")
     assert (code, out.count('"a":')) == (Exit.OK, 9_900)
 
 
-async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: Command, state: FakeUpkeep) -> None:
+async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: AdminCommand, state: FakeUpkeep) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b"[" * 9_000 + b"1" + b"]" * 9_000}
     code, out, _ = await running("dead-letters show 7")
     assert code == Exit.OK
@@ -445,7 +432,9 @@ async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: C
 
 
 @pytest.mark.parametrize("option", ["", " --json"])
-async def test_objects_are_printed_without_terminal_escapes(running: Command, state: FakeUpkeep, option: str) -> None:
+async def test_objects_are_printed_without_terminal_escapes(
+    running: AdminCommand, state: FakeUpkeep, option: str
+) -> None:
     hostile = "\x9b31m\u202egnp\u2028\x7f"
     state.letters = [a_letter(7, reason=hostile, resource=hostile)]
     state.bodies = {7: json.dumps({"kind": hostile}, ensure_ascii=False).encode()}
@@ -456,7 +445,9 @@ async def test_objects_are_printed_without_terminal_escapes(running: Command, st
 
 
 @pytest.mark.parametrize("number", [5, 8])
-async def test_a_number_that_no_dead_letter_has_is_exit_1(running: Command, state: FakeUpkeep, number: int) -> None:
+async def test_a_number_that_no_dead_letter_has_is_exit_1(
+    running: AdminCommand, state: FakeUpkeep, number: int
+) -> None:
     state.letters = [a_letter(6), a_letter(7)]
     assert await running(f"dead-letters show {number}") == (
         Exit.NO,
@@ -476,14 +467,14 @@ async def test_a_number_that_no_dead_letter_has_is_exit_1(running: Command, stat
     ],
 )
 async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
-    running: Command, state: FakeUpkeep, words: str, asked: tuple[object, ...], told: str
+    running: AdminCommand, state: FakeUpkeep, words: str, asked: tuple[object, ...], told: str
 ) -> None:
     state.letters = [a_letter(number) for number in (7, 8, 9)]
     assert await running(f"dead-letters {words}") == (Exit.OK, lines(told), "")
     assert state.asked == [asked]
 
 
-async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: Command) -> None:
+async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: AdminCommand) -> None:
     assert await stopped("dead-letters retry hook 7") == (
         Exit.OK,
         lines("1 dead letter of hook will be delivered again, when the bridge starts: it does not run now"),
@@ -495,7 +486,7 @@ async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: C
 @pytest.mark.parametrize("what", ["retry", "drop"])
 @pytest.mark.parametrize("words", ["hook", "hook 7 --all", "hook 0", "hook seven", "", "--all", "hook 7 --every"])
 async def test_without_a_clear_choice_no_dead_letter_is_touched(
-    running: Command, state: FakeUpkeep, what: str, words: str
+    running: AdminCommand, state: FakeUpkeep, what: str, words: str
 ) -> None:
     code, out, err = await running(f"dead-letters {what} {words}")
     assert (code, out) == (Exit.USAGE, "")
@@ -504,7 +495,7 @@ async def test_without_a_clear_choice_no_dead_letter_is_touched(
 
 
 @pytest.mark.parametrize("order", ["drop -c FILE hook 7 9", "drop hook -c FILE 7 9", "drop hook 7 -c FILE --json 9"])
-async def test_options_may_stand_anywhere(running: Command, config: Path, state: FakeUpkeep, order: str) -> None:
+async def test_options_may_stand_anywhere(running: AdminCommand, config: Path, state: FakeUpkeep, order: str) -> None:
     words = ["dead-letters", *order.replace("FILE", str(config)).split()]
     assert await asyncio.to_thread(main, words) == Exit.OK
     assert state.asked == [("drop", "hook", [7, 9])]
@@ -513,7 +504,7 @@ async def test_options_may_stand_anywhere(running: Command, config: Path, state:
 # ── state check ──────────────────────────────────────────────────────────────
 
 
-async def test_a_healthy_state_is_told_with_its_sizes(running: Command, state: FakeUpkeep) -> None:
+async def test_a_healthy_state_is_told_with_its_sizes(running: AdminCommand, state: FakeUpkeep) -> None:
     state.report = StateReport(
         "/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 3, 12 * 1024**2, 4 * 1024, 3 * 1024**3
     )
@@ -538,7 +529,7 @@ async def test_a_healthy_state_is_told_with_its_sizes(running: Command, state: F
 
 
 @pytest.mark.parametrize("option", ["", "--json"])
-async def test_a_state_with_problems_is_exit_1(running: Command, state: FakeUpkeep, option: str) -> None:
+async def test_a_state_with_problems_is_exit_1(running: AdminCommand, state: FakeUpkeep, option: str) -> None:
     problems = ["page 7: wrong", "row 9 missing\nfrom index"]
     state.report = StateReport("/state/outbox.db", "3.51.0", 1, "", problems, 40, 20, 2, 1, 0, 0, 0, 0)
 
@@ -570,7 +561,7 @@ EVERY = [
 
 @pytest.mark.parametrize("words", EVERY)
 async def test_every_command_works_on_the_files_where_no_bridge_runs(
-    stopped: Command, state: FakeUpkeep, words: str
+    stopped: AdminCommand, state: FakeUpkeep, words: str
 ) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
     assert (await stopped(words))[0] == Exit.OK
@@ -579,7 +570,7 @@ async def test_every_command_works_on_the_files_where_no_bridge_runs(
 
 @pytest.mark.parametrize("words", EVERY)
 async def test_the_files_are_not_opened_beside_a_running_bridge(
-    running: Command, state: FakeUpkeep, words: str, monkeypatch: pytest.MonkeyPatch
+    running: AdminCommand, state: FakeUpkeep, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "on_files", None)
     state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
@@ -588,11 +579,11 @@ async def test_the_files_are_not_opened_beside_a_running_bridge(
 
 
 @pytest.mark.parametrize("words", ["replay audit --from 1", "dead-letters list audit", "dead-letters drop audit --all"])
-async def test_an_unknown_sink_is_exit_1_to_a_running_bridge(running: Command, words: str) -> None:
+async def test_an_unknown_sink_is_exit_1_to_a_running_bridge(running: AdminCommand, words: str) -> None:
     assert await running(words) == (Exit.NO, "", lines("there is no sink audit; there is: hook"))
 
 
-async def test_an_unknown_sink_is_exit_1_on_the_files(stopped: Command) -> None:
+async def test_an_unknown_sink_is_exit_1_on_the_files(stopped: AdminCommand) -> None:
     assert await stopped("dead-letters retry audit 7") == (
         Exit.NO,
         "",
@@ -602,7 +593,7 @@ async def test_an_unknown_sink_is_exit_1_on_the_files(stopped: Command) -> None:
 
 @pytest.mark.parametrize("words", EVERY)
 async def test_a_silent_bridge_exits_69_and_its_files_stay_closed(
-    kubedelta: Command, config: Path, words: str, monkeypatch: pytest.MonkeyPatch
+    kubedelta: AdminCommand, config: Path, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "_GREETING_SECONDS", 0.05)
     monkeypatch.setattr(access, "on_files", None)
@@ -635,7 +626,7 @@ async def test_an_interrupted_command_does_not_look_successful(config: Path) -> 
     assert (process.returncode, err) == (Exit.INTERRUPTED, b"")
 
 
-async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Command, state: FakeUpkeep) -> None:
+async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: AdminCommand, state: FakeUpkeep) -> None:
     state.error = RuntimeError("this\nis odd")
     assert await running("cursors") == (
         Exit.SOFTWARE,
@@ -656,7 +647,7 @@ async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Comma
     ],
 )
 async def test_files_that_cannot_be_used_are_told_with_the_reason(
-    kubedelta: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, told: str
+    kubedelta: AdminCommand, monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, told: str
 ) -> None:
     @asynccontextmanager
     async def unusable(_: Settings) -> AsyncIterator[AdminOperations]:
@@ -668,7 +659,7 @@ async def test_files_that_cannot_be_used_are_told_with_the_reason(
 
 
 async def test_all_configuration_mistakes_come_before_any_request(
-    running: Command, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch
+    running: AdminCommand, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEDELTA__RESORCES", "pods")
     code, out, err = await running("cursors")

@@ -13,6 +13,7 @@ import yaml
 from bridge.facts import unheard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
+from tests.bridge.cli.conftest import Command
 
 COMMAND = [sys.executable, "-m", "bridge"]
 
@@ -58,14 +59,12 @@ async def test_a_command_that_looks_at_the_state_ends_quietly(tmp_path: Path, wo
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "1e9", "fast"])
-def test_a_rate_that_nobody_can_make_is_a_usage_error(rate: str) -> None:
-    ran = subprocess.run([*COMMAND, "demo", "--rate", rate], capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 64
-    assert "allowed: 0.01 to 10000" in ran.stderr
-    assert "Traceback" not in ran.stderr
+async def test_a_rate_that_nobody_can_make_is_a_usage_error(command: Command, rate: str) -> None:
+    ended = await command("demo", "--rate", rate)
+    assert ended.code == 64
+    assert "allowed: 0.01 to 10000" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_a_demo_with_an_impossible_rate_shows_the_real_rate() -> None:
-    words = ["demo", "--rate", "10000", "--for", "6s"]
-    ran = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=True)
-    assert len(ran.stdout.splitlines()) > 50
+    assert read_no_further("demo", "--rate", "10000", lines=51) == (0, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -20,12 +19,7 @@ from bridge.cli.arguments import UsageError, duration
 from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
 from bridge.playground import Playground
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
-        monkeypatch.delenv(name)
+from tests.bridge.cli.conftest import Command
 
 
 def a_config(folder: Path, server: str, **sections: Any) -> Path:
@@ -107,22 +101,17 @@ def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: py
     assert "sinks.copy" in told, "the other findings are told all the same"
 
 
-async def run_command(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bridge", *words]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=30, check=False)
-
-
-async def test_a_check_finds_unknown_names_and_missing_rights(tmp_path: Path) -> None:
+async def test_a_check_finds_unknown_names_and_missing_rights(command: Command, tmp_path: Path) -> None:
     async with Playground() as cluster:
         cluster.misbehave.forbid("secrets")
         path = a_config(tmp_path, cluster.url, resources=["configmaps", "secrets", "deploymnts.apps"])
 
-        done = await run_command("check", "-c", str(path))
+        done = await command("check", "-c", str(path))
 
-    assert done.returncode == Exit.CONFIG
-    assert "resources: configmaps: may list and watch" in done.stdout
-    assert "RBAC must allow: list, watch secrets in the whole cluster" in done.stdout
-    assert "deployments.apps" in done.stdout, "the nearest known name"
+    assert done.code == Exit.CONFIG
+    assert "resources: configmaps: may list and watch" in done.out
+    assert "RBAC must allow: list, watch secrets in the whole cluster" in done.out
+    assert "deployments.apps" in done.out, "the nearest known name"
 
 
 # ── run ──────────────────────────────────────────────────────────────────────
@@ -132,7 +121,7 @@ def test_a_run_without_any_way_to_a_cluster_says_so_and_exits_78(tmp_path: Path)
     path = a_config(tmp_path, "", cluster={"name": "test", "kubeconfig": str(tmp_path / "missing")})
     command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == Exit.CONFIG
     assert str(tmp_path / "missing") in done.stderr
@@ -144,7 +133,7 @@ def test_a_port_that_is_taken_is_named_and_exits_78(tmp_path: Path) -> None:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         path = a_config(tmp_path, "http://127.0.0.1:1", telemetry={"listen": listen})
         command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == Exit.CONFIG
     assert f"telemetry.listen: cannot listen on {listen}" in done.stderr
@@ -177,7 +166,7 @@ def test_an_empty_token_file_exits_78_with_its_option(tmp_path: Path) -> None:
     path = a_config(tmp_path, "", cluster=cluster)
 
     words = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == Exit.CONFIG
     assert f"cluster.token_file: {tmp_path / 'token'} is empty" in done.stderr
@@ -194,7 +183,7 @@ async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bridge", "run", "-c", str(path), stderr=errors
             )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (deltas.exists() and b"configmaps/a" in deltas.read_bytes()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
             process.send_signal(signal.SIGTERM)
@@ -206,7 +195,7 @@ async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None
     assert "synced" in {line["event"] for line in lines}
 
 
-async def test_a_check_prints_what_a_start_would_tell_as_a_table(tmp_path: Path) -> None:
+async def test_a_check_prints_what_a_start_would_tell_as_a_table(command: Command, tmp_path: Path) -> None:
     async with Playground() as cluster:
         for name in ("a", "b"):
             cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})
@@ -215,27 +204,29 @@ async def test_a_check_prints_what_a_start_would_tell_as_a_table(tmp_path: Path)
         path = a_config(tmp_path, cluster.url, state={"directory": str(state)})
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bridge", "run", "-c", str(path))
         deltas = tmp_path / "deltas.ndjson"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
-            running = await run_command("check", "-c", str(path))
+            running = await command("check", "-c", str(path))
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
         before = sorted(state.iterdir())
         path = a_config(tmp_path, cluster.url, resources=["secrets"], state={"directory": str(state)})
-        stopped = await run_command("check", "-c", str(path))
+        stopped = await command("check", "-c", str(path))
 
-    assert (running.returncode, stopped.returncode) == (Exit.OK, Exit.OK)
+    assert (running.code, stopped.code) == (Exit.OK, Exit.OK)
     told = f"the bridge of this configuration runs on it (process {process.pid})"
-    assert f"note        state.directory: {told}" in running.stdout
-    rows = [line.split() for line in stopped.stdout.splitlines() if line.startswith("copy ")]
+    assert f"note        state.directory: {told}" in running.out
+    rows = [line.split() for line in stopped.out.splitlines() if line.startswith("copy ")]
     assert rows == [["copy", "deleted", "2"]]
     assert sorted(state.iterdir()) == before
 
 
 async def test_two_names_of_one_resource_end_a_run_with_78(tmp_path: Path) -> None:
     async with Playground() as cluster:
-        done = await run_command("run", "-c", str(a_config(tmp_path, cluster.url, resources=["pods", "pod"])))
+        path = a_config(tmp_path, cluster.url, resources=["pods", "pod"])
+        words = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == Exit.CONFIG
     assert "resources: pod: pods means pods as well, and an object belongs to one" in done.stderr
 
@@ -253,7 +244,7 @@ async def test_an_object_nested_too_deep_does_not_hide_its_neighbours(tmp_path: 
         cluster.misbehave.reply(page.encode(), "configmaps", verbs=("list",))
         path = a_config(tmp_path, cluster.url, watch={"watch_list": "never"})
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bridge", "run", "-c", str(path))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
             process.send_signal(signal.SIGTERM)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +20,7 @@ from bridge.playground import Playground
 from sinks.base import ALL_STORED
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
+from tests.bridge.cli.conftest import Command
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 TIME = "2026-11-21T09:00:00.123456Z"
@@ -47,14 +44,6 @@ def a_config(folder: Path, server: str, **sinks: Any) -> Path:
     path = folder / "kubedelta.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path
-
-
-async def run_verify(*words: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("KUBEDELTA__")}
-    command = [sys.executable, "-m", "bridge", "verify", *words]
-    return await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=60, check=False, env=environ
-    )
 
 
 def config_map(cluster: Playground, name: str) -> dict[str, Any]:
@@ -86,22 +75,24 @@ async def write(folder: Path, records: Sequence[Delta | Gap]) -> None:
         await sink.close()
 
 
-async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(cluster: Playground, tmp_path: Path) -> None:
+async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(
+    command: Command, cluster: Playground, tmp_path: Path
+) -> None:
     config = str(a_config(tmp_path, cluster.url))
     first = [config_map(cluster, name) for name in ("kept", "changed", "gone")]
     await write(tmp_path, [a_delta(n, each) for n, each in enumerate(first, 1)])
 
-    right = await run_verify("copy", "-c", config)
-    assert (right.returncode, right.stderr) == (Exit.OK, "")
-    assert "copy: 0 missing, 0 stale, 0 extra; 3 objects live, 3 held" in right.stdout
+    right = await command("verify", "copy", "-c", config)
+    assert (right.code, right.err) == (Exit.OK, "")
+    assert "copy: 0 missing, 0 stale, 0 extra; 3 objects live, 3 held" in right.out
 
     changed = cluster.patch("configmaps", "changed", {"data": {"a": "b"}}, namespace="shop")
     cluster.delete("configmaps", "gone", namespace="shop")
     new = config_map(cluster, "new")
 
-    wrong = await run_verify("copy", "-c", config, *AT_ONCE)
-    assert (wrong.returncode, wrong.stderr) == (Exit.NO, "")
-    stale, extra, missing, summary = wrong.stdout.splitlines()
+    wrong = await command("verify", "copy", "-c", config, *AT_ONCE)
+    assert (wrong.code, wrong.err) == (Exit.NO, "")
+    stale, extra, missing, summary = wrong.out.splitlines()
     assert stale.startswith("stale    configmaps shop/changed: held is version ")
     assert stale.endswith(f"live is {changed['metadata']['resourceVersion']}")
     assert extra.startswith("extra    configmaps shop/gone: ")
@@ -110,26 +101,28 @@ async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(cluster: Pla
     assert summary.startswith("copy: 1 missing, 1 stale, 1 extra; 3 objects live, 3 held")
 
     await write(tmp_path, [a_delta(4, changed, Op.UPDATED), a_delta(5, first[2], Op.DELETED), a_delta(6, new)])
-    assert (await run_verify("copy", "-c", config)).returncode == Exit.OK
+    assert (await command("verify", "copy", "-c", config)).code == Exit.OK
 
 
-async def test_what_is_printed_is_bounded_and_gaps_are_told(cluster: Playground, tmp_path: Path) -> None:
+async def test_what_is_printed_is_bounded_and_gaps_are_told(
+    command: Command, cluster: Playground, tmp_path: Path
+) -> None:
     config = str(a_config(tmp_path, cluster.url))
     for number in range(5):
         config_map(cluster, f"c{number}")
     await write(tmp_path, [Gap(sequence=9, first=3, count=7, reason="full", time=TIME)])
 
-    done = await run_verify("copy", "-c", config, *AT_ONCE, "--limit", "2")
+    done = await command("verify", "copy", "-c", config, *AT_ONCE, "--limit", "2")
 
-    assert done.returncode == Exit.NO
-    lines = done.stdout.splitlines()
+    assert done.code == Exit.NO
+    lines = done.out.splitlines()
     assert [line.split(":")[0] for line in lines[:2]] == ["missing  configmaps shop/c0", "missing  configmaps shop/c1"]
     assert lines[2] == "and 3 more"
     assert lines[3].startswith("note: 1 gap in the stream")
     assert lines[4].startswith("copy: 5 missing, 0 stale, 0 extra")
 
 
-async def test_programs_are_told_as_one_json_document(cluster: Playground, tmp_path: Path) -> None:
+async def test_programs_are_told_as_one_json_document(command: Command, cluster: Playground, tmp_path: Path) -> None:
     config = str(a_config(tmp_path, cluster.url))
     held = config_map(cluster, "replaced")
     await write(tmp_path, [a_delta(1, held)])
@@ -137,10 +130,10 @@ async def test_programs_are_told_as_one_json_document(cluster: Playground, tmp_p
     live = config_map(cluster, "replaced")
     config_map(cluster, "second")
 
-    done = await run_verify("copy", "-c", config, *AT_ONCE, "--json", "--limit", "1")
+    done = await command("verify", "copy", "-c", config, *AT_ONCE, "--json", "--limit", "1")
 
-    assert done.returncode == Exit.NO
-    told = json.loads(done.stdout)
+    assert done.code == Exit.NO
+    told = json.loads(done.out)
     assert {name: told[name] for name in ("sink", "missing", "stale", "extra", "live", "held", "gaps", "more")} == {
         "sink": "copy", "missing": 1, "stale": 1, "extra": 0, "live": 2, "held": 1, "gaps": 0, "more": 1
     }  # fmt: skip
@@ -160,51 +153,51 @@ async def test_programs_are_told_as_one_json_document(cluster: Playground, tmp_p
     ]
 
 
-async def test_a_webhook_cannot_be_read_back(tmp_path: Path) -> None:
+async def test_a_webhook_cannot_be_read_back(command: Command, tmp_path: Path) -> None:
     config = a_config(tmp_path, "http://127.0.0.1:1", hook={"type": "webhook", "url": "http://127.0.0.1:1/"})
 
-    done = await run_verify("hook", "-c", str(config))
+    done = await command("verify", "hook", "-c", str(config))
 
-    assert done.returncode == Exit.CONFIG
-    assert done.stderr == "sinks.hook: what went to a webhook cannot be read back; it can with kafka, nats, file\n"
-
-
-async def test_an_unknown_sink_is_named_with_the_configured_ones(tmp_path: Path) -> None:
-    done = await run_verify("copi", "-c", str(a_config(tmp_path, "http://127.0.0.1:1")))
-
-    assert done.returncode == Exit.CONFIG
-    assert done.stderr == "sinks.copi: there is no such sink; there are copy\n"
+    assert done.code == Exit.CONFIG
+    assert done.err == "sinks.hook: what went to a webhook cannot be read back; it can with kafka, nats, file\n"
 
 
-async def test_a_missing_file_or_an_absent_cluster_is_unavailable(tmp_path: Path) -> None:
+async def test_an_unknown_sink_is_named_with_the_configured_ones(command: Command, tmp_path: Path) -> None:
+    done = await command("verify", "copi", "-c", str(a_config(tmp_path, "http://127.0.0.1:1")))
+
+    assert done.code == Exit.CONFIG
+    assert done.err == "sinks.copi: there is no such sink; there are copy\n"
+
+
+async def test_a_missing_file_or_an_absent_cluster_is_unavailable(command: Command, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     config = str(a_config(tmp_path, f"http://127.0.0.1:{port}"))
 
-    no_file = await run_verify("copy", "-c", config)
-    assert no_file.returncode == Exit.UNAVAILABLE
-    assert no_file.stderr.startswith(f"sinks.copy: there is no file {tmp_path / 'deltas.ndjson'}")
+    no_file = await command("verify", "copy", "-c", config)
+    assert no_file.code == Exit.UNAVAILABLE
+    assert no_file.err.startswith(f"sinks.copy: there is no file {tmp_path / 'deltas.ndjson'}")
 
     await write(tmp_path, [Gap(sequence=9, first=3, count=7, reason="full", time=TIME)])
-    no_cluster = await run_verify("copy", "-c", config)
-    assert no_cluster.returncode == Exit.UNAVAILABLE
-    assert no_cluster.stderr.startswith("cluster: ")
-    assert f"127.0.0.1:{port}" in no_cluster.stderr
+    no_cluster = await command("verify", "copy", "-c", config)
+    assert no_cluster.code == Exit.UNAVAILABLE
+    assert no_cluster.err.startswith("cluster: ")
+    assert f"127.0.0.1:{port}" in no_cluster.err
 
 
-async def test_a_missing_permission_exits_78(cluster: Playground, tmp_path: Path) -> None:
+async def test_a_missing_permission_exits_78(command: Command, cluster: Playground, tmp_path: Path) -> None:
     cluster.misbehave.forbid("configmaps")
     config = str(a_config(tmp_path, cluster.url))
     await write(tmp_path, [Gap(sequence=9, first=3, count=7, reason="full", time=TIME)])
 
-    done = await run_verify("copy", "-c", config)
+    done = await command("verify", "copy", "-c", config)
 
-    assert done.returncode == Exit.CONFIG
-    assert "cluster: cannot list configmaps" in done.stderr
+    assert done.code == Exit.CONFIG
+    assert "cluster: cannot list configmaps" in done.err
 
 
-async def test_a_wrong_number_is_a_usage_error(tmp_path: Path) -> None:
-    done = await run_verify("copy", "-c", str(tmp_path / "x"), "--limit", "-1")
+async def test_a_wrong_number_is_a_usage_error(command: Command, tmp_path: Path) -> None:
+    done = await command("verify", "copy", "-c", str(tmp_path / "x"), "--limit", "-1")
 
-    assert done.returncode == Exit.USAGE
-    assert "allowed: 0 and above" in done.stderr
+    assert done.code == Exit.USAGE
+    assert "allowed: 0 and above" in done.err

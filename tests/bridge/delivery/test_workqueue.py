@@ -341,5 +341,5 @@ class AgainstAModel(RuleBasedStateMachine):
                 self.runner.run(self.queue.get())
 
 
-AgainstAModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+AgainstAModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestAgainstAModel = AgainstAModel.TestCase

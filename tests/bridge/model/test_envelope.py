@@ -123,8 +123,14 @@ def test_an_earlier_state_that_allows_no_patch_is_a_value_error(damage: bytes) -
 
 
 SCALARS = st.booleans() | st.integers(-5, 5) | st.text(max_size=3)
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner))
-OBJECTS = st.dictionaries(st.text(max_size=2), VALUES)
+NAMES = st.text("abé", max_size=2)
+"""Few, so that two objects share some."""
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
 
 
 def applied(target: Any, patch: Any) -> Any:

@@ -1,0 +1,40 @@
+"""The command line without a process: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeAlias
+
+import pytest
+
+from bridge.cli import main
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command: TypeAlias = Callable[..., Awaitable[Ended]]
+"""Takes the words of a command line."""
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line in a thread, beside the servers of the test. A process takes a second to start; a test starts
+    one where signals, closed pipes or the end of the process matter."""
+
+    async def run(*words: str) -> Ended:
+        code = await asyncio.to_thread(main, words)
+        return Ended(code, *capsys.readouterr())
+
+    return run
