@@ -1,6 +1,6 @@
-"""The beginning of what a destination answered, fit to be kept with a dead letter and to be shown. Pure.
+"""An excerpt of a destination's answer, which is stored with the dead letter and shown to the operator. Pure.
 
-An answer is a stranger's: it may be endless, compressed to nothing, in any charset, or an echo of what was sent to it.
+The answer is not trusted: it may be endless, highly compressed, in any charset, or an echo of the request.
 """
 
 from __future__ import annotations
@@ -15,53 +15,55 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 KEPT = 1024
-"""Bytes of UTF-8."""
+"""Bytes of an excerpt, in UTF-8."""
 READ = 16 * KEPT
-"""Bytes of an answer that are enough to find secrets in the part that is kept."""
+"""Bytes of an answer that are searched for secrets: more than the excerpt, because redaction shortens the text."""
 REDACTED = "[redacted]"
 
-_SHORTEST = 4
-"""Characters of a secret. Whatever is shorter stands in every text."""
+_MIN_SECRET = 4
+"""Characters. A shorter text appears in every answer by chance."""
 _SCHEMES = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|v1,)\s*")
 _NO_TEXT = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"}
-"""Codecs that are no charset of an answer, or slow ones."""
+"""Codecs that are slow, or no charset of an answer."""
 
 
 class Secrets:
-    """What no answer may bring back, in whichever way it is quoted: as it is, for JSON, a URL or HTML."""
+    """Texts that an excerpt must not contain, in any quoting: plain, or escaped for JSON, a URL or HTML."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        parts = {part for value in values for part in _parts(value) if len(part) >= _SHORTEST}
+        parts = {part for value in values for part in _parts(value) if len(part) >= _MIN_SECRET}
         self._patterns = [_pattern(part) for part in sorted(parts, key=len, reverse=True)]
         self.longest = max((sum(1 if _is_plain(letter) else 8 for letter in part) for part in parts), default=0)
-        """Characters, of one that is quoted."""
+        """Characters of the longest secret in its longest quoting."""
 
-    def removed(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         for pattern in self._patterns:
             text = pattern.sub(REDACTED, text)
         return text
 
 
-def excerpt(body: bytes, secrets: Secrets, *, whole: bool = True, charset: str = "", encoding: str = "") -> str:
-    """At most ``KEPT`` bytes of an answer that begins with ``body``; ``whole`` where it is all of it. ``charset`` and
-    ``encoding`` are what the answer says of itself. Nothing that a terminal would obey is in it."""
-    inflated = _inflated(body, encoding.strip().lower(), whole)
+def excerpt(body: bytes, secrets: Secrets, *, complete: bool = True, charset: str = "", encoding: str = "") -> str:
+    """At most ``KEPT`` bytes of an answer, without the secrets and without control characters for a terminal.
+
+    ``body``: the beginning of the answer; ``complete``: the whole answer. ``charset`` and ``encoding``: as the answer
+    claims (Content-Type, Content-Encoding). Empty for an encoding that cannot be read."""
+    inflated = _inflated(body, encoding.strip().lower(), complete)
     if inflated is None:
         return ""
-    data, whole = inflated
-    # Once as bytes, because an answer may lie about its charset, and once as what it says.
-    data = secrets.removed(data.decode("latin-1")).encode("latin-1")
-    text = secrets.removed(_decoded(data, charset))
-    if not whole and secrets.longest:
-        text = text[: -secrets.longest]  # One that was cut in two is not recognised.
+    data, complete = inflated
+    # Redacted twice, as bytes and as text, because the answer may lie about its charset.
+    data = secrets.redact(data.decode("latin-1")).encode("latin-1")
+    text = secrets.redact(_decoded(data, charset))
+    if not complete and secrets.longest:
+        text = text[: -secrets.longest]  # A secret that is cut in two would not be recognised.
     shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
     return shown.encode(errors="replace")[:KEPT].decode(errors="ignore").strip()
 
 
-def _inflated(body: bytes, encoding: str, whole: bool) -> tuple[bytes, bool] | None:
-    """At most ``READ`` bytes, and whether they are all; None for an encoding that nobody asked for."""
+def _inflated(body: bytes, encoding: str, complete: bool) -> tuple[bytes, bool] | None:
+    """At most ``READ`` bytes, and whether these are all; None for an unknown encoding."""
     if encoding in ("", "identity"):
-        return body[:READ], whole and len(body) <= READ
+        return body[:READ], complete and len(body) <= READ
     if encoding not in ("gzip", "deflate"):
         return None
     inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
@@ -69,7 +71,7 @@ def _inflated(body: bytes, encoding: str, whole: bool) -> tuple[bytes, bool] | N
         data = inflater.decompress(body, READ)
     except zlib.error:
         return None
-    return data, whole and inflater.eof
+    return data, complete and inflater.eof
 
 
 def _decoded(data: bytes, charset: str) -> str:
@@ -77,13 +79,13 @@ def _decoded(data: bytes, charset: str) -> str:
         codec = codecs.lookup(charset or "utf-8")
         if codec.name not in _NO_TEXT:
             return data.decode(codec.name, errors="replace")
-    except (LookupError, ValueError):  # Not a charset, or one that cannot replace.
+    except (LookupError, ValueError):  # No charset, or a codec without error handling.
         pass
     return data.decode(errors="replace")
 
 
 def _parts(value: str) -> Iterable[str]:
-    """A secret, and what in it is one by itself: the credentials behind a scheme, the password in them."""
+    """The secret and its parts that are secret by themselves: the credentials behind a scheme, the password in them."""
     value = value.strip()
     yield value
     bare = _SCHEMES.sub("", value, count=1)
@@ -104,12 +106,13 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _is_plain(letter: str) -> bool:
-    """Nothing quotes it."""
+    """The character is the same in every quoting."""
     return letter.isalnum() and letter.isascii()
 
 
 def _quoted(letter: str) -> str:
-    """Every way in which it is written down. No repetition without a bound: an answer is made by a stranger."""
+    """A pattern for the character in every quoting. All repetitions are bounded, because a hostile answer could make an
+    unbounded pattern slow."""
     if _is_plain(letter):
         return letter
     code = ord(letter)

@@ -1,4 +1,4 @@
-"""Which types of sinks there are: our own, then what other packages offer as entry points in ``kubedelta.sinks``."""
+"""The types of sinks: the built-in types, then those of other packages (entry points in ``kubedelta.sinks``)."""
 
 from __future__ import annotations
 
@@ -18,54 +18,56 @@ BUILT_IN = (kafka.TYPE, nats.TYPE, webhook.TYPE, file.TYPE)
 
 
 class UnknownSinkType(LookupError):
-    """No sink of this type can be used. The message says which ones can, or what is wrong with it."""
+    """No sink of this type can be used. The message names the usable types, or the error of this type's entry point."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledTypes:
+    """The result of ``find``."""
+
     types: dict[str, SinkType] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
-    """Entry point → why it is left out. The others can be used nevertheless."""
+    """Entry point → error. The other types can be used."""
 
 
 def types() -> dict[str, SinkType]:
-    """The types that can be used, by name; the built-in ones first."""
+    """The usable types by name, the built-in types first."""
     return _installed().types
 
 
 def unusable() -> dict[str, str]:
-    """Entry points that are there and cannot be used, and why not."""
+    """Entry point → error, of the entry points that cannot be used."""
     return _installed().unusable
 
 
 def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
-    """A sink that is not open. ``name`` is the operator's word for it, ``type`` says which kind it is, ``options`` are
-    of that kind. Raises UnknownSinkType."""
+    """A sink that is not open. ``name``: the sink's name in the configuration. ``options``: of the class that the type
+    names. Raises UnknownSinkType."""
     kind = types().get(type)
     if kind is None:
         raise UnknownSinkType(_unknown(type))
     return kind.load()(name, options, cluster=cluster)
 
 
-def find(built_in: Iterable[SinkType], offers: Iterable[EntryPoint]) -> Found:
-    """Join both. A name that is taken, a package that cannot be imported, or something else than a SinkType makes an
-    entry point unusable; an earlier one keeps its name."""
-    found = Found({kind.name: kind for kind in built_in})
+def find(built_in: Iterable[SinkType], offers: Iterable[EntryPoint]) -> InstalledTypes:
+    """Joins both. An entry point is unusable if its name is taken, its package cannot be imported, or its object is no
+    SinkType. The first type of a name is used."""
+    found = InstalledTypes({kind.name: kind for kind in built_in})
     for offer in offers:
         origin = f"{offer.name} = {offer.value}" + (f" of {offer.dist.name}" if offer.dist else "")
         try:
             kind = offer.load()
-        except Exception as error:  # Whatever a package does when it is imported.
+        except Exception as error:  # The import of a package may raise any exception.
             found.unusable[origin] = f"it cannot be imported: {error!r}"
             continue
-        if reason := _what_is_wrong(offer.name, kind, found.types):
+        if reason := _error_of(offer.name, kind, found.types):
             found.unusable[origin] = reason
         else:
             found.types[kind.name] = kind
     return found
 
 
-def _what_is_wrong(name: str, kind: object, taken: dict[str, SinkType]) -> str:
+def _error_of(name: str, kind: object, taken: dict[str, SinkType]) -> str:
     if not isinstance(kind, SinkType):
         return f"it is no SinkType but {type(kind).__name__}"
     if kind.name != name:
@@ -85,5 +87,5 @@ def _unknown(wanted: str) -> str:
 
 
 @cache
-def _installed() -> Found:
+def _installed() -> InstalledTypes:
     return find(BUILT_IN, entry_points(group=GROUP))

@@ -1,4 +1,4 @@
-"""Names of topics and subjects, made of what a record is about: ``k8s.{cluster}.{resource}``."""
+"""Names of topics and subjects, made of the attributes of a record: ``k8s.{cluster}.{resource}``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace", 
 """``group`` is ``core`` for the core group, ``resource`` is the plural (``deployments``)."""
 
 CORE = "core"
-NOTHING = "_"
-"""Stands for the namespace of a cluster-scoped object, and for all but ``resource`` where a record is a notice."""
+ABSENT = "_"
+"""The namespace of a cluster-scoped object. For a notice, the value of every placeholder but cluster and resource."""
 NOTICE = "notice"
-"""Stands for ``resource`` where a record is a notice (a gap, the edge of a snapshot): it is about objects of any
-resource. All notices have the same name, because that is where they have a common order."""
+"""The resource of a notice (a gap, the edge of a snapshot), which is about objects of any resource. All notices have
+the same name, so that they are in one topic or subject, and in one order."""
 
 
 def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
-    """The text, if it is a template of these placeholders. Raises ValueError that says what is allowed."""
+    """Returns the text. Raises ValueError, which names the allowed placeholders, when the text is no template of
+    them."""
     offer = f"allowed are {', '.join(f'{{{name}}}' for name in allowed)}"
     try:
         parts = list(Formatter().parse(text))
@@ -38,14 +39,17 @@ def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
 
 
 def template_pattern(letter: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
-    """A regular expression of templates whose text between placeholders is made of ``letter``, a set of characters."""
+    """A regular expression that matches templates. ``letter``: a set of characters, for the text between
+    placeholders."""
     return rf"(?:{letter}|\{{(?:{'|'.join(allowed)})\}})+"
 
 
 class Template:
-    """Renders names for the records of one cluster. What a resource decides is rendered once per resource.
+    """Renders names for the records of one cluster. Parts that depend on the resource alone are rendered once per
+    resource.
 
-    ``escape`` makes of any value what the destination takes as a part of a name; it never returns a brace.
+    ``escape`` turns any value into characters that the destination allows in a name. Its result has no braces, because
+    the result is formatted again.
     """
 
     def __init__(self, text: str, cluster: str, escape: Callable[[str], str]) -> None:
@@ -53,25 +57,25 @@ class Template:
         self._cluster = cluster
         self._escape = escape
         self._per_object = "{namespace}" in text or "{name}" in text
-        self._of_resource: dict[Resource, str] = {}
-        self._notice = self._fill(group=NOTHING, version=NOTHING, resource=NOTICE, kind=NOTHING).format(
-            namespace=NOTHING, name=NOTHING
+        self._by_resource: dict[Resource, str] = {}
+        self._notice = self._fill(group=ABSENT, version=ABSENT, resource=NOTICE, kind=ABSENT).format(
+            namespace=ABSENT, name=ABSENT
         )
 
     def render(self, record: Record) -> str:
         if not isinstance(record, Delta):
             return self._notice
-        text = self._of_resource.get(record.resource)
+        text = self._by_resource.get(record.resource)
         if text is None:
-            text = self._of_resource[record.resource] = self._for_resource(record.resource)
+            text = self._by_resource[record.resource] = self._for_resource(record.resource)
         if not self._per_object:
             return text
         namespace, _, name = record.key.rpartition("/")
-        return text.format(namespace=self._escape(namespace) if namespace else NOTHING, name=self._escape(name))
+        return text.format(namespace=self._escape(namespace) if namespace else ABSENT, name=self._escape(name))
 
-    def places(self, resources: Iterable[Resource]) -> list[str]:
-        """Names for records of these resources, and for notices. Where an object's own name or namespace is part of a
-        name, only that of notices can be told."""
+    def names(self, resources: Iterable[Resource]) -> list[str]:
+        """Names for the records of these resources, then the name for notices. Only the name for notices if the
+        template has ``{namespace}`` or ``{name}``, which depend on objects."""
         return [self._notice] if self._per_object else [*map(self._for_resource, resources), self._notice]
 
     @property
@@ -79,12 +83,12 @@ class Template:
         return "{namespace}" in self._text
 
     def of_namespace(self, resource: Resource, namespace: str | None) -> str:
-        """The name for all objects of a resource in one namespace. For templates without ``{name}``."""
-        text = self._of_resource.get(resource) or self._for_resource(resource)
-        return text.format(namespace=self._escape(namespace) if namespace else NOTHING) if self._per_object else text
+        """The name for all objects of a resource in a namespace. For templates without ``{name}``."""
+        text = self._by_resource.get(resource) or self._for_resource(resource)
+        return text.format(namespace=self._escape(namespace) if namespace else ABSENT) if self._per_object else text
 
     def wildcard(self, anything: str) -> str:
-        """The name with ``anything`` in place of every placeholder but the cluster."""
+        """The name with ``anything`` in place of every placeholder but ``{cluster}``."""
         free = dict.fromkeys(("group", "version", "resource", "kind", "namespace", "name"), anything)
         return self._text.format(cluster=self._escape(self._cluster), **free)
 

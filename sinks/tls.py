@@ -1,4 +1,4 @@
-"""TLS for sinks whose clients take an ``ssl.SSLContext``, and where none is needed."""
+"""TLS for sinks whose clients take an ``ssl.SSLContext``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from sinks.base import WrongOption
+from sinks.errors import WrongOption
 
 Step: TypeAlias = Callable[[], object]
 
 
 def check_tls_files(ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> Iterator[Step]:
-    """One step for each option: its file is there and can be used. A step raises WrongOption."""
+    """Yields a step for each option that checks its file. Each step raises WrongOption when the file cannot be used."""
     if ca_file is not None:
         yield partial(tls_context, ca_file, None, None)
     if cert_file is not None:
@@ -23,8 +23,8 @@ def check_tls_files(ca_file: Path | None, cert_file: Path | None, key_file: Path
 
 
 def tls_context(ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> ssl.SSLContext:
-    """Verifies the other side, by the system's authorities or by those in ``ca_file``; shows a certificate where one is
-    given. Reads the files anew at every call, so that renewed ones are used. Raises WrongOption."""
+    """A context that verifies the server, by the authorities of the system or of ``ca_file``, and shows the certificate
+    of ``cert_file``. Reads the files at every call, so that renewed files are used. Blocks. Raises WrongOption."""
     for option, file in (("ca_file", ca_file), ("cert_file", cert_file), ("key_file", key_file)):
         if file is not None:
             _expect_readable(option, file)
@@ -32,11 +32,12 @@ def tls_context(ca_file: Path | None, cert_file: Path | None, key_file: Path | N
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise WrongOption("ca_file", f"{ca_file} is no certificate authority in PEM: {_why(error)}") from error
-    # Python 3.13 sets it, and many private authorities have no key usage or key identifiers (RFC 5280) in theirs.
+    # Python 3.13 sets this flag, but the certificates of many private authorities lack the key usage or key identifiers
+    # of RFC 5280.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if cert_file is not None:
         try:
-            # A password is never asked for on the terminal: an encrypted key is an error here.
+            # Without this callback OpenSSL would ask for a password on the terminal.
             context.load_cert_chain(cert_file, key_file, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
             which = f"{cert_file} with the key_file {key_file}" if key_file else f"{cert_file}, certificate and key,"
@@ -58,7 +59,7 @@ def _why(error: Exception) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent to this host stays on the machine. A name other than localhost counts as elsewhere."""
+    """Whether traffic to this host stays on the machine. Of names, only localhost does."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -66,4 +67,4 @@ def is_loopback(host: str) -> bool:
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted; give one that is not, readable by the bridge alone")
+    raise ValueError("the key is encrypted; give a key without a password, readable by the bridge alone")

@@ -21,7 +21,7 @@ from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
-from sinks.base import ChecksPlaces, SinkUnavailable, WrongOption
+from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
 VERBS = ("list", "watch")
 MOST_OBJECTS = 200_000
@@ -222,8 +222,8 @@ async def _check_sink(plan: SinkPlan, resources: Sequence[Resource]) -> list[Fin
     sink = plan.make()
     try:
         found = [Finding(subject, Verdict.RIGHT, await sink.check())]
-        if isinstance(sink, ChecksPlaces):
-            found += [Finding(subject, Verdict.WRONG, each) for each in await sink.check_places(resources)]
+        if isinstance(sink, ChecksDestinations):
+            found += [Finding(subject, Verdict.WRONG, each) for each in await sink.check_destinations(resources)]
     except WrongOption as error:
         return [Finding(f"{subject}.{error.option}", Verdict.WRONG, error.reason)]
     except SinkUnavailable as error:

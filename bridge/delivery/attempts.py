@@ -144,10 +144,10 @@ class SinkAttempts:
         self._count(batch, receipt, _clock() - began)
         if len(receipt.pending) < len(batch):
             number = self._succeeded(number)
-        if receipt.trouble is None:
+        if receipt.failure is None:
             self._failing.pop(what, None)
             return receipt, 0.0
-        return receipt, self._failed(number, receipt.trouble, what)
+        return receipt, self._failed(number, receipt.failure, what)
 
     async def pause(self, trouble: RetryLater, delay: float, records: int) -> None:
         """Let ``delay`` seconds pass. For whoever makes one attempt at a time."""
@@ -165,14 +165,14 @@ class SinkAttempts:
 
     def _bounded(self, receipt: Receipt) -> Receipt:
         """Whatever a destination asks for, it is tried again some day."""
-        trouble = receipt.trouble
+        trouble = receipt.failure
         if trouble is None or trouble.after is None or 0 <= trouble.after <= self._longest_asked:
             return receipt
-        return replace(receipt, trouble=replace(trouble, after=max(0.0, min(trouble.after, self._longest_asked))))
+        return replace(receipt, failure=replace(trouble, after=max(0.0, min(trouble.after, self._longest_asked))))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
-        if receipt.made:
-            self._report(DestinationMade(self._name, receipt.made, again=self.delivered > 0))
+        if receipt.created:
+            self._report(DestinationMade(self._name, receipt.created, again=self.delivered > 0))
         for place, reason in receipt.rejected.items():
             self.rejected += 1
             self._report(RecordRejected(self._name, batch[place].id, reason))
@@ -199,7 +199,7 @@ class SinkAttempts:
         self._failing.pop(what, None)
         self._failing[what] = trouble
         failure = self.circuit.failed(
-            number, _clock(), self._chance(), at_least=trouble.after, whole=trouble.whole, what=what
+            number, _clock(), self._chance(), at_least=trouble.after, whole=trouble.unavailable, what=what
         )
         if failure.opened:
             self._report(CircuitOpened(self._name, self.circuit.state.failures, trouble.reason))

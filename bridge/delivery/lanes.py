@@ -264,7 +264,7 @@ class LaneWorker(SinkWorker):
         await self._bury(batch, receipt)
         self._lanes[lane].extendleft(batch[place] for place in reversed(receipt.pending))
         self._finish([*stored, *(batch[place] for place in receipt.rejected)])
-        return receipt.trouble
+        return receipt.failure
 
     async def _tell_delivered(self, stored: Sequence[_Entry]) -> None:
         if numbers := [entry.home.number for entry in stored if isinstance(entry.home, RetriedDeadLetter)]:
@@ -287,7 +287,7 @@ class LaneWorker(SinkWorker):
             return
         now = asyncio.get_running_loop().time()
         delay = max(0.0, self._attempts.circuit.ready_at - now)
-        if trouble.whole:
+        if trouble.unavailable:
             # Not this lane's fault: the circuit makes it wait, and when that lets go it waits no longer.
             self._queue.add(lane)
         else:

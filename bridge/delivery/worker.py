@@ -55,8 +55,8 @@ class Worker(SinkWorker):
                 added = [(batch[place], why, answers.get(place, "")) for place, why in receipt.rejected.items()]
                 await self._parking.add_dead_letters(added)
             batch = [batch[place] for place in receipt.pending]
-            if receipt.trouble is not None:
-                await self._attempts.pause(receipt.trouble, delay, len(batch))
+            if receipt.failure is not None:
+                await self._attempts.pause(receipt.failure, delay, len(batch))
 
     async def _retry_letters(self) -> bool:
         """Deliver the next ones. False where there are none."""
@@ -83,5 +83,5 @@ class Worker(SinkWorker):
                 if isinstance(dead_letters[place].record, Delta):
                     stuck.add(dead_letters[place].record.ordering_key)
             dead_letters = [dead_letters[place] for place in receipt.pending]
-            if receipt.trouble is not None:
-                await self._attempts.pause(receipt.trouble, delay, len(dead_letters))
+            if receipt.failure is not None:
+                await self._attempts.pause(receipt.failure, delay, len(dead_letters))

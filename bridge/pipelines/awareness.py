@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bridge.outbox.consumers.cursors import Cursor
 from bridge.resources.current_resources import CurrentResources
-from sinks.base import Aware, Sink
+from sinks.base import Sink, StatefulSink
 
 
 class AwareSinks:
@@ -16,11 +16,11 @@ class AwareSinks:
         self._make = make
         self._cursor = cursor
         self._watched = watched
-        self._aware: Aware | None = None
+        self._aware: StatefulSink | None = None
 
     def make(self) -> Sink:
         sink = self._make()
-        if isinstance(sink, Aware):
+        if isinstance(sink, StatefulSink):
             sink.memory = self._cursor.memory
             sink.watched = self._watched
             self._aware = sink

@@ -29,8 +29,8 @@ def _meetings(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:
     """Sinks that write to one thing, though one of them must be alone there."""
     claimed = [(sink, tuple(sink.claims())) for sink in sinks]
     for (one, its), (other, others) in combinations(claimed, 2):
-        both = [(a, b) for a in its for b in others if a.thing == b.thing and (a.alone or b.alone)]
+        both = [(a, b) for a in its for b in others if a.destination == b.destination and (a.exclusive or b.exclusive)]
         if both:
             (first, second), *_ = both
-            words = (first if first.alone else second).words
+            words = (first if first.exclusive else second).description
             yield f"sinks.{other.name}", f"sinks.{one.name} writes to the same: {words}; give each its own"

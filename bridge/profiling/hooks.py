@@ -34,7 +34,7 @@ from bridge.processor.shared_processor import SharedProcessor
 from bridge.profiling.clocks import Clocks, Count, calibrated
 from bridge.profiling.figures import Stage
 from bridge.transform import transform
-from sinks import base
+from sinks.base import BatchResult
 
 _CONNECTION: type = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
 
@@ -74,7 +74,7 @@ HOOKS = (
     Hook(Stage.COMPRESS, record_codec, "delta_row", lambda _args, _result: 1),
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
     Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, stretch: len(stretch.items)),
-    Hook(Stage.ENCODE, base, "encode_each", lambda args, _: len(args[0])),
+    Hook(Stage.ENCODE, BatchResult, "encode", lambda args, _: len(args[0].batch)),
     # All that the tasks of a sink do and no other stage has.
     Hook(Stage.DELIVER, SinkWorker, "run"),
     Hook(Stage.DELIVER, SinkAttempts, "deliver", lambda args, told: len(args[1]) - len(told[0].pending)),

@@ -1,4 +1,13 @@
-"""Deltas as lines of JSON in a file, on standard output, or into a pipe."""
+"""Deltas as lines of JSON in a file, on standard output, or into a pipe.
+
+options     the options of the sink
+encode      a record as a line
+connection  the open file: lock, torn last line, reopening after logrotate
+delivery    appends lines to a file or a pipe
+sink        FileSink, which joins them
+readback    reads the file and its rotated parts for ``kubedelta verify``
+examine     checks options before the bridge runs
+"""
 
 from collections.abc import Sequence
 

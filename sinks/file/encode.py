@@ -1,26 +1,29 @@
-"""One record, one line. Hot."""
+"""Records as lines. Hot."""
 
 from __future__ import annotations
 
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
-from sinks.base import Format
+from sinks.options import Format
 
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
-class LineEncoder:
+class FileEncoder:
+    """CloudEvents in the structured form, or envelopes: a JSON object per line."""
+
     def __init__(self, events: CloudEvents, form: Format) -> None:
         self._json = events.structured if form is Format.CLOUDEVENTS else events.data
         self._takes_notices = form is Format.CLOUDEVENTS
 
-    def line(self, record: Record) -> bytes:
-        """Ends with the only newline in it. Among envelopes a notice has no line: a line has no type that would tell it
-        from them, and each that follows names the gap. Raises ValueError for a record that has no such form."""
+    def encode(self, record: Record) -> bytes:
+        """A line, whose only newline is at its end. Empty for a notice among envelopes: readers could not distinguish
+        its line from an envelope, and every later envelope names the gap. Raises ValueError for a record that has no
+        such form."""
         if not self._takes_notices and not isinstance(record, Delta):
             return b""
         text = self._json(record)
         if b"\n" in text or b"\r" in text:
-            # In JSON these stand outside of strings only, where a space means the same.
+            # In JSON these characters are outside of strings, where a space means the same.
             text = text.translate(_ONE_LINE)
         return text + b"\n"

@@ -1,4 +1,4 @@
-"""What cannot work in options for a file, and which file it is."""
+"""Checks options for a file: whether it can be written. Also the claims on the file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import stat
 from collections.abc import Sequence
 from functools import partial
 
-from sinks.base import Claim, SinkUnavailable, WrongOption, mistakes_of
-from sinks.file.destination import describe
+from sinks.base import Claim
+from sinks.errors import SinkUnavailable, WrongOption, wrong_options
+from sinks.file.connection import describe
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
 
 
 def examine(options: FileOptions) -> Sequence[WrongOption]:
-    return mistakes_of([partial(_expect_writable, options)])
+    return wrong_options([partial(_expect_writable, options)])
 
 
 def _expect_writable(options: FileOptions) -> None:
@@ -24,8 +25,8 @@ def _expect_writable(options: FileOptions) -> None:
 
 
 def claims(options: FileOptions) -> Sequence[Claim]:
-    """The file however it is written: by its real path, and by its number on its disk, which hard links share. Nobody
-    minds who else writes to /dev/null."""
+    """Claims on the file by its real path, and by its inode, which hard links share. Character devices, such as
+    /dev/null, may have any number of writers."""
     path = options.path
     try:
         found = os.fstat(1) if path == STANDARD_OUTPUT else path.stat()
@@ -33,8 +34,8 @@ def claims(options: FileOptions) -> Sequence[Claim]:
         found = None
     if found is not None and stat.S_ISCHR(found.st_mode) and path != STANDARD_OUTPUT:
         return ()
-    words = "standard output" if path == STANDARD_OUTPUT else str(path)
-    things = [] if path == STANDARD_OUTPUT else [f"path {os.path.realpath(path)}"]
+    description = "standard output" if path == STANDARD_OUTPUT else str(path)
+    names = [] if path == STANDARD_OUTPUT else [f"path {os.path.realpath(path)}"]
     if found is not None:
-        things.append(f"file {found.st_dev}:{found.st_ino}")
-    return [Claim(thing, words, True) for thing in things or ["standard output"]]
+        names.append(f"file {found.st_dev}:{found.st_ino}")
+    return [Claim(name, description, True) for name in names or ["standard output"]]

@@ -1,4 +1,4 @@
-"""What an operator may set for a file."""
+"""The options of a file sink."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Annotated
 from pydantic import Field
 
 from config.values import Matching
-from sinks.base import EventOptions
+from sinks.options import EventOptions
 
 STANDARD_OUTPUT = Path("-")
 _NAMED = r"(?!(?:\.?/+)*\.?$)[^\x00]+"
-"""A path with more in it than dots and slashes."""
+"""A path of more than dots and slashes."""
 
 
 class Fsync(StrEnum):
-    """When what was written is forced onto the disk."""
+    """When written lines are forced onto the disk."""
 
     BATCH = "batch"
     NEVER = "never"
 
 
 class FileOptions(EventOptions):
-    """One JSON object a line: CloudEvents in their structured form, or envelopes."""
+    """A JSON object per line: a CloudEvent in the structured form, or an envelope."""
 
     path: Annotated[Path, Matching(_NAMED, 'a file is needed, or "-" for standard output')] = Field(
         description='The file to append to; "-" is standard output. Its folder must exist. A named pipe or a device is'

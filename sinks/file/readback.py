@@ -1,4 +1,4 @@
-"""Reads the lines of a file again, and those of the parts that logrotate moved aside."""
+"""Reads the lines of a file, and of the parts that logrotate moved aside."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from bridge.model.versions.stored_version import (
     partition_key,
     stored_version_of,
 )
-from sinks.base import SinkUnavailable
+from sinks.errors import SinkUnavailable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
 
-LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes. A longer line is passed over: etcd takes objects of 1.5 MiB."""
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes. A longer line is skipped: it cannot be a delta, because etcd takes objects of 1.5 MiB."""
 _BATCH = 1000
 _ROTATED = re.compile(r"(?:\.(?P<number>\d+)|-(?P<date>\d{8}(?:-?\d+)?))(?P<packed>\.gz)?")
-"""What logrotate puts behind a name: a number, the smallest for the newest part, or with ``dateext`` a date."""
+"""Suffixes of logrotate: a number, the smallest for the newest part, or with ``dateext`` a date."""
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
 
 
 class _Source(msgspec.Struct):
-    """Of an envelope."""
+    """The ``source`` of an envelope."""
 
     cluster: str
     group: str = ""
@@ -51,7 +51,7 @@ class _Source(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """What an event of either form says of itself; the object in it is passed over."""
+    """The attributes of an event of either form, without the object in it."""
 
     op: str = ""
     source: str | _Source = ""
@@ -64,40 +64,40 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _held_in(told: _Line) -> StoredVersion:
-    source = told.source
+def _held_in(event: _Line) -> StoredVersion:
+    source = event.source
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
-        return stored_version_of({name: getattr(told, name) for name in attributes})
-    if (op := _OPS.get(told.op)) is None:
+        return stored_version_of({name: getattr(event, name) for name in attributes})
+    if (op := _OPS.get(event.op)) is None:
         return FOREIGN
     key = partition_key(source.cluster, source.group, source.resource, source.namespace, source.name)
     return StoredVersion(StoredKind.OBJECT, key, op, source.uid, source.resourceversion)
 
 
 class Lines:
-    """What lines tell, whichever of the two formats each has: the option may have been changed in between."""
+    """Reads lines of both formats: the option ``format`` may have changed in between."""
 
     def __init__(self) -> None:
         self._gap = ""
 
     def held_in(self, line: bytes | None) -> Iterator[StoredVersion]:
-        """None for one that is too long. An envelope that names another gap than the one before it stands behind that
-        gap, which has no line."""
+        """``line``: None for a line that is too long. A gap among envelopes has no line: an envelope that names another
+        gap than the envelope before it gives that gap too."""
         try:
-            told = _decode(line or b"")
+            event = _decode(line or b"")
         except _UNREADABLE:
             yield FOREIGN
             return
-        if isinstance(told.source, _Source) and told.source.gap not in ("", self._gap):
-            self._gap = told.source.gap
-            yield StoredVersion(StoredKind.GAP, told.source.cluster)
-        yield _held_in(told)
+        if isinstance(event.source, _Source) and event.source.gap not in ("", self._gap):
+            self._gap = event.source.gap
+            yield StoredVersion(StoredKind.GAP, event.source.cluster)
+        yield _held_in(event)
 
 
 class FileReadBack:
-    """The file stays open from one ``read`` to the next, so that what is appended while it is moved away is not lost
-    from sight. A file that became shorter (logrotate's ``copytruncate``) is read from its beginning."""
+    """The file stays open from one ``read`` to the next, so that lines are not missed that are appended while the file
+    is moved away. A file that became shorter (logrotate's ``copytruncate``) is read from its beginning."""
 
     def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
         self._path = options.path
@@ -131,18 +131,18 @@ class FileReadBack:
     def _open(self) -> str:
         path = self._path
         if path == STANDARD_OUTPUT:
-            raise CannotReadBack("what went to standard output cannot be read again")
+            raise CannotReadBack("standard output cannot be read again")
         try:
             if not stat.S_ISREG(path.stat().st_mode):
-                raise CannotReadBack(f"{path} is not a regular file: what went into it cannot be read again")
+                raise CannotReadBack(f"{path} is not a regular file and cannot be read again")
             self._file = path.open("rb")
             found = os.fstat(self._file.fileno())
             parts = rotated_parts(path)
         except FileNotFoundError:
-            raise SinkUnavailable(f"there is no file {path}: nothing was delivered yet, or it is another one") from None
+            raise SinkUnavailable(f"there is no file {path}: no record was delivered yet, or path is wrong") from None
         except OSError as error:
             raise SinkUnavailable(f"cannot read {path}: {error.strerror}") from error
-        # It may have been moved aside since it was opened.
+        # The file may have been moved aside since it was opened: then it is one of the parts.
         self._parts = [part for part, status in parts if not os.path.samestat(status, found)]
         rotated = f" and {len(self._parts)} rotated parts" if self._parts else ""
         return f"{path}, {found.st_size} bytes{rotated}"
@@ -168,7 +168,7 @@ class FileReadBack:
         self._torn = max(0, size - file.tell())
 
     def _moved_on(self) -> bool:
-        """Whether another file stands where this one was; then it is open now."""
+        """Opens the file that has taken the path since, if there is one, and returns whether it did."""
         file = self._opened()
         try:
             newer = self._path.open("rb")
@@ -188,7 +188,7 @@ class FileReadBack:
 
 
 def rotated_parts(path: Path) -> list[tuple[Path, os.stat_result]]:
-    """Oldest first."""
+    """The parts with their status, oldest first."""
     found = []
     for each in path.parent.iterdir():
         match = each.name.startswith(path.name) and _ROTATED.fullmatch(each.name, len(path.name))
@@ -199,14 +199,14 @@ def rotated_parts(path: Path) -> list[tuple[Path, os.stat_result]]:
 
 
 def _lines(file: BinaryIO, end: int | None) -> Iterator[bytes | None]:
-    """Whole lines up to that place, or to the end of the file, and None for one that is too long. The file is left
-    behind the last newline."""
+    """Whole lines up to the offset ``end`` (None: the end of the file); None in place of a line that is too long.
+    Leaves the file's position behind the last newline."""
     while end is None or file.tell() < end:
         start = file.tell()
-        line = file.readline(LONGEST_LINE)
-        too_long = len(line) == LONGEST_LINE
+        line = file.readline(MAX_LINE)
+        too_long = len(line) == MAX_LINE
         while too_long and line and not line.endswith(b"\n"):
-            line = file.readline(LONGEST_LINE)
+            line = file.readline(MAX_LINE)
         if not line.endswith(b"\n"):
             file.seek(start)
             return

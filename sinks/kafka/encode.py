@@ -1,4 +1,4 @@
-"""Records as Kafka has them: topic, key, value, headers. Hot."""
+"""Records as Kafka messages: topic, key, value, headers. Hot."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from bridge.model.resource import Resource
 from sinks.template import Template
 
 Headers: TypeAlias = dict[str, bytes]
-"""As bytes: text takes librdkafka's binding twice as long."""
+"""Values are bytes: librdkafka's binding takes twice as long for text."""
 
-LONGEST_TOPIC = 249
+MAX_TOPIC_LENGTH = 249
+"""Characters; Kafka's own limit (``org.apache.kafka.common.internals.Topic``)."""
 _KAFKA = HeaderNames.prefixed("ce_", datacontenttype="content-type")
 _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 
 
-class Parcel(msgspec.Struct, frozen=True, gc=False):
-    """One record on its way: a message, or two, the second of them a tombstone."""
+class KafkaMessage(msgspec.Struct, frozen=True, gc=False):
+    """One record: one Kafka message, or two with a tombstone."""
 
     topic: str
     key: str | None
     values: tuple[bytes] | tuple[bytes, None]
+    """Two values make two messages with the same key and headers; the second message is a tombstone."""
     headers: Headers
     partition: int = -1
-    """-1 for the one that the key leads to."""
+    """-1: the partitioner chooses by the key."""
 
 
-class ParcelEncoder:
+class KafkaEncoder:
+    """The binary form of CloudEvents for Kafka: the object is the value, the attributes are headers."""
+
     def __init__(
         self, events: CloudEvents, topic: str, cluster: str, *, tombstones: bool, notice_topic: str | None = None
     ) -> None:
@@ -43,42 +47,45 @@ class ParcelEncoder:
         self._notice_topic = notice_topic
 
     def topics_for(self, resources: Iterable[Resource]) -> list[str]:
-        """Topics of these resources' records, and of notices, as far as no object has to be known for it."""
-        *topics, notices = self.topic.places(resources)
+        """The topics of records of these resources, then the topic of notices. With ``{namespace}`` in the template the
+        topics of records depend on the objects: then only the topic of notices is returned."""
+        *topics, notices = self.topic.names(resources)
         return [*topics, self._notice_topic or notices]
 
-    def parcel(self, record: Record) -> Parcel:
-        """Raises ValueError for a record that has no such form."""
+    def encode(self, record: Record) -> KafkaMessage:
+        """Raises ValueError when the topic would have more than 249 characters."""
         topic = self.topic.render(record)
         if self._notice_topic is not None and not isinstance(record, Delta):
             topic = self._notice_topic
-        if len(topic) > LONGEST_TOPIC:
-            raise ValueError(f"its topic would have {len(topic)} letters; {LONGEST_TOPIC} are the most")
+        if len(topic) > MAX_TOPIC_LENGTH:
+            raise ValueError(f"its topic would have {len(topic)} letters; {MAX_TOPIC_LENGTH} are the most")
         value = self._events.data(record)
         deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
         headers = self._events.headers(record, _KAFKA)
-        return Parcel(topic, self._events.partition_key(record), (value, None) if deleted else (value,), headers)
+        return KafkaMessage(topic, self._events.partition_key(record), (value, None) if deleted else (value,), headers)
 
 
 def topic_part(value: str) -> str:
-    """A value as it stands in the name of a topic."""
+    """A value as part of a topic name: every character that Kafka forbids becomes ``_``."""
     return _NOT_IN_A_TOPIC.sub("_", value)
 
 
 class MarkerEncoder:
-    """Notices as they are told in every partition that they belong to: without a key, which would make them a row of a
-    table, and with an id that says which partition it is."""
+    """Notices as markers: one copy for each partition. A marker has no key, because a key would make the marker a row
+    of a table, and its id ends with the number of the partition."""
 
     def __init__(self, events: CloudEvents) -> None:
         self._events = events
 
-    def gap(self, gap: Gap, topic: str, partition: int) -> Parcel:
+    def gap(self, gap: Gap, topic: str, partition: int) -> KafkaMessage:
         return self._marker(gap, self._events.data(gap), topic, partition)
 
-    def ended(self, ended: Snapshot, topic: str, partition: int, objects: int, dead_letters: int) -> Parcel:
+    def ended(self, ended: Snapshot, topic: str, partition: int, objects: int, dead_letters: int) -> KafkaMessage:
+        """``objects``: records of the snapshot in this partition. ``dead_letters``: records of the snapshot that no
+        partition has."""
         return self._marker(ended, self._events.end_of_part(ended, objects, dead_letters), topic, partition)
 
-    def _marker(self, notice: Notice, data: bytes, topic: str, partition: int) -> Parcel:
+    def _marker(self, notice: Notice, data: bytes, topic: str, partition: int) -> KafkaMessage:
         headers = self._events.headers(notice, _KAFKA)
         headers["ce_id"] += b"/p%d" % partition
-        return Parcel(topic, None, (data,), headers, partition)
+        return KafkaMessage(topic, None, (data,), headers, partition)

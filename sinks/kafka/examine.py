@@ -1,4 +1,4 @@
-"""What cannot work in options for Kafka, found without a broker: librdkafka is shown the settings, and no address."""
+"""Checks options for Kafka without a broker: librdkafka gets the configuration, but no address."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from sinks.base import WrongOption, mistakes_of, read_secret
+from sinks.errors import WrongOption, wrong_options
+from sinks.kafka.client_config import producer_config
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.settings import producer_settings
+from sinks.secret_files import read_secret
 from sinks.tls import Step, check_tls_files
 
 _OPTIONS = {
@@ -22,17 +23,23 @@ _OPTIONS = {
     "sasl.username": "username",
     "message.max.bytes": "max_message_bytes",
 }
-"""Words of librdkafka → the option that they are about."""
+"""A word in librdkafka's complaint → the option of the sink."""
 
 
 def examine(options: KafkaOptions) -> Sequence[WrongOption]:
-    return mistakes_of(_files(options)) or mistakes_of(_properties(options)) or mistakes_of([partial(_whole, options)])
+    """Files first, then each property alone, then all together: a later check needs the earlier ones to succeed."""
+    return (
+        wrong_options(_files(options))
+        or wrong_options(_properties(options))
+        or wrong_options([partial(_all_together, options)])
+    )
 
 
 def _files(options: KafkaOptions) -> Iterator[Step]:
     files = options.ca_file, options.cert_file, options.key_file
     if not any(name.startswith("ssl.") for name in (*options.properties, *options.property_files)):
-        yield from check_tls_files(*files)  # else the key may need a password from there
+        # Not with properties ssl.*: then the key may have a password that only librdkafka gets.
+        yield from check_tls_files(*files)
     if options.password_file is not None:
         yield partial(read_secret, options.password_file, "password_file")
     for name, path in options.property_files.items():
@@ -40,7 +47,7 @@ def _files(options: KafkaOptions) -> Iterator[Step]:
 
 
 def _properties(options: KafkaOptions) -> Iterator[Step]:
-    """Each alone: librdkafka complains of one, and by the name it prefers."""
+    """Each alone: librdkafka complains of a single property, and calls it by the name that it prefers."""
     for name, value in options.properties.items():
         yield partial(_alone, f"properties.{name}", name, value)
     for name, path in options.property_files.items():
@@ -51,24 +58,24 @@ def _properties(options: KafkaOptions) -> Iterator[Step]:
 def _alone(option: str, name: str, value: Any, *, secret: bool = False) -> None:
     complaint = _complaint({name: value})
     if complaint is None or "Failed to create" in complaint:
-        return  # right by itself: more settings belong to it
+        return  # The property is correct, and needs further properties.
     if "No such configuration property" in complaint:
         raise WrongOption(option, "librdkafka has no setting of this name (CONFIGURATION.md there lists them)")
     raise WrongOption(option, "librdkafka does not take what the file holds" if secret else complaint)
 
 
-def _whole(options: KafkaOptions) -> None:
-    settings = producer_settings(options, gapless=True)
-    del settings["bootstrap.servers"]
-    if complaint := _complaint(settings):
+def _all_together(options: KafkaOptions) -> None:
+    config = producer_config(options, gapless=True)
+    del config["bootstrap.servers"]
+    if complaint := _complaint(config):
         about = next((option for words, option in _OPTIONS.items() if words in complaint), None)
         named = next((name for name in options.properties if name in complaint), None)
         raise WrongOption(about or (f"properties.{named}" if named else "properties"), complaint)
 
 
-def _complaint(settings: dict[str, Any]) -> str | None:
+def _complaint(config: dict[str, Any]) -> str | None:
     try:
-        Producer(settings | {"log_level": 0})
+        Producer(config | {"log_level": 0})
     except KafkaException as error:
         return re.sub(r"error:[0-9A-F]+:", "", error.args[0].str()).strip()
     except (TypeError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""What a Kafka sink must know again after a restart. Pure.
+"""The state of a Kafka sink that survives a restart (``StatefulSink.memory``). Pure.
 
-Where a gap has a marker in every partition that it belongs to, the marker is all that is to be said. Where it has not,
-every later record names the gap in its headers. How many records of a snapshot came into which partition is counted
-until the snapshot ends, because the marker at its end says so.
+A gap with a marker in every partition where it belongs needs no further mention. Any other gap is named in the headers
+of every later record. For each snapshot the sink counts the records in each partition, because the marker at the end of
+the snapshot has that number.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import msgspec
 
 from bridge.model.record import later_gap
+from sinks.gaps import UNKNOWN_GAP
 
-MOST_PARTITIONS = 1_000
-"""That get a marker, of all topics together."""
-_NOBODY_KNOWS = "gap/unknown"
+MAX_MARKED_PARTITIONS = 1_000
+"""Partitions of all topics together. A notice about more partitions gets no markers."""
 
 
 class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,36 +25,39 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: dict[str, dict[int, int]] | None = {}
 
 
-class Memory:
+class KafkaMemory:
+    """``saved`` gives the bytes for ``StatefulSink.memory``, and the constructor reads them back."""
+
     def __init__(self, saved: bytes = b"") -> None:
+        """Bytes that cannot be read stand for an unknown gap: every later record names it."""
         try:
             found = msgspec.json.decode(saved, type=_Saved) if saved else _Saved()
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            found = _Saved(_NOBODY_KNOWS, _NOBODY_KNOWS)
+            found = _Saved(UNKNOWN_GAP.decode(), UNKNOWN_GAP.decode())
         self.newest_gap = found.newest
-        """Its id; empty before the first."""
+        """The id of the newest gap; empty before the first."""
         self.unmarked_gap = found.unmarked
-        """The newest that did not get its marker in every partition where it belongs."""
+        """The id of the newest gap that lacks a marker in some partition where it belongs."""
         self._snapshot = found.snapshot
         self._counts = found.counts
-        """Topic → partition → records of the snapshot; None where there are too many partitions for markers."""
+        """Topic → partition → records of the snapshot; None when there are too many partitions for markers."""
         self._saved: bytes | None = saved
 
     def saved(self) -> bytes:
-        """The same object until something changes."""
+        """Returns the same object until the state changes."""
         if self._saved is None:
             self._saved = msgspec.json.encode(_Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts))
         return self._saved
 
-    def gap(self, gap: str, *, marked: bool) -> None:
-        """This gap was told, and whether it has its marker wherever it belongs."""
+    def add_gap(self, gap: str, *, marked: bool) -> None:
+        """The gap with this id is stored. ``marked``: every partition where the gap belongs has its marker."""
         self.newest_gap = later_gap(self.newest_gap, gap)
         if not marked:
             self.unmarked_gap = later_gap(self.unmarked_gap, gap)
         self._saved = None
 
     def count(self, snapshot: str, topic: str, partition: int) -> None:
-        """A record of this snapshot is stored there."""
+        """One more record of this snapshot is stored in the partition."""
         if snapshot != self._snapshot:
             self._snapshot, self._counts = snapshot, {}
         self._saved = None
@@ -62,14 +65,14 @@ class Memory:
             return
         counts = self._counts.setdefault(topic, {})
         counts[partition] = counts.get(partition, 0) + 1
-        if counts[partition] == 1 and sum(map(len, self._counts.values())) > MOST_PARTITIONS:
+        if counts[partition] == 1 and sum(map(len, self._counts.values())) > MAX_MARKED_PARTITIONS:
             self._counts = None
 
     def counts(self, snapshot: str) -> Mapping[str, Mapping[int, int]] | None:
-        """Topic → partition → records of this snapshot; None where there are more partitions than get markers."""
+        """Topic → partition → records of this snapshot; None when there are too many partitions for markers."""
         return self._counts if snapshot == self._snapshot else {}
 
-    def ended(self) -> None:
-        """The snapshot was told to its end."""
+    def end_snapshot(self) -> None:
+        """The end of the snapshot is stored: the counts are no longer needed."""
         if self._snapshot:
             self._snapshot, self._counts, self._saved = "", {}, None

@@ -1,4 +1,4 @@
-"""Reads topics from their beginning to where they end now. Joins no group and commits nothing."""
+"""Reads topics from their beginning to their present end. Joins no group and commits no offsets."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from bridge.model.change import Op
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion, stored_version_of
-from sinks.base import SinkUnavailable
-from sinks.kafka.names import topics_for
+from sinks.errors import SinkUnavailable
+from sinks.kafka.client_config import connection_config
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.settings import connection_settings
+from sinks.kafka.topic_names import topics_pattern
 
 T = TypeVar("T")
 
 _BATCH = 1000
-_PATIENCE = 30.0
-"""Seconds without anything new before the brokers count as away."""
+_IDLE_TIMEOUT = 30.0
+"""Seconds without a new record before the brokers count as unavailable."""
 _FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
-"""Trouble with a partition that asking again does not mend."""
+"""Errors of a partition that remain however often it is asked."""
 
 
 def held_in(message: Message) -> StoredVersion:
-    """By its headers, which both formats have. A record without a value says by its key that the object is gone."""
+    """Reads the headers, which both formats have. A tombstone (a record without a value) means that the object of its
+    key is deleted."""
     try:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-        told = {name.removeprefix("ce_"): value.decode() for name, value in headers if name.startswith("ce_") and value}
-        held = stored_version_of(told)
+        ours = [(name.removeprefix("ce_"), value) for name, value in headers if name.startswith("ce_") and value]
+        held = stored_version_of({name: value.decode() for name, value in ours})
         if held is FOREIGN and message.value() is None and (key := message.key()) is not None:
             return StoredVersion(StoredKind.OBJECT, key.decode(), Op.DELETED)
     except UnicodeDecodeError:
@@ -45,8 +46,8 @@ def held_in(message: Message) -> StoredVersion:
 
 
 class KafkaReadBack:
-    """Which topics are read follows from the template: those that exist and may hold what is sought. Two records of
-    one object come in their order as long as they are in one partition, as the sink sees to."""
+    """Reads every existing topic that matches the ``topic`` template and may hold the objects sought. Records of one
+    object come in their order, because the sink puts them into one partition."""
 
     def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
         self._options = options
@@ -54,11 +55,11 @@ class KafkaReadBack:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"read-{name}")
         self._consumer: Any = None
         self._next: dict[tuple[str, int], int] = {}
-        """Of each partition, the offset that comes next."""
+        """Partition → the next offset to read."""
         self._ends: dict[tuple[str, int], int] = {}
-        """Of each partition that is not read to its end, that end."""
+        """Partition → its end, for partitions that are not read to their end."""
         self._moved_at = 0.0
-        self._trouble = ""
+        self._last_error = ""
 
     async def open(self) -> str:
         return await self._in_thread(self._open)
@@ -84,72 +85,71 @@ class KafkaReadBack:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except KafkaException as error:
             servers = self._options.bootstrap_servers
-            raise SinkUnavailable(f"cannot read from {servers}: {self._trouble or error.args[0].str()}") from error
+            raise SinkUnavailable(f"cannot read from {servers}: {self._last_error or error.args[0].str()}") from error
 
     def _open(self) -> str:
         defaults = {"group.id": f"{self._options.client_id}-verify", "queued.max.messages.kbytes": 32 * 1024}
-        promised = {
+        required = {
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",  # Another's open transaction would keep the end from us.
+            "isolation.level": "read_uncommitted",  # An open transaction of another producer would hide the end.
             "error_cb": self._on_error,
         }
-        self._consumer = Consumer({"log_level": 0} | defaults | connection_settings(self._options) | promised)
+        self._consumer = Consumer({"log_level": 0} | defaults | connection_config(self._options) | required)
         found = self._consumer.list_topics(timeout=self._options.connect_timeout)
         return f"{self._options.bootstrap_servers}, cluster {found.cluster_id} of {len(found.brokers)} brokers"
 
     def _begin(self, sought: Sequence[ReadFilter]) -> None:
-        """Look where the partitions end now, and go to where they were left."""
-        patience = self._options.connect_timeout
-        wanted = topics_for(self._options.topic, self._cluster, sought, self._options.notice_topic)
-        topics = self._consumer.list_topics(timeout=patience).topics
+        """Notes the present end of each partition, and seeks to the offset where the last ``read`` stopped."""
+        timeout = self._options.connect_timeout
+        wanted = topics_pattern(self._options.topic, self._cluster, sought, self._options.notice_topic)
+        topics = self._consumer.list_topics(timeout=timeout).topics
         names = [name for name in topics if wanted.fullmatch(name)]
         if not names:
             raise SinkUnavailable(f"{self._options.bootstrap_servers} shows no topic like {self._options.topic}")
         self._ends = {}
         starts = []
-        for place in ((name, partition) for name in names for partition in topics[name].partitions):
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=patience)
-            start = max(low, self._next.get(place, low))
+        for partition in ((name, number) for name in names for number in topics[name].partitions):
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=timeout)
+            start = max(low, self._next.get(partition, low))
             if start < high:
-                starts.append(TopicPartition(*place, start))
-                self._ends[place] = high
+                starts.append(TopicPartition(*partition, start))
+                self._ends[partition] = high
         self._consumer.assign(starts)
         self._moved_at = time.monotonic()
 
     def _more(self) -> list[StoredVersion]:
         found = []
         for message in self._consumer.consume(_BATCH, timeout=1.0):
-            place = (message.topic(), message.partition())
+            partition = (message.topic(), message.partition())
             error = message.error()
-            if place not in self._ends:
+            if partition not in self._ends:
                 self._note(error)
             elif error is None:
                 found.append(held_in(message))
-                self._came_to(place, message.offset() + 1)
+                self._came_to(partition, message.offset() + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._came_to(place, message.offset())
+                self._came_to(partition, message.offset())
             elif error.code() in _FINAL:
-                raise SinkUnavailable(f"cannot read topic {place[0]}: {error.str()}")
+                raise SinkUnavailable(f"cannot read topic {partition[0]}: {error.str()}")
             else:
                 self._note(error)
-        if time.monotonic() - self._moved_at > _PATIENCE:
-            raise SinkUnavailable(
-                f"{self._options.bootstrap_servers}: nothing came for {_PATIENCE:g} s: {self._trouble or 'no answer'}"
-            )
+        if time.monotonic() - self._moved_at > _IDLE_TIMEOUT:
+            servers, reason = self._options.bootstrap_servers, self._last_error or "no answer"
+            raise SinkUnavailable(f"{servers}: no record came for {_IDLE_TIMEOUT:g} s: {reason}")
         return found
 
-    def _came_to(self, place: tuple[str, int], offset: int) -> None:
-        self._next[place] = offset
+    def _came_to(self, partition: tuple[str, int], offset: int) -> None:
+        self._next[partition] = offset
         self._moved_at = time.monotonic()
-        if offset >= self._ends[place]:
-            # What comes behind the end is for the next read, which begins there.
-            del self._ends[place]
+        if offset >= self._ends[partition]:
+            # The next read begins here, with records that arrived behind the end.
+            del self._ends[partition]
 
     def _note(self, error: KafkaError | None) -> None:
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            self._trouble = error.str()
+            self._last_error = error.str()
 
     def _on_error(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        self._last_error = error.str()

@@ -15,11 +15,11 @@ MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 
-LONGEST_SUBJECT = 2048
-"""Bytes. The server ends a connection whose line of subject, reply and sizes is longer than 4096."""
+MAX_SUBJECT = 2048
+"""Bytes. The server closes a connection whose line of subject, reply and sizes is longer than 4096."""
 
-# The binding wants ce-datacontenttype; several SDKs look for content-type, and one that does not begin with
-# application/cloudevents says to both that the form is binary.
+# The NATS binding of CloudEvents wants ce-datacontenttype, several SDKs look for content-type. Both recognise the
+# binary form by a content type that does not begin with application/cloudevents.
 _NATS = HeaderNames.prefixed("ce-", datacontenttype="ce-datacontenttype")
 _CONTENT_TYPE = "content-type"
 _UNSAFE = re.compile(r"[^A-Za-z0-9:-]")
@@ -27,49 +27,58 @@ _PREAMBLE = len("NATS/1.0\r\n\r\n")
 _PER_HEADER = len(": \r\n")
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class NatsMessage(msgspec.Struct, frozen=True, gc=False):
+    """One record: subject, headers and payload."""
+
     id: str
     """For ``Nats-Msg-Id``."""
     subject: str
     headers: dict[str, str]
     payload: bytes
     size: int
-    """Bytes of headers and payload, which the server counts together against its max_payload."""
+    """Bytes of headers and payload: the server compares their sum with its max_payload."""
 
     def after(self, previous: str) -> tuple[dict[str, str], int]:
-        """Headers and size of this message as one that is stored only behind the message of that id."""
+        """Headers and size of this message with the id of its predecessor: the stream stores the message only behind
+        it."""
         headers = self.headers | {EXPECTED_LAST_MSG_ID: previous}
         return headers, self.size + len(EXPECTED_LAST_MSG_ID) + len(previous) + _PER_HEADER
 
-    def again(self, sequence: int) -> Message:
-        """This message under an id that the stream does not know, where it knows this one and has lost the message
-        with that sequence number. Made of both alone, so that a second attempt at it has the same id."""
+    def again(self, sequence: int) -> NatsMessage:
+        """This message with a new id, for a stream that knows the id but has lost the message with this number. The new
+        id is made of both alone, so that another attempt uses the same id."""
         identity = f"{self.id}/again/{sequence}"
         size = self.size + len(identity) - len(self.id)
-        return Message(identity, self.subject, self.headers | {MSG_ID: identity}, self.payload, size)
+        return NatsMessage(identity, self.subject, self.headers | {MSG_ID: identity}, self.payload, size)
+
+    def too_large(self, max_payload: int) -> str:
+        """The reason for the rejection of this message."""
+        return f"{self.size} bytes with its headers; the server takes {max_payload}"
 
 
-class MessageEncoder:
+class NatsEncoder:
+    """The binary form of CloudEvents for NATS: the object is the payload, the attributes are headers."""
+
     def __init__(self, options: NatsOptions, cluster: str, events: CloudEvents | None = None) -> None:
         self._events = events or options.events(cluster)
         self._stream = options.stream
         self._subject = Template(options.subject, cluster, escaped)
 
-    def message(self, record: Record) -> Message:
-        """Raises ValueError for a record that has no such form."""
+    def encode(self, record: Record) -> NatsMessage:
+        """Raises ValueError when the subject would have more than 2048 bytes."""
         subject = self._subject.render(record)
-        if len(subject) > LONGEST_SUBJECT:
-            raise ValueError(f"its subject would have {len(subject)} bytes; {LONGEST_SUBJECT} are the most")
+        if len(subject) > MAX_SUBJECT:
+            raise ValueError(f"its subject would have {len(subject)} bytes; {MAX_SUBJECT} are the most")
         identity = percent_encoded(record.delivery_id)
         headers = self._events.encoded_headers(record, _NATS)
         headers |= {MSG_ID: identity, EXPECTED_STREAM: self._stream, _CONTENT_TYPE: JSON}
         payload = self._events.data(record)
-        return Message(identity, subject, headers, payload, _size(headers) + len(payload))
+        return NatsMessage(identity, subject, headers, payload, _size(headers) + len(payload))
 
 
 def escaped(value: str) -> str:
-    """A value as one token of a subject. No two values give the same, and none gives what a template writes for an
-    empty one."""
+    """A value as one token of a subject. Two different values give two different tokens, and no value gives ``_``,
+    which stands for an absent value."""
     if value == ".":
         return "=2E"
     return _UNSAFE.sub(_escape, value)
@@ -80,7 +89,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def stream_subjects(options: NatsOptions, cluster: str) -> list[str]:
-    """What a stream must take to store everything that this sink publishes."""
+    """The subjects that the stream must take, so that it stores every message of this sink."""
     subject = Template(options.subject, cluster, escaped).wildcard("*")
     return [".".join("*" if "*" in token else token for token in subject.split("."))]
 

@@ -1,4 +1,4 @@
-"""What cannot work in options for NATS, found without asking a server."""
+"""Checks options for NATS without a server: the files that they name. Also the claim on the stream."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from urllib.parse import urlsplit
 
 import nkeys
 
-from sinks.base import Claim, WrongOption, mistakes_of, read_secret
+from sinks.base import Claim
+from sinks.errors import WrongOption, wrong_options
 from sinks.nats.options import NatsOptions
+from sinks.secret_files import read_secret
 from sinks.tls import Step, check_tls_files
 
-_PARTS = ("-----BEGIN NATS USER JWT-----", "-----BEGIN USER NKEY SEED-----")
-_PORT = 4222
+_CREDENTIALS_PARTS = ("-----BEGIN NATS USER JWT-----", "-----BEGIN USER NKEY SEED-----")
+_DEFAULT_PORT = 4222
 
 
 def examine(options: NatsOptions) -> Sequence[WrongOption]:
-    return mistakes_of(_steps(options))
+    return wrong_options(_steps(options))
 
 
 def _steps(options: NatsOptions) -> Iterator[Step]:
@@ -35,7 +37,7 @@ def _steps(options: NatsOptions) -> Iterator[Step]:
 
 def _credentials(path: Path) -> None:
     text = read_secret(path, "credentials_file")
-    if not all(part in text for part in _PARTS):
+    if not all(part in text for part in _CREDENTIALS_PARTS):
         raise WrongOption("credentials_file", f"{path} holds no user credentials: a JWT and the seed of its key")
 
 
@@ -43,16 +45,16 @@ def _seed(path: Path) -> None:
     seed = read_secret(path, "nkey_seed_file").strip()
     try:
         nkeys.from_seed(seed.encode()).wipe()
-    except Exception:  # it has errors of its own, and lets those of base64 through
+    except Exception:  # nkeys raises errors of its own, and errors of base64.
         raise WrongOption("nkey_seed_file", f"{path} holds no seed of an NKey") from None
 
 
 def claims(options: NatsOptions) -> Sequence[Claim]:
-    """The stream, once for each server that leads to it."""
+    """One claim on the stream for each server: two sinks may name different servers of one cluster."""
     addresses = [urlsplit(server) for server in options.servers]
     return [
         Claim(
-            f"nats {each.hostname}:{each.port or _PORT} {options.stream}",
+            f"nats {each.hostname}:{each.port or _DEFAULT_PORT} {options.stream}",
             f"the stream {options.stream}, with sole_writer",
             options.sole_writer,
         )

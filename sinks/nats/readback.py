@@ -1,4 +1,4 @@
-"""Reads a stream from its beginning to where it ends now. Only headers are sent; nothing is acknowledged."""
+"""Reads a stream from its beginning to its present end. The server sends only headers; no message is acknowledged."""
 
 from __future__ import annotations
 
@@ -13,60 +13,62 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from bridge.model.versions.stored_version import ReadFilter, StoredVersion, stored_version_of
-from sinks.base import SinkUnavailable
-from sinks.nats.connection import Connection
+from sinks.errors import SinkUnavailable
+from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import stream_subjects
 from sinks.nats.options import NatsOptions
 
 _BATCH = 500
-_PATIENCE = 30.0
-"""Seconds without anything new before the server counts as away."""
-_GOODBYE = 2.0
+_IDLE_TIMEOUT = 30.0
+"""Seconds without a message before the server counts as unavailable."""
+_CLOSE_TIMEOUT = 2.0
 """Seconds."""
-_LINGERS = 600.0
-"""Seconds for which the server keeps a consumer that nobody asks."""
+_INACTIVE_THRESHOLD = 600.0
+"""Seconds after which the server deletes a consumer without requests."""
 
 
 def held_in(message: Msg) -> StoredVersion:
-    """By its headers, which both formats have."""
+    """Reads the headers, which both formats have."""
     headers = message.headers or {}
     return stored_version_of({name.removeprefix("ce-"): unquote(value) for name, value in headers.items()})
 
 
 class NatsReadBack:
-    """Every message under the sink's subjects, in the order of the stream, by a consumer that goes with us."""
+    """Reads every message of the sink's subjects in the order of the stream, with an ephemeral consumer."""
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
         self._name = name
         self._options = options
         self._subjects = stream_subjects(options, cluster)
-        self._connection: Connection | None = None
+        self._connection: NatsConnection | None = None
         self._consumer: Any = None
         self._read = 0
-        """Messages, as the consumer counts them."""
+        """Messages, as the consumer counts deliveries."""
 
     async def open(self) -> str:
-        self._connection = connection = await Connection.make(self._options, f"{self._name}-verify", ())
+        self._connection = connection = await NatsConnection.connect(self._options, f"{self._name}-verify", ())
         [subject] = self._subjects
         jetstream = connection.jetstream(self._options.connect_timeout)
-        with self._speaking():
+        with self._errors():
             state = (await jetstream.stream_info(self._options.stream)).state
             self._consumer = await jetstream.pull_subscribe(
                 subject,
                 stream=self._options.stream,
-                config=ConsumerConfig(ack_policy=AckPolicy.NONE, headers_only=True, inactive_threshold=_LINGERS),
+                config=ConsumerConfig(
+                    ack_policy=AckPolicy.NONE, headers_only=True, inactive_threshold=_INACTIVE_THRESHOLD
+                ),
             )
         return f"{connection.server}, stream {self._options.stream} with {state.messages} messages"
 
     async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
-        with self._speaking():
+        with self._errors():
             left = await self._pending()
         while left > 0:
-            with self._speaking():
+            with self._errors():
                 messages = await self._next(min(left, _BATCH))
             if not messages:
                 return
-            # Some of them may have gone from the stream.
+            # The stream may have removed some of the others meanwhile.
             left = min(left - len(messages), messages[-1].metadata.num_pending)
             yield [held_in(message) for message in messages]
 
@@ -78,19 +80,19 @@ class NatsReadBack:
         if self._connection is None:
             return
         if self._consumer is not None:
-            with contextlib.suppress(TimeoutError, nats.errors.Error):  # It goes by itself, later.
+            with contextlib.suppress(TimeoutError, nats.errors.Error):  # The server deletes it later.
                 name = (await self._consumer.consumer_info()).name
-                await self._connection.jetstream(_GOODBYE).delete_consumer(self._options.stream, name)
+                await self._connection.jetstream(_CLOSE_TIMEOUT).delete_consumer(self._options.stream, name)
         await self._connection.close()
 
     async def _pending(self) -> int:
-        """Messages that are there and not read."""
+        """Messages of the stream that were not read."""
         return int((await self._consumer.consumer_info()).num_pending)
 
     async def _next(self, count: int) -> list[Msg]:
-        """Nothing where they went from the stream in the meantime. Raises SinkUnavailable."""
+        """Empty when the stream has removed the messages meanwhile. Raises SinkUnavailable."""
         try:
-            messages: list[Msg] = await self._consumer.fetch(count, timeout=_PATIENCE)
+            messages: list[Msg] = await self._consumer.fetch(count, timeout=_IDLE_TIMEOUT)
         except TimeoutError:
             if await self._pending() == 0:
                 return []
@@ -102,7 +104,7 @@ class NatsReadBack:
         return messages
 
     @contextlib.contextmanager
-    def _speaking(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         """Raises SinkUnavailable."""
         server = self._connection.server if self._connection else "nobody"
         try:
@@ -113,6 +115,6 @@ class NatsReadBack:
             raise SinkUnavailable(f"{server}: JetStream does not answer; is it enabled?") from error
         except (TimeoutError, nats.errors.Error) as error:
             said = (isinstance(error, APIError) and error.description) or str(error).removeprefix("nats: ")
-            trouble = self._connection.trouble if self._connection else ""
-            reason = trouble or said or type(error).__name__
+            last_error = self._connection.last_error if self._connection else ""
+            reason = last_error or said or type(error).__name__
             raise SinkUnavailable(f"{server}: cannot read the stream {self._options.stream}: {reason}") from error

@@ -1,11 +1,10 @@
-"""The stream that a sink writes into: found, made where that was asked for, and asked what it still has."""
+"""The JetStream stream of a sink: finds it, creates it if the options say so, looks for lost messages."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 import nats.errors
@@ -13,65 +12,62 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from sinks.base import SinkUnavailable
-from sinks.nats.connection import Connection
+from sinks.errors import SinkUnavailable
+from sinks.nats.connection import NatsConnection
 from sinks.nats.options import CreateStream, NatsOptions
 
-_AT_ONCE = 16
-"""Messages that are asked for at the same time. Each comes whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    text: str
-    """Where it is, and how much it has."""
-    made: bool
-    """It was not there."""
+_CONCURRENCY = 16
+"""Requests for messages at the same time. The server sends each message with its payload."""
 
 
 class NoStream(SinkUnavailable):
-    """It is not there, and was not to be made."""
+    """The stream does not exist, and the options do not say how to create it."""
 
 
-class Stream:
+class NatsStream:
     """Every method raises SinkUnavailable."""
 
     def __init__(self, options: NatsOptions, subjects: list[str]) -> None:
         self._options = options
         self._name = options.stream
         self._subjects = subjects
+        self.created = False
+        """``find`` created the stream. The sink resets this when a receipt has reported it."""
 
-    async def find(self, connection: Connection, create: CreateStream | None) -> Found:
-        """Find the stream, or make it as ``create`` says."""
-        with self._speaking(connection):
+    async def find(self, connection: NatsConnection, create: CreateStream | None) -> str:
+        """Finds the stream, or creates it as ``create`` says. Returns the server and the number of messages."""
+        with self._errors(connection):
             jetstream = connection.jetstream(self._options.connect_timeout)
             try:
-                info, made = await jetstream.stream_info(self._name), False
+                info = await jetstream.stream_info(self._name)
             except NotFoundError:
                 if create is None:
                     raise NoStream(
-                        f"{connection.server} has no stream {self._name}; make one for {', '.join(self._subjects)}, or"
+                        f"{connection.server} has no stream {self._name}; create it for {', '.join(self._subjects)}, or"
                         " set create_stream"
                     ) from None
-                info, made = await jetstream.add_stream(self._config(create)), True
-        return Found(f"{connection.server}, stream {self._name} with {info.state.messages} messages", made)
+                info = await jetstream.add_stream(self._config(create))
+                self.created = True
+        return f"{connection.server}, stream {self._name} with {info.state.messages} messages"
 
-    async def look(self, connection: Connection) -> str:
-        """What is there, or that it will be made; makes nothing."""
+    async def look(self, connection: NatsConnection) -> str:
+        """Like ``find``, but creates no stream."""
         try:
-            return (await self.find(connection, create=None)).text
+            return await self.find(connection, create=None)
         except NoStream:
             if self._options.create_stream is None:
                 raise
             return f"{connection.server}, stream {self._name} to be created"
 
-    async def lost(self, connection: Connection, sought: Mapping[int, str]) -> set[int]:
-        """Of these sequence numbers, each with the subject of its message: those of messages that the stream does not
-        have, and did not let go as it is meant to. A work queue, or a stream with interest retention, lets go what was
-        consumed; one with ``max_msgs_per_subject`` lets go what a newer message of the same subject replaced.
+    async def lost(self, connection: NatsConnection, sought: Mapping[int, str]) -> set[int]:
+        """Returns the numbers of the messages that the stream has lost. ``sought``: number → subject of the message.
 
-        One request; one more for each number where single messages are missing from the middle of the stream."""
-        with self._speaking(connection):
+        A message is not lost if the stream removed it by its policy: a stream with work queue or interest retention
+        removes consumed messages, and ``max_msgs_per_subject`` removes a message when newer ones of its subject come.
+
+        Makes one request, and one more for each number if single messages are missing from the middle of the stream.
+        """
+        with self._errors(connection):
             jetstream = connection.jetstream(self._options.connect_timeout)
             info = await jetstream.stream_info(self._name)
             if info.config.retention not in (None, RetentionPolicy.LIMITS):
@@ -87,23 +83,23 @@ class Stream:
     async def _not_found(self, jetstream: JetStreamContext, sequences: Iterable[int]) -> set[int]:
         missing: set[int] = set()
 
-        async def look(sequence: int) -> None:
+        async def find(sequence: int) -> None:
             try:
                 await jetstream.get_msg(self._name, sequence)
             except NotFoundError:
                 missing.add(sequence)
 
-        await _some_at_once(look(sequence) for sequence in sequences)
+        await _in_chunks(find(sequence) for sequence in sequences)
         return missing
 
     async def _not_replaced(self, jetstream: JetStreamContext, gone: Mapping[int, str]) -> set[int]:
         newest: dict[str, int] = {}
 
-        async def look(subject: str) -> None:
+        async def find(subject: str) -> None:
             with contextlib.suppress(NotFoundError):
                 newest[subject] = (await jetstream.get_msg(self._name, subject=subject)).seq or 0
 
-        await _some_at_once(look(subject) for subject in set(gone.values()))
+        await _in_chunks(find(subject) for subject in set(gone.values()))
         return {sequence for sequence, subject in gone.items() if newest.get(subject, 0) <= sequence}
 
     def _config(self, create: CreateStream) -> StreamConfig:
@@ -115,14 +111,14 @@ class Stream:
             max_age=create.max_age,
             max_bytes=-1 if create.max_bytes is None else create.max_bytes,
             duplicate_window=create.duplicate_window,
-            # Full, it must say so: throwing away the oldest would lose what nobody has read.
+            # A full stream must refuse new messages: DiscardPolicy.OLD would delete messages that no consumer has read.
             discard=DiscardPolicy.NEW,
             compression=StoreCompression.S2,
             allow_direct=True,
         )
 
     @contextlib.contextmanager
-    def _speaking(self, connection: Connection) -> Iterator[None]:
+    def _errors(self, connection: NatsConnection) -> Iterator[None]:
         server = connection.server
         try:
             yield
@@ -133,8 +129,8 @@ class Stream:
             raise SinkUnavailable(f"{server}: cannot look at the stream {self._name}: {reason}") from error
 
 
-async def _some_at_once(looks: Iterable[Coroutine[None, None, None]]) -> None:
-    """Raises the first error of one of them."""
-    rest = iter(looks)
-    while some := list(islice(rest, _AT_ONCE)):
+async def _in_chunks(requests: Iterable[Coroutine[None, None, None]]) -> None:
+    """Runs at most ``_CONCURRENCY`` at once. Raises the first error."""
+    rest = iter(requests)
+    while some := list(islice(rest, _CONCURRENCY)):
         await asyncio.gather(*some)

@@ -1,4 +1,15 @@
-"""Deltas as HTTP requests to an endpoint of the operator's."""
+"""Deltas as HTTP requests to an endpoint.
+
+options      the options of the sink
+encode       a record as a request: id, headers, body
+http_client  one HTTP client, and its errors in words
+connection   secrets, certificates and the HTTP client of one endpoint
+signature    signatures of Standard Webhooks
+responses    the meaning of an HTTP response
+delivery     posts the messages of a batch
+sink         WebhookSink, which joins them
+examine      checks options before the bridge runs
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Records as the headers and the body of a request. Hot."""
+"""Records as the headers and the body of an HTTP request. Hot."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bridge.model.formats.cloudevent import (
     percent_encoded,
 )
 from bridge.model.record import Record
-from sinks.base import Format
+from sinks.options import Format
 
 _HTTP = HeaderNames.prefixed("ce-", datacontenttype="content-type")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """What is posted. It is the same however often it is posted."""
+class WebhookMessage:
+    """One request. Every retry sends the same id, headers and body."""
 
     id: str
     """For ``webhook-id``."""
@@ -29,26 +29,30 @@ class Message:
     body: bytes
 
 
-class MessageEncoder:
+class WebhookEncoder:
+    """CloudEvents in the structured form; envelopes as the data of a CloudEvent in the binary form."""
+
     def __init__(self, events: CloudEvents, form: Format) -> None:
         self._events = events
         self._structured = form is Format.CLOUDEVENTS
 
-    def single(self, record: Record) -> Message:
+    def encode(self, record: Record) -> WebhookMessage:
         """Raises ValueError for a record that has no such form."""
         if self._structured:
-            return Message(_webhook_id(record), {"content-type": STRUCTURED_JSON}, self._events.structured(record))
+            return WebhookMessage(
+                _webhook_id(record), {"content-type": STRUCTURED_JSON}, self._events.structured(record)
+            )
         headers = self._events.encoded_headers(record, _HTTP)
-        return Message(_webhook_id(record), headers, self._events.data(record))
+        return WebhookMessage(_webhook_id(record), headers, self._events.data(record))
 
 
-def batch_of(messages: Sequence[Message]) -> Message:
-    """Several structured messages as one, in their order. Its id is made of theirs."""
+def batch_of(messages: Sequence[WebhookMessage]) -> WebhookMessage:
+    """Several structured messages as a single request, in their order. The id is a hash of their ids."""
     ids = hashlib.sha256("\n".join(message.id for message in messages).encode())
     body = b"[" + b",".join(message.body for message in messages) + b"]"
-    return Message(f"batch/{ids.hexdigest()[:32]}", {"content-type": STRUCTURED_JSON_BATCH}, body)
+    return WebhookMessage(f"batch/{ids.hexdigest()[:32]}", {"content-type": STRUCTURED_JSON_BATCH}, body)
 
 
 def _webhook_id(record: Record) -> str:
-    # A dot divides the id from the timestamp in what is signed, so an id must not have one.
+    # The signed text is id.timestamp.body: a dot in the id would make it ambiguous.
     return percent_encoded(record.unique_id).replace(".", "%2E")

@@ -1,4 +1,4 @@
-"""What cannot work in options for a webhook, found without asking the endpoint."""
+"""Checks options for a webhook without the endpoint: the files that they name."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from sinks.base import WrongOption, mistakes_of, read_secret
+from sinks.errors import WrongOption, wrong_options
+from sinks.secret_files import read_secret
 from sinks.tls import Step, check_tls_files
 from sinks.webhook.options import HEADER_VALUE, WebhookOptions
 from sinks.webhook.signature import keys_in
 
 
 def examine(options: WebhookOptions) -> Sequence[WrongOption]:
-    return mistakes_of(_steps(options))
+    return wrong_options(_steps(options))
 
 
 def header_value(value: str, name: str, path: Path) -> str:
-    """Raises WrongOption."""
+    """Returns the value. Raises WrongOption when it cannot be the value of a header."""
     if not re.fullmatch(HEADER_VALUE.pattern, value):
         raise WrongOption(f"header_files.{name}", f"{path} is not one line of printable ASCII")
     return value

@@ -41,7 +41,7 @@ def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
     assert pending == sorted(set(pending)), "places ascend"
     assert set(pending) | rejected.keys() <= set(range(len(batch))), "places are those of the batch"
     assert not set(pending) & rejected.keys(), "a record is pending or rejected"
-    for text in [*rejected.values(), *([receipt.trouble.reason] if receipt.trouble else [])]:
+    for text in [*rejected.values(), *([receipt.failure.reason] if receipt.failure else [])]:
         assert text.strip(), "a reason says something"
         assert len(text) < 500, f"a reason is not a record: {len(text)} letters"
     blocked: dict[object, str] = {}
@@ -56,7 +56,7 @@ def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
             blocked[record.ordering_key] = "rejected"
         else:
             assert front is None, f"record {place} overtook a {front} one of its key"
-    assert (receipt.trouble is not None) == in_trouble, f"trouble is told exactly with what it made pending: {receipt}"
+    assert (receipt.failure is not None) == in_trouble, f"trouble is told exactly with what it made pending: {receipt}"
     return receipt
 
 
@@ -71,8 +71,8 @@ async def deliver(sink: Sink, batch: Sequence[Record], told: Told | None = None)
         told.stored |= {
             record.id for place, record in enumerate(batch) if place not in pending and place not in receipt.rejected
         }
-        if receipt.trouble is not None:
-            told.troubles.append(receipt.trouble.reason)
+        if receipt.failure is not None:
+            told.troubles.append(receipt.failure.reason)
     return [batch[place] for place in receipt.pending]
 
 

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from bridge.model.record import Concern, Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
-from sinks.kafka.courier import Flight
-from sinks.kafka.encode import Headers
+from sinks.kafka.encode import Headers, KafkaMessage
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.producer import InFlight
 from sinks.kafka.sink import KafkaSink
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, TIME, a_delta
 
@@ -50,42 +50,41 @@ class Broker:
         return place
 
 
-class OneCourier:
-    """In place of a producer: what is launched has landed."""
+class FakeProducer:
+    """In place of a producer: every produced message has its report."""
 
-    gapless, failing, broken, trouble, aloft = True, False, None, "", 0
-    launched = landed = 0
+    gapless, failing, broken, last_error, in_flight = True, False, None, "", 0
+    produced = reported = 0
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def launch(
-        self, flight: Flight, topic: str, key: str | None, value: bytes, headers: Headers, partition: int = -1
-    ) -> bool:
+    def produce(self, record: InFlight, message: KafkaMessage, value: bytes) -> bool:
+        topic, key = message.topic, message.key
         if key is None and topic in COMPACTED:
             error: KafkaError | None = KafkaError(KafkaError.INVALID_RECORD)
             place = None
         else:
-            place = self._broker.take(topic, key, value, headers, partition)
+            place = self._broker.take(topic, key, value, message.headers, message.partition)
             error = None if place is not None else KafkaError(KafkaError._TRANSPORT)
-        flight.report(error, SimpleNamespace(partition=lambda: place))  # type: ignore[arg-type]
+        record.report(error, SimpleNamespace(partition=lambda: place))  # type: ignore[arg-type]
         return True
 
-    async def wait(self, messages: int, patience: float) -> bool:
+    async def wait(self, messages: int, idle_timeout: float) -> bool:
         return True
 
-    def topics(self, topic: str | None, timeout: float) -> Any:
+    def metadata(self, topic: str | None, timeout: float) -> Any:
         found = {name: SimpleNamespace(error=None, partitions=range(n)) for name, n in PARTITIONS.items()}
         return SimpleNamespace(topics=found)
 
-    async def end(self, patience: float) -> None: ...
+    async def close(self, timeout: float) -> None: ...
 
 
 def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
     sink = KafkaSink("audit", KafkaOptions(bootstrap_servers="b:1"), cluster="prod")
     sink.memory = memory
-    sink._courier = OneCourier(broker)  # type: ignore[assignment]
-    sink._topics._policies = lambda topics: {  # type: ignore[method-assign]
+    sink._producer = FakeProducer(broker)  # type: ignore[assignment]
+    sink._topics._cleanup_policies = lambda topics: {  # type: ignore[method-assign]
         topic: topic in COMPACTED if may_ask else None for topic in topics
     }
     return sink
@@ -162,7 +161,7 @@ async def deliver(
     """As a worker does it; what was not saved is told again after a crash."""
     saved, place = [b""], 0
     sink = a_sink(broker, b"", may_ask=may_ask)
-    with patch("sinks.kafka.topics.Topics.closed", no_topic_is_closed):
+    with patch("sinks.kafka.topics.Topics.unusable", no_topic_is_unusable):
         while place < len(stretches):
             batch = list(stretches[place])
             while batch:
@@ -178,7 +177,7 @@ async def deliver(
     await sink.close()
 
 
-async def no_topic_is_closed(*_: object) -> dict[str, str]:
+async def no_topic_is_unusable(*_: object) -> dict[str, str]:
     return {}
 
 

@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def meet(type: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
     kind = registry.types()[type]
     its, others = (kind.claims(kind.options.model_validate(MINIMAL[type] | each)) for each in (one, other))
-    return any(a.thing == b.thing and (a.alone or b.alone) for a in its for b in others)
+    return any(a.destination == b.destination and (a.exclusive or b.exclusive) for a in its for b in others)
 
 
 def test_two_sinks_on_one_file_meet_however_its_path_is_spelt(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_compressed_answer_is_read_and_a_bomb_is_not() -> None:
     bomb = gzip.compress(b"x" * 50_000_000)
     assert excerpt(gzip.compress(b"too large"), NONE, encoding="gzip") == "too large"
     assert excerpt(zlib.compress(b"too large"), NONE, encoding="deflate") == "too large"
-    assert excerpt(bomb, NONE, encoding="gzip", whole=False) == "x" * KEPT
+    assert excerpt(bomb, NONE, encoding="gzip", complete=False) == "x" * KEPT
     assert excerpt(b"no gzip", NONE, encoding="gzip") == excerpt(b"?", NONE, encoding="br") == ""
 
 
@@ -99,7 +99,7 @@ def test_no_part_of_a_secret_longer_than_a_scheme_is_kept(secret: str, data: st.
     quoting = data.draw(st.sampled_from(QUOTINGS))
     answer = ("?" * before + quoting(secret) + "?" * KEPT).encode()
     read = data.draw(st.integers(1, len(answer)))
-    kept = excerpt(answer[:read], Secrets([secret]), whole=read == len(answer))
+    kept = excerpt(answer[:read], Secrets([secret]), complete=read == len(answer))
 
     assert quoting(secret)[:7].lower() not in kept.lower()
 
@@ -108,7 +108,7 @@ def test_a_secret_that_is_cut_in_two_is_not_kept() -> None:
     secrets = Secrets(["s3cr3t-token-of-some-length"])
     for cut in range(1, 60):
         kept = excerpt(
-            ("ok: s3cr3t-token-of-some-length, s3cr3t-token-of-some-length")[:cut].encode(), secrets, whole=False
+            ("ok: s3cr3t-token-of-some-length, s3cr3t-token-of-some-length")[:cut].encode(), secrets, complete=False
         )
         assert "s3cr" not in kept
 

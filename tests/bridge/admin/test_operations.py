@@ -157,7 +157,7 @@ class ShySink(RecordingSink):
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         if self.shy:
-            return Receipt(pending=range(len(batch)), trouble=RetryLater("answers 503", after=3600.0, whole=True))
+            return Receipt(pending=range(len(batch)), failure=RetryLater("answers 503", after=3600.0, unavailable=True))
         return await super().deliver(batch)
 
 

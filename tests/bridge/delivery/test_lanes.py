@@ -13,14 +13,15 @@ from bridge.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsP
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from bridge.model.status import CircuitState, SinkState
-from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable, receipt_of
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import Missed, ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, now, virtual
+from tests.kit.receipts import receipt_of
 from tests.kit.records import a_gap, a_snapshot
 
 ALONE = Lanes(concurrency=4)
 DOWN = RetryLater("down")
-AWAY = RetryLater("away", whole=True)
+AWAY = RetryLater("away", unavailable=True)
 
 
 def failing(is_bad: Callable[[Record], bool], trouble: RetryLater = DOWN, seconds: float = 0.0) -> ScriptedSink:
@@ -29,7 +30,7 @@ def failing(is_bad: Callable[[Record], bool], trouble: RetryLater = DOWN, second
 
     def answer(batch: Sequence[Record]) -> Receipt:
         first = next((place for place, record in enumerate(batch) if is_bad(record)), len(batch))
-        return receipt_of(batch, pending=range(first, len(batch)), trouble=trouble)
+        return receipt_of(batch, pending=range(first, len(batch)), failure=trouble)
 
     sink.answer = answer
     return sink
@@ -459,7 +460,7 @@ async def test_at_the_end_other_objects_go_and_a_late_one_is_left() -> None:
 
 @virtual
 async def test_at_the_end_a_long_open_circuit_is_not_waited_for() -> None:
-    closed = Receipt((0,), RetryLater("later", after=600.0, whole=True))
+    closed = Receipt((0,), RetryLater("later", after=600.0, unavailable=True))
     world = World(ScriptedSink(*[closed] * 10), pods("abcd"), lanes=Lanes(concurrency=2))
     async with world.running() as worker:
         began = now()

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from sinks.base import Lanes, receipt_of
+from sinks.base import Lanes
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, virtual
+from tests.kit.receipts import receipt_of
 
 
 @pytest.mark.parametrize("lanes", [None, Lanes(concurrency=4)])

@@ -14,7 +14,7 @@ from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, now, virtual
 
 HOUR = 3600.0
-BUSY = RetryLater("answers 503", after=HOUR, whole=True)
+BUSY = RetryLater("answers 503", after=HOUR, unavailable=True)
 SLOW = RetryLater("answers 500", after=HOUR)
 BOTH = pytest.mark.parametrize("lanes", [None, Lanes(concurrency=3)], ids=["batches", "lanes"])
 
@@ -59,7 +59,7 @@ async def test_a_sink_that_does_not_open_is_tried_at_once_too() -> None:
 @pytest.mark.parametrize(("asked", "waited"), [(1e12, HOUR), (-5.0, 0.0), (float("inf"), HOUR)])
 @virtual
 async def test_nobody_is_left_alone_for_more_than_an_hour(lanes: Lanes | None, asked: float, waited: float) -> None:
-    script = ScriptedSink(Receipt((0,), RetryLater("no", after=asked, whole=True)))
+    script = ScriptedSink(Receipt((0,), RetryLater("no", after=asked, unavailable=True)))
     world = World(script, pods("a"), lanes=lanes, chance=lambda: 0.0)
     await world.run_until_idle()
 

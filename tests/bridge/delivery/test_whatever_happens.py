@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
-from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, not_following, receipt_of
+from sinks.base import BatchResult, Lanes, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod
 from tests.bridge.delivery.world import World
 from tests.kit.records import a_gap
@@ -47,20 +47,20 @@ class Moody(ScriptedSink):
             self._under_way.subtract(keys)
 
     async def _store(self, batch: Sequence[Record]) -> Receipt:
-        rejected: dict[int, str] = {}
-        for place, record in enumerate(batch):
-            if not not_following(batch, [place], rejected):
+        result = BatchResult(batch)
+        for index, record in enumerate(batch):
+            if not result.sendable([index]):
                 continue
             await asyncio.sleep(self.chance.choice([0.0, 0.0, 0.01, 0.3]))
             if record.sequence in self.refused:
-                rejected[place] = "too large"
+                result.reject(index, "too large")
             elif self.moody and self.chance.random() < 0.15:
-                left = not_following(batch, range(place, len(batch)), rejected)
-                trouble = RetryLater("moody", self.chance.choice([None, 2.0]), whole=self.chance.random() < 0.3)
-                return receipt_of(batch, pending=left, trouble=trouble, rejected=rejected)
+                asked = self.chance.choice([None, 2.0])
+                failure = RetryLater("moody", asked, unavailable=self.chance.random() < 0.3)
+                return result.receipt(result.sendable(range(index, len(batch))), failure)
             else:
                 self.stored.append(record)
-        return receipt_of(batch, rejected=rejected) if rejected else ALL_STORED
+        return result.receipt()
 
 
 class Story:

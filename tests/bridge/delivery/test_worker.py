@@ -22,13 +22,14 @@ from bridge.facts import (
 from bridge.model.policies import OnRejected
 from bridge.model.record import Record
 from bridge.model.status import CircuitState, SinkState
-from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable, receipt_of
+from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import Missed, ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual
+from tests.kit.receipts import receipt_of
 from tests.kit.records import a_gap, a_snapshot
 
 DOWN = RetryLater("down")
-AWAY = RetryLater("away", whole=True)
+AWAY = RetryLater("away", unavailable=True)
 
 
 def rejecting(*sequences: int) -> ScriptedSink:
@@ -316,7 +317,7 @@ async def test_records_before_a_first_letter_return_after_a_crash() -> None:
 @virtual
 async def test_trouble_and_a_rejection_in_one_batch_are_both_heard() -> None:
     records = pods("abca")
-    sink = ScriptedSink(receipt_of(records, pending=[2], trouble=DOWN, rejected={0: "too large"}))
+    sink = ScriptedSink(receipt_of(records, pending=[2], failure=DOWN, rejected={0: "too large"}))
     world = World(sink, records)
     await world.run_until_idle()
 

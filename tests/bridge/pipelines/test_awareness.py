@@ -105,7 +105,7 @@ class WaitsForWhatIsWatched(Counting):
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         if any(isinstance(record, Gap) for record in batch):
             if (watched := self.watched()) is None:
-                return Receipt(pending=range(len(batch)), trouble=RetryLater("nobody has said what is watched"))
+                return Receipt(pending=range(len(batch)), failure=RetryLater("nobody has said what is watched"))
             self.where = tuple(resource.name for resource in watched)
         return await super().deliver(batch)
 

@@ -119,7 +119,7 @@ class DeadSink(RecordingSink):
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         if self.alive:
             return await super().deliver(batch)
-        return Receipt(pending=range(len(batch)), trouble=RetryLater("connection refused", whole=True))
+        return Receipt(pending=range(len(batch)), failure=RetryLater("connection refused", unavailable=True))
 
 
 @pytest.mark.parametrize("policy", [WhenFull.DROP, WhenFull.COMPACT])

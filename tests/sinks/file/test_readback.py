@@ -142,7 +142,7 @@ async def test_foreign_lines_are_reported_and_the_others_are_read(path: Path) ->
 
 
 async def test_a_line_beyond_the_limit_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readback, "LONGEST_LINE", 2000)
+    monkeypatch.setattr(readback, "MAX_LINE", 2000)
     long = a_delta(2, body=b'"' + b"x" * 7000 + b'"')
     await write(path, [a_delta(1), long, a_delta(3)])
 

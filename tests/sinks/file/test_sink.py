@@ -64,7 +64,7 @@ async def test_an_unencodable_record_is_rejected_and_others_are_stored(tmp_path:
     await sink.close()
 
     assert (list(receipt.rejected), list(only_damaged.rejected)) == ([1], [0])
-    assert (receipt.pending, receipt.trouble) == ([3], None), "of the same object, and so not written"
+    assert (receipt.pending, receipt.failure) == ([3], None), "of the same object, and so not written"
     assert len((tmp_path / "deltas.ndjson").read_bytes().splitlines()) == 2
 
 
@@ -77,8 +77,8 @@ async def test_a_folder_that_went_makes_the_batch_pending(tmp_path: Path) -> Non
     await sink.close()
 
     assert list(receipt.pending) == [0, 1, 2]
-    assert receipt.trouble is not None
-    assert "No such file or directory" in receipt.trouble.reason
+    assert receipt.failure is not None
+    assert "No such file or directory" in receipt.failure.reason
 
 
 async def test_a_cancelled_deliver_leaves_whole_lines_and_works_on(tmp_path: Path) -> None:

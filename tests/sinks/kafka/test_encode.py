@@ -10,12 +10,12 @@ from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from bridge.model.resource import Resource
-from sinks.kafka.encode import Parcel, ParcelEncoder
+from sinks.kafka.encode import KafkaEncoder, KafkaMessage
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
 
 
-def encoded(record: Record, topic: str = "k8s.{resource}", *, tombstones: bool = False) -> Parcel:
-    return ParcelEncoder(CloudEvents("eu:1"), topic, "eu:1", tombstones=tombstones).parcel(record)
+def encoded(record: Record, topic: str = "k8s.{resource}", *, tombstones: bool = False) -> KafkaMessage:
+    return KafkaEncoder(CloudEvents("eu:1"), topic, "eu:1", tombstones=tombstones).encode(record)
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def test_the_topic_is_made_of_what_the_record_is_about(template: str, record: Re
 
 def test_key_value_and_headers_are_those_of_the_binary_form() -> None:
     delta = a_delta(7, key="shop/ä")
-    parcel = encoded(delta)
+    message = encoded(delta)
 
-    event = kafka.from_binary(kafka.KafkaMessage(parcel.headers, parcel.key, parcel.values[0]), JSONFormat())
+    event = kafka.from_binary(kafka.KafkaMessage(message.headers, message.key, message.values[0]), JSONFormat())
 
     assert event.get_id() == delta.id
-    assert parcel.key == event.get_extension("partitionkey") == "eu:1//pods/shop/ä"
-    assert parcel.values == (delta.body,)
-    assert parcel.values[0] is delta.body
+    assert message.key == event.get_extension("partitionkey") == "eu:1//pods/shop/ä"
+    assert message.values == (delta.body,)
+    assert message.values[0] is delta.body
 
 
 def test_a_tombstone_follows_a_delete_when_asked_for() -> None:

@@ -181,10 +181,10 @@ async def test_envelopes_name_the_newest_gap_without_markers(kafka: Kafka, topic
 async def test_beyond_the_bound_records_name_the_gap_without_markers(
     kafka: Kafka, topics: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinks.kafka import markers
+    from sinks.kafka import topic_names
 
-    monkeypatch.setattr(markers, "MOST_PARTITIONS", 6)
-    monkeypatch.setattr(memory, "MOST_PARTITIONS", 6)
+    monkeypatch.setattr(topic_names, "MAX_MARKED_PARTITIONS", 6)
+    monkeypatch.setattr(memory, "MAX_MARKED_PARTITIONS", 6)
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
         await deliver(sink, [a_gap_of(PODS, DEPLOYMENTS)], some(PODS, 100))
         objects = [*some(PODS, 200, 60, SNAPSHOT), *some(DEPLOYMENTS, 300, 60, SNAPSHOT)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from sinks.kafka.memory import MOST_PARTITIONS, Memory
+from sinks.kafka.memory import MAX_MARKED_PARTITIONS, KafkaMemory
 
 
 def test_what_is_saved_is_known_again() -> None:
-    memory = Memory()
-    memory.gap("gap/1/5", marked=False)
-    memory.gap("gap/7/9", marked=True)
+    memory = KafkaMemory()
+    memory.add_gap("gap/1/5", marked=False)
+    memory.add_gap("gap/7/9", marked=True)
     for partition in (0, 0, 3):
         memory.count("snapshot/audit/9", "k8s.pods", partition)
-    again = Memory(memory.saved())
+    again = KafkaMemory(memory.saved())
 
     assert (again.newest_gap, again.unmarked_gap) == ("gap/7/9", "gap/1/5")
     assert again.counts("snapshot/audit/9") == {"k8s.pods": {0: 2, 3: 1}}
@@ -19,36 +19,36 @@ def test_what_is_saved_is_known_again() -> None:
 
 
 def test_an_older_gap_that_is_told_again_is_not_the_newest() -> None:
-    memory = Memory()
+    memory = KafkaMemory()
     for gap in ("gap/1/5", "gap/90/100", "gap/7/9"):
-        memory.gap(gap, marked=False)
+        memory.add_gap(gap, marked=False)
 
     assert memory.newest_gap == memory.unmarked_gap == "gap/90/100"
 
 
 def test_it_is_the_same_object_until_something_changes() -> None:
-    memory = Memory(Memory().saved())
+    memory = KafkaMemory(KafkaMemory().saved())
     saved = memory.saved()
     assert memory.saved() is saved
-    memory.ended()
+    memory.end_snapshot()
     assert memory.saved() is saved
     memory.count("snapshot/audit/9", "k8s.pods", 1)
     assert memory.saved() is not saved
 
 
 def test_more_partitions_than_get_a_marker_are_not_counted() -> None:
-    memory = Memory()
-    for partition in range(MOST_PARTITIONS):
+    memory = KafkaMemory()
+    for partition in range(MAX_MARKED_PARTITIONS):
         memory.count("snapshot/audit/9", "k8s.pods", partition)
     assert memory.counts("snapshot/audit/9") is not None
     memory.count("snapshot/audit/9", "k8s.nodes", 0)
 
     assert memory.counts("snapshot/audit/9") is None
-    assert Memory(memory.saved()).counts("snapshot/audit/9") is None
+    assert KafkaMemory(memory.saved()).counts("snapshot/audit/9") is None
     assert len(memory.saved()) < 200
 
 
 def test_an_unreadable_checkpoint_is_an_unknown_gap() -> None:
     for damaged in (b"{", b'{"newest":5}', b"\xff"):
-        memory = Memory(damaged)
+        memory = KafkaMemory(damaged)
         assert memory.newest_gap == memory.unmarked_gap != ""

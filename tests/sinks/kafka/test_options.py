@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from config.values import Duration, Size
 from sinks.base import SinkUnavailable
+from sinks.kafka.client_config import producer_config
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.settings import producer_settings
 
 
 def options(**more: object) -> KafkaOptions:
@@ -67,12 +67,12 @@ def test_times_and_sizes_take_units() -> None:
 
     assert [given.ack_timeout, given.connect_timeout] == [Duration(0.5), Duration(60)]
     assert given.max_message_bytes == Size(2 << 20)
-    settings = producer_settings(given, gapless=True)
+    settings = producer_config(given, gapless=True)
     assert str(settings["message.max.bytes"]) == "2097152", "as librdkafka reads it"
 
 
 def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:
-    settings = producer_settings(options(), gapless=True)
+    settings = producer_config(options(), gapless=True)
 
     assert settings["enable.idempotence"] is True
     assert settings["enable.gapless.guarantee"] is True
@@ -83,9 +83,7 @@ def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:
 
 
 def test_properties_win_over_defaults_that_promise_nothing() -> None:
-    settings = producer_settings(
-        options(properties={"linger.ms": 20, "partitioner": "consistent_random"}), gapless=True
-    )
+    settings = producer_config(options(properties={"linger.ms": 20, "partitioner": "consistent_random"}), gapless=True)
 
     assert (settings["linger.ms"], settings["partitioner"]) == (20, "consistent_random")
 
@@ -101,18 +99,18 @@ def test_secrets_are_read_from_their_files(tmp_path: Path) -> None:
         property_files={"ssl.key.password": tmp_path / "password"},
     )
 
-    settings = producer_settings(given, gapless=True)
+    settings = producer_config(given, gapless=True)
 
     assert settings["sasl.password"] == settings["ssl.key.password"] == "hush"
     assert settings["ssl.ca.location"] == "/ca.crt"
     assert settings["security.protocol"] == "sasl_ssl"
     (tmp_path / "password").unlink()
     with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
-        producer_settings(given, gapless=True)
+        producer_config(given, gapless=True)
 
 
 def test_the_queue_has_room_for_a_few_of_the_largest_records() -> None:
-    settings = producer_settings(options(max_message_bytes=20_000_000), gapless=True)
+    settings = producer_config(options(max_message_bytes=20_000_000), gapless=True)
 
     assert settings["queue.buffering.max.kbytes"] == 78_125
     Producer(settings | {"log_level": 0})

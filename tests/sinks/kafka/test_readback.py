@@ -17,10 +17,10 @@ from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.kafka import readback
-from sinks.kafka.names import topics_for
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.readback import KafkaReadBack
 from sinks.kafka.sink import KafkaSink
+from sinks.kafka.topic_names import topics_pattern
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.process import free_port
@@ -169,11 +169,11 @@ async def test_brokers_that_cannot_be_reached_are_named() -> None:
 async def test_a_silent_broker_is_not_waited_for_without_end(
     kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readback, "_PATIENCE", 0.0)
+    monkeypatch.setattr(readback, "_IDLE_TIMEOUT", 0.0)
     chosen = options(kafka, kafka_topic())
     await write(chosen, changes(10))
     async with reading(chosen) as reader:
-        with pytest.raises(SinkUnavailable, match="nothing came for 0 s"):
+        with pytest.raises(SinkUnavailable, match="no record came for 0 s"):
             await rest(reader)
 
 
@@ -192,7 +192,7 @@ async def test_a_silent_broker_is_not_waited_for_without_end(
 )
 def test_a_template_says_which_topics_are_read(template: str, found: list[str], left: list[str]) -> None:
     roles = ReadFilter("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "")
-    wanted = topics_for(template, "prod eu", [PODS, roles])
+    wanted = topics_pattern(template, "prod eu", [PODS, roles])
 
     assert [name for name in found if not wanted.fullmatch(name)] == []
     assert [name for name in left if wanted.fullmatch(name)] == []

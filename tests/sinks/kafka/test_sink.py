@@ -60,8 +60,8 @@ def incompressible(size: int) -> bytes:
 
 
 def trouble_of(receipt: Receipt) -> str:
-    assert receipt.trouble is not None
-    return receipt.trouble.reason
+    assert receipt.failure is not None
+    return receipt.failure.reason
 
 
 async def test_keys_keep_to_a_partition_and_their_order(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -87,7 +87,7 @@ async def test_a_record_too_large_to_send_is_rejected_alone(kafka: Kafka, kafka_
 
     assert list(receipt.rejected) == [1]
     assert "see max_message_bytes" in receipt.rejected[1]
-    assert (receipt.pending, receipt.trouble) == ([3], None), "of the same object, and so not sent"
+    assert (receipt.pending, receipt.failure) == ([3], None), "of the same object, and so not sent"
     stored = await read(kafka, topic)
     assert sorted(ids(stored)) == sorted(ids_of([batch[0], batch[2]]))
 
@@ -128,7 +128,7 @@ async def test_a_missing_topic_holds_up_only_its_own_records(kafka: Kafka, kafka
     async with opened(kafka, f"{prefix}.{{resource}}") as sink:
         receipt = await sink.deliver(batch)
         assert list(receipt.pending) == [0, 2, 4, 6]
-        assert trouble_of(receipt) == f"topic {prefix}.deployments does not exist; make it, or set create_topics"
+        assert trouble_of(receipt) == f"topic {prefix}.deployments does not exist; create it, or set create_topics"
 
         kafka_topic(name=f"{prefix}.deployments")
         assert await sink.deliver([batch[place] for place in receipt.pending]) == ALL_STORED
@@ -140,7 +140,7 @@ async def test_a_missing_topic_holds_up_only_its_own_records(kafka: Kafka, kafka
 async def missing_places(server: Kafka, topic: str, **options: Any) -> Sequence[str]:
     sink = the_sink(server, topic, **options)
     try:
-        return await sink.check_places([PODS, DEPLOYMENTS])
+        return await sink.check_destinations([PODS, DEPLOYMENTS])
     finally:
         await sink.close()
 
@@ -148,14 +148,14 @@ async def missing_places(server: Kafka, topic: str, **options: Any) -> Sequence[
 async def test_a_check_names_topics_that_nobody_makes_and_makes_none(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     prefix = fresh_name("asked")
     kafka_topic(name=f"{prefix}.pods")
-    told = f"no topic {prefix}.deployments, {prefix}.notice, and brokers make none: make them, or set create_topics"
+    told = f"no topic {prefix}.deployments, {prefix}.notice, and brokers create none: create them, or set create_topics"
 
     assert await missing_places(kafka, f"{prefix}.{{resource}}") == [told]
     assert await missing_places(kafka, f"{prefix}.{{resource}}") == [told], "being asked made none of them"
     assert await missing_places(kafka, f"{prefix}.{{resource}}", create_topics={"partitions": 1}) == ()
     assert await missing_places(kafka, f"{prefix}.pods") == ()
     by_namespace = await missing_places(kafka, f"{prefix}.{{resource}}.{{namespace}}")
-    assert by_namespace == [f"no topic {prefix}.notice._, and brokers make none: make them, or set create_topics"]
+    assert by_namespace == [f"no topic {prefix}.notice._, and brokers create none: create them, or set create_topics"]
 
 
 async def test_topics_that_brokers_make_by_themselves_are_not_missing(start_kafka: StartKafka) -> None:
@@ -244,7 +244,7 @@ async def test_a_cancelled_deliver_doubles_nothing_and_the_sink_works(kafka: Kaf
                 async with asyncio.timeout(pause):
                     await sink.deliver(batch)
         assert await sink.deliver(batch) == ALL_STORED
-        assert not len(sink._aloft)
+        assert not len(sink._in_flight)
 
     assert ids(await read(kafka, topic)) == ids_of(batch)
 

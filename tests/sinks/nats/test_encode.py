@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridge.model.record import Record
-from sinks.nats.encode import Message, MessageEncoder, escaped, stream_subjects
+from sinks.nats.encode import NatsEncoder, NatsMessage, escaped, stream_subjects
 from sinks.nats.options import NatsOptions
-from sinks.template import NOTHING
+from sinks.template import ABSENT
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
 
 
@@ -19,8 +19,8 @@ def options(**more: object) -> NatsOptions:
     return NatsOptions.model_validate({"servers": ["nats://127.0.0.1:4222"], "stream": "K8S", **more})
 
 
-def encoded(record: Record, cluster: str = "prod.eu", **more: object) -> Message:
-    return MessageEncoder(options(**more), cluster).message(record)
+def encoded(record: Record, cluster: str = "prod.eu", **more: object) -> NatsMessage:
+    return NatsEncoder(options(**more), cluster).encode(record)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_every_part_of_a_name_is_one_token_of_the_subject(record: Record, subjec
 @given(st.text(), st.text())
 def test_no_two_names_share_a_token(one: str, other: str) -> None:
     assume(one != other)
-    tokens = [escaped(name) if name else NOTHING for name in (one, other)]
+    tokens = [escaped(name) if name else ABSENT for name in (one, other)]
 
     assert tokens[0] != tokens[1]
     assert not any(set(token) & set(" .*>\r\n\t{}") or not token for token in tokens)

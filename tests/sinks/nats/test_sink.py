@@ -28,7 +28,7 @@ from tests.cluster.servers.process import free_port
 from tests.kit.certificates import Authority
 from tests.kit.records import a_delta, a_gap, changes
 
-MADE = Receipt(made="stream K8S")
+MADE = Receipt(created="stream K8S")
 
 
 def the_sink(server: Nats, stream: str, prefix: str, **options: Any) -> NatsSink:
@@ -56,8 +56,8 @@ def ids_of(records: Sequence[Record]) -> list[str]:
 
 
 def trouble_of(receipt: Receipt) -> str:
-    assert receipt.trouble is not None
-    return receipt.trouble.reason
+    assert receipt.failure is not None
+    return receipt.failure.reason
 
 
 async def test_what_is_delivered_twice_is_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -89,7 +89,7 @@ async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: Start
     server = start_nats("-c", str(config))
     sink = the_sink(server, "K8S", "k8s", create_stream={})
     await sink.open()
-    probe = the_sink(server, "K8S", "k8s")._encoder.message(a_delta(5)).size - len(a_delta(5).body)
+    probe = the_sink(server, "K8S", "k8s")._encoder.encode(a_delta(5)).size - len(a_delta(5).body)
     body = b'"' + b"x" * (20_000 - probe - 2) + b'"'
 
     fits = await sink.deliver([a_delta(5, body=body)])
@@ -99,7 +99,7 @@ async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: Start
     assert fits == MADE
     assert list(receipt.rejected) == [1]
     assert receipt.rejected[1].endswith("bytes with its headers; the server takes 20000")
-    assert (receipt.pending, receipt.trouble) == ([3], None), "of the same object, and so not sent"
+    assert (receipt.pending, receipt.failure) == ([3], None), "of the same object, and so not sent"
     assert len(await server.read_all("K8S")) == 3
 
 
@@ -146,7 +146,7 @@ async def test_a_missing_stream_is_told_or_made(nats_server: Nats) -> None:
     sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
     await sink.open()
     try:
-        assert await sink.deliver(changes(5)) == Receipt(made=f"stream {name}")
+        assert await sink.deliver(changes(5)) == Receipt(created=f"stream {name}")
         async with await nats.connect(nats_server.url) as connection:
             config = (await connection.jetstream().stream_info(name)).config
             assert (config.subjects, config.max_age, config.duplicate_window) == (["made.*.*.*"], 3600, 120)
@@ -180,8 +180,8 @@ async def test_a_deleted_stream_that_may_not_be_made_is_reported(nats_server: Na
         await operator.jetstream().delete_stream(stream.name)
         receipt = await sink.deliver(changes(5, first=6))
         assert list(receipt.pending) == [0, 1, 2, 3, 4]
-        assert receipt.trouble is not None
-        assert receipt.trouble.whole
+        assert receipt.failure is not None
+        assert receipt.failure.unavailable
         assert f"has no stream {stream.name}; make one for {stream.prefix}.*.*.*, or set" in trouble_of(receipt)
 
         await operator.jetstream().add_stream(name=stream.name, subjects=[f"{stream.prefix}.>"])
@@ -204,12 +204,12 @@ async def test_a_stream_that_vanishes_under_a_batch_loses_no_record(
             gone = asyncio.get_running_loop().create_task(operator.jetstream().delete_stream("K8S"))
             while left:
                 receipt = await sink.deliver(left)
-                made += receipt.made == "stream K8S"
+                made += receipt.created == "stream K8S"
                 left = [left[place] for place in receipt.pending]
             await gone
             last = changes(1, first=1000 * (round_ + 1) + 900)
             receipt = await sink.deliver(last)
-            made += receipt.made == "stream K8S"
+            made += receipt.created == "stream K8S"
             assert not receipt.pending
             assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")][-1:] == ids_of(last)
     await sink.close()
@@ -455,7 +455,7 @@ async def test_a_server_killed_under_a_large_batch_is_noticed_at_once(start_nats
     await sink.close()
 
     assert list(receipt.pending) == list(range(40))
-    assert receipt.trouble is not None
+    assert receipt.failure is not None
 
 
 async def test_a_server_that_goes_while_idle_is_noticed_quietly(

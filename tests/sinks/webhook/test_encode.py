@@ -9,14 +9,14 @@ import pytest
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from sinks.base import Format
-from sinks.webhook.encode import Message, MessageEncoder
+from sinks.webhook.encode import WebhookEncoder, WebhookMessage
 from tests.kit.records import a_delta, a_gap, a_snapshot
 
 FORMS = (Format.CLOUDEVENTS, Format.ENVELOPE)
 
 
-def encoded(record: Record, form: Format) -> Message:
-    return MessageEncoder(CloudEvents("prod"), form).single(record)
+def encoded(record: Record, form: Format) -> WebhookMessage:
+    return WebhookEncoder(CloudEvents("prod"), form).encode(record)
 
 
 @pytest.mark.parametrize("form", FORMS)

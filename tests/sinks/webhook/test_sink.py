@@ -41,8 +41,8 @@ async def opened(receiver: WebhookReceiver, **options: Any) -> WebhookSink:
 
 
 def trouble_of(receipt: Receipt) -> str:
-    assert receipt.trouble is not None
-    return receipt.trouble.reason
+    assert receipt.failure is not None
+    return receipt.failure.reason
 
 
 async def test_every_request_is_one_structured_cloudevent(receiver: WebhookReceiver) -> None:
@@ -105,8 +105,8 @@ async def test_what_is_behind_a_failed_request_is_not_sent(receiver: WebhookRece
 
     assert list(receipt.pending) == list(range(4, 30))
     assert trouble_of(receipt).endswith("answers 500")
-    assert receipt.trouble is not None
-    assert not receipt.trouble.whole, "another record may go through"
+    assert receipt.failure is not None
+    assert not receipt.failure.unavailable, "another record may go through"
     assert len(receiver.asked) == 5
 
 
@@ -122,7 +122,7 @@ async def test_refused_records_are_rejected_and_the_rest_is_stored(receiver: Web
     assert list(receipt.rejected) == [4]
     assert str(status) in receipt.rejected[4]
     assert list(receipt.pending) == [7], "of the same object, and so not sent"
-    assert receipt.trouble is None
+    assert receipt.failure is None
     assert len(receiver.accepted) == 7
 
 
@@ -136,8 +136,8 @@ async def test_a_misconfigured_endpoint_is_a_failure_without_loss(receiver: Webh
 
     assert list(receipt.pending) == list(range(50))
     assert trouble_of(receipt).startswith(receiver.url.removesuffix("/hook") + f" answers {status}: ")
-    assert receipt.trouble is not None
-    assert receipt.trouble.whole
+    assert receipt.failure is not None
+    assert receipt.failure.unavailable
     assert len(receiver.asked) == 1
 
 
@@ -148,8 +148,8 @@ async def test_a_busy_endpoint_says_how_long_to_wait(receiver: WebhookReceiver) 
     receipt = await sink.deliver(changes(3))
     await sink.close()
 
-    assert receipt.trouble is not None
-    assert receipt.trouble.after == 17.0
+    assert receipt.failure is not None
+    assert receipt.failure.after == 17.0
 
 
 async def test_an_endpoint_that_does_not_answer_in_time_is_trouble(receiver: WebhookReceiver) -> None:
@@ -344,7 +344,7 @@ async def test_nothing_of_an_object_is_sent_behind_its_bad_event(receiver: Webho
 
     assert list(receipt.rejected) == [3]
     assert list(receipt.pending) == [8, 13, 18, 23, 28]
-    assert receipt.trouble is None
+    assert receipt.failure is None
     behind = {batch[place].id for place in receipt.pending}
     assert not behind & {event["id"] for posted in receiver.asked[1:] for event in posted.events}
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from sinks.base import SinkUnavailable
-from sinks.file.destination import AppendFailed, LineFile, Stream, describe, open_destination
+from sinks.file.connection import describe
+from sinks.file.delivery import AppendFailed, FileWriter, PipeWriter, open_writer
 from sinks.file.options import FileOptions, Fsync
 
 A, B, C = b'{"n":1}\n', b'{"n":2}\n', b'{"n":3}\n'
@@ -45,7 +46,7 @@ def large(tmp_path: Path) -> Path:
 def test_lines_are_appended_behind_what_is_there(tmp_path: Path, sync: bool) -> None:
     path = tmp_path / "deltas.ndjson"
     for lines in ([A, B], [C]):
-        file = LineFile(path, sync=sync)
+        file = FileWriter(path, sync=sync)
         file.append(lines)
         file.close()
 
@@ -53,7 +54,7 @@ def test_lines_are_appended_behind_what_is_there(tmp_path: Path, sync: bool) -> 
 
 
 def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
-    LineFile(tmp_path / "deltas.ndjson", sync=True).close()
+    FileWriter(tmp_path / "deltas.ndjson", sync=True).close()
 
     assert stat.S_IMODE((tmp_path / "deltas.ndjson").stat().st_mode) & 0o137 == 0
 
@@ -63,7 +64,7 @@ def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path: Path, tor
     path = tmp_path / "deltas.ndjson"
     path.write_bytes(A + torn)
 
-    file = LineFile(path, sync=False)
+    file = FileWriter(path, sync=False)
     file.append([B])
     file.close()
 
@@ -74,7 +75,7 @@ def test_a_file_that_is_nothing_but_a_torn_line_begins_anew(tmp_path: Path) -> N
     path = tmp_path / "deltas.ndjson"
     path.write_bytes(b'{"n":')
 
-    file = LineFile(path, sync=False)
+    file = FileWriter(path, sync=False)
     file.append([A])
     file.close()
 
@@ -86,13 +87,13 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     path.write_text("dear diary")
 
     with pytest.raises(SinkUnavailable, match=r"notes\.txt: it ends with a line that is not JSON"):
-        LineFile(path, sync=False)
+        FileWriter(path, sync=False)
 
     assert path.read_text() == "dear diary"
 
 
 def test_a_batch_too_large_for_the_disk_leaves_no_trace(large: Path) -> None:
-    file = LineFile(large, sync=True)
+    file = FileWriter(large, sync=True)
     size = large.stat().st_size
 
     with files_no_larger_than(size + len(A) + 3), pytest.raises(AppendFailed, match="File too large") as failed:
@@ -109,18 +110,18 @@ def test_a_batch_too_large_for_the_disk_leaves_no_trace(large: Path) -> None:
 
 def test_two_sinks_do_not_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
-    first = LineFile(path, sync=False)
+    first = FileWriter(path, sync=False)
 
     with pytest.raises(SinkUnavailable, match="another kubedelta sink appends to it"):
-        LineFile(path, sync=False)
+        FileWriter(path, sync=False)
 
     first.close()
-    LineFile(path, sync=False).close()
+    FileWriter(path, sync=False).close()
 
 
 def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path, rotated = tmp_path / "deltas.ndjson", tmp_path / "deltas.ndjson.1"
-    file = LineFile(path, sync=True)
+    file = FileWriter(path, sync=True)
     file.append([A])
 
     path.rename(rotated)
@@ -135,7 +136,7 @@ def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
 def test_a_folder_that_went_is_trouble_until_it_is_back(tmp_path: Path) -> None:
     folder = tmp_path / "mount"
     folder.mkdir()
-    file = LineFile(folder / "deltas.ndjson", sync=True)
+    file = FileWriter(folder / "deltas.ndjson", sync=True)
     folder.rename(tmp_path / "elsewhere")
 
     for _ in range(2):
@@ -148,10 +149,10 @@ def test_a_folder_that_went_is_trouble_until_it_is_back(tmp_path: Path) -> None:
     assert (folder / "deltas.ndjson").read_bytes() == B
 
 
-def a_pipe() -> tuple[int, Stream]:
+def a_pipe() -> tuple[int, PipeWriter]:
     reading, writing = os.pipe()
-    stream = Stream(writing, "the pipe")
-    stream.patience = 0.3
+    stream = PipeWriter(writing, "the pipe")
+    stream.idle_timeout = 0.3
     return reading, stream
 
 
@@ -206,7 +207,7 @@ def test_a_pipe_whose_reader_is_gone_is_trouble() -> None:
 
 def test_waiting_for_a_reader_can_be_interrupted() -> None:
     reading, stream = a_pipe()
-    stream.patience = 60
+    stream.idle_timeout = 60
     ended = threading.Event()
 
     def append() -> None:
@@ -222,7 +223,7 @@ def test_waiting_for_a_reader_can_be_interrupted() -> None:
 
 
 def test_a_full_device_is_trouble() -> None:
-    stream = open_destination(FileOptions(path=Path("/dev/full")))
+    stream = open_writer(FileOptions(path=Path("/dev/full")))
 
     with pytest.raises(AppendFailed, match="/dev/full: No space left on device"):
         stream.append([A])
@@ -239,7 +240,7 @@ def test_an_unwritable_path_is_reported_before_anything_is_sent(tmp_path: Path, 
     with pytest.raises(SinkUnavailable, match=reason):
         describe(options)
     with pytest.raises(SinkUnavailable, match="cannot write to"):
-        open_destination(options)
+        open_writer(options)
 
 
 def test_a_named_pipe_is_unavailable_until_it_has_a_reader(tmp_path: Path) -> None:
@@ -247,10 +248,10 @@ def test_a_named_pipe_is_unavailable_until_it_has_a_reader(tmp_path: Path) -> No
     os.mkfifo(path)
     options = FileOptions(path=path, fsync=Fsync.BATCH)
     with pytest.raises(SinkUnavailable, match="cannot write to"):
-        open_destination(options)
+        open_writer(options)
 
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    stream = open_destination(options)
+    stream = open_writer(options)
     stream.append([A])
     assert os.read(reading, 100) == A
     stream.close()
@@ -260,13 +261,13 @@ def test_a_named_pipe_is_unavailable_until_it_has_a_reader(tmp_path: Path) -> No
 def test_a_terminal_gets_escapes_and_a_pipe_the_raw_bytes() -> None:
     line = '{"name":"\u009b31m\u202egnp"}\n'.encode()
     ours, its = os.openpty()
-    terminal = Stream(its, "standard output")
+    terminal = PipeWriter(its, "standard output")
     terminal.append([line])
     terminal_got = os.read(ours, 1000)
     terminal.close()
     os.close(ours)
     reader, writer = os.pipe()
-    pipe = Stream(writer, "standard output")
+    pipe = PipeWriter(writer, "standard output")
     pipe.append([line])
     pipe_got = os.read(reader, 1000)
     pipe.close()

@@ -7,45 +7,45 @@ from datetime import UTC, datetime
 import pytest
 
 from sinks.base import RetryLater
-from sinks.webhook.answers import Failed, Refused, Stored, Verdict, seconds_of, verdict
+from sinks.webhook.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of, seconds_of
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
 
 
-def trouble_of(found: Verdict) -> RetryLater:
-    assert isinstance(found, Failed)
-    return found.trouble
+def failure_of(found: PostResult) -> RetryLater:
+    assert isinstance(found, PostFailed)
+    return found.failure
 
 
 @pytest.mark.parametrize(
     ("statuses", "kind"),
     [
-        ([200, 201, 202, 204, 299], Stored),
-        ([400, 413, 415, 422, 431], Refused),
-        ([408, 425, 500, 502, 504, 507], Failed),
-        ([301, 302, 307, 308, 304], Failed),
-        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], Failed),
+        ([200, 201, 202, 204, 299], PostAccepted),
+        ([400, 413, 415, 422, 431], PostRejected),
+        ([408, 425, 500, 502, 504, 507], PostFailed),
+        ([301, 302, 307, 308, 304], PostFailed),
+        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], PostFailed),
     ],
 )
 def test_a_status_says_whose_move_it_is(statuses: list[int], kind: type) -> None:
-    assert {type(verdict(status, None, NOW)) for status in statuses} == {kind}
+    assert {type(result_of(status, None, NOW)) for status in statuses} == {kind}
 
 
 @pytest.mark.parametrize(
-    ("statuses", "whole"),
+    ("statuses", "unavailable"),
     [
         ([408, 425, 500, 502, 504, 507], False),
         ([301, 302, 307, 308, 304], True),
         ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], True),
     ],
 )
-def test_failures_of_one_record_are_distinct_from_those_of_all(statuses: list[int], whole: bool) -> None:
-    assert {trouble_of(verdict(status, None, NOW)).whole for status in statuses} == {whole}
+def test_a_failure_of_one_request_leaves_the_endpoint_available(statuses: list[int], unavailable: bool) -> None:
+    assert {failure_of(result_of(status, None, NOW)).unavailable for status in statuses} == {unavailable}
 
 
 def test_retry_after_is_heard_with_any_trouble() -> None:
     for status in (302, 429, 503, 500, 425):
-        assert trouble_of(verdict(status, "7", NOW)).after == 7.0
+        assert failure_of(result_of(status, "7", NOW)).after == 7.0
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.client import Client
 
-from sinks.nats import client
-from sinks.nats.client import HeadersClient
+from sinks.nats import connection
+from sinks.nats.connection import HeadersClient
 
 names = st.from_regex(r"[A-Za-z][A-Za-z-]{0,20}", fullmatch=True)
 values = st.from_regex(r"[!-~]{1,40}", fullmatch=True)
@@ -30,6 +30,6 @@ async def test_a_message_is_written_as_the_library_writes_it(headers: dict[str, 
 
 async def test_the_library_still_asks_for_what_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise it takes the headers apart as ever: right, and slow."""
-    monkeypatch.setattr(client, "hpub_cmd", lambda *_: b"asked")
+    monkeypatch.setattr(connection, "hpub_cmd", lambda *_: b"asked")
 
     assert await written(HeadersClient(), {"a": "b"}) == [b"asked"]

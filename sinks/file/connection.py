@@ -1,0 +1,143 @@
+"""The file of a sink: opened, locked against other writers, reopened when it was moved away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+from pathlib import Path
+
+from sinks.errors import SinkUnavailable
+from sinks.file.options import STANDARD_OUTPUT, FileOptions
+
+_MODE = 0o640
+"""Of a new file: its group may read it, for a log shipper beside the bridge."""
+_BLOCK = 64 * 1024
+_TORN_BEGINS = b"{\0"
+"""A line of a sink begins with a brace. A file system leaves zeros where a power cut took the data."""
+
+
+def describe(options: FileOptions) -> str:
+    """Returns a few words about the file, without opening it. Raises SinkUnavailable when it cannot be written."""
+    if options.path == STANDARD_OUTPUT:
+        return f"standard output, {'a terminal' if sys.__stdout__ and sys.__stdout__.isatty() else 'not a terminal'}"
+    path = options.path
+    if not path.parent.is_dir():
+        raise SinkUnavailable(f"cannot write to {path}: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise SinkUnavailable(f"cannot write to {path}: it is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise SinkUnavailable(f"cannot write to {path}: permission denied")
+    return f"{path}, {path.stat().st_size} bytes" if path.exists() else f"{path}, to be created"
+
+
+def open_pipe(path: Path) -> int | None:
+    """A descriptor for a named pipe, a terminal, a device or standard output; None for a regular or missing file.
+    Raises OSError, SinkUnavailable."""
+    if path == STANDARD_OUTPUT:
+        return os.dup(1)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(mode):
+        raise SinkUnavailable(f"cannot write to {path}: it is a folder")
+    return None if stat.S_ISREG(mode) else os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+class FileConnection:
+    """A regular file that is open for appending and holds whole lines only.
+
+    A last line without its newline is the rest of a write that a crash interrupted. Its record was never acknowledged
+    and comes again, so the line is cut off: completed with a newline, it would stay as a line that no reader can parse.
+    """
+
+    def __init__(self, path: Path, *, sync: bool) -> None:
+        """Opens or creates the file. ``sync``: a new file's entry in its folder is forced onto the disk. Raises
+        OSError, SinkUnavailable."""
+        self._path = path
+        self._sync = sync
+        self._fd = self._open()
+
+    def current(self) -> tuple[int, bool]:
+        """The descriptor, and whether the file was opened anew because the former file was moved away (logrotate).
+        Raises OSError, SinkUnavailable."""
+        if not self._was_moved():
+            return self._fd, False
+        self.close()
+        self._fd = self._open()
+        return self._fd, True
+
+    def truncate(self, size: int) -> None:
+        """Raises OSError."""
+        os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> int:
+        existed = self._path.exists()
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            self._lock(fd)
+            _cut_torn_line(fd, self._path)
+            if self._sync and not existed:
+                _sync_folder(self._path.parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SinkUnavailable(f"cannot write to {self._path}: another kubedelta sink appends to it") from None
+
+    def _was_moved(self) -> bool:
+        if self._fd < 0:
+            return True
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return True
+        ours = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def _cut_torn_line(fd: int, path: Path) -> None:
+    """Cuts off a last line without a newline. Raises SinkUnavailable when that line cannot be a sink's: then the file
+    belongs to somebody else."""
+    size = os.fstat(fd).st_size
+    end = _end_of_last_line(fd, size)
+    if end == size:
+        return
+    if os.pread(fd, 1, end) not in _TORN_BEGINS:
+        raise SinkUnavailable(
+            f"will not write to {path}: it ends with a line that is not JSON, so it is not a file of deltas; name"
+            " another file, or end that line"
+        )
+    os.ftruncate(fd, end)
+
+
+def _end_of_last_line(fd: int, size: int) -> int:
+    """The offset behind the last newline; 0 in a file without newlines."""
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

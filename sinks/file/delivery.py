@@ -1,0 +1,165 @@
+"""Appends lines to a file, a pipe, a terminal or a device. All methods block; one thread at a time calls them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bridge.model.primitives.printable import escaped
+from sinks.errors import SinkUnavailable
+from sinks.file.connection import FileConnection, open_pipe
+from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
+
+_force_to_disk = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
+
+
+class AppendFailed(Exception):
+    """Not all lines were stored. The message says why, for the operator."""
+
+    def __init__(self, reason: str, kept: int) -> None:
+        super().__init__(reason)
+        self.kept = kept
+        """Lines, from the first, that are stored."""
+
+
+class LineWriter(Protocol):
+    """Stores lines; ``open_writer`` makes one."""
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Writes whole lines. Raises AppendFailed."""
+        ...
+
+    def interrupt(self) -> None:
+        """From another thread: an ``append`` that waits for a reader gives up."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_writer(options: FileOptions) -> LineWriter:
+    """Raises SinkUnavailable."""
+    try:
+        pipe = open_pipe(options.path)
+        if pipe is None:
+            return FileWriter(options.path, sync=options.fsync is Fsync.BATCH)
+        return PipeWriter(pipe, "standard output" if options.path == STANDARD_OUTPUT else str(options.path))
+    except OSError as error:
+        raise SinkUnavailable(f"cannot write to {options.path}: {error.strerror}") from error
+
+
+class FileWriter:
+    """Appends to a regular file: all lines of an ``append``, or none."""
+
+    def __init__(self, path: Path, *, sync: bool) -> None:
+        """``sync``: a line is stored when the disk has it. Raises OSError, SinkUnavailable."""
+        self._path = path
+        self._sync = sync
+        self._truncate_to: int | None = None
+        """The size before a failed append that is still to be taken back, in bytes."""
+        self._connection = FileConnection(path, sync=sync)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        try:
+            fd, is_new = self._connection.current()
+            if is_new:
+                self._truncate_to = None
+            self._take_back()
+            self._truncate_to = os.fstat(fd).st_size
+            view = memoryview(b"".join(lines))
+            while view:
+                view = view[os.write(fd, view) :]
+            if self._sync:
+                _force_to_disk(fd)
+            self._truncate_to = None
+        except (OSError, SinkUnavailable) as error:
+            with contextlib.suppress(OSError):  # The next append begins with it.
+                self._take_back()
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise AppendFailed(f"{self._path}: {reason}", kept=0) from error
+
+    def interrupt(self) -> None:
+        """Has no effect: a write to a disk cannot be interrupted."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _take_back(self) -> None:
+        """Removes the part of its lines that a failed append has written. Raises OSError."""
+        if self._truncate_to is not None:
+            self._connection.truncate(self._truncate_to)
+            self._truncate_to = None
+
+
+class PipeWriter:
+    """Writes to a pipe, a terminal or a device: a write cannot be taken back, and the reader may be slow or gone.
+
+    Each write is of a size that the pipe takes at once after poll() reported room, so that no thread blocks in write().
+    """
+
+    idle_timeout = 10.0
+    """Seconds without progress before the reader counts as stuck."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self._name = name
+        self._rest = b""
+        """The rest of a torn line, which is written before the next line."""
+        self._is_terminal = os.isatty(fd)
+        self._interrupted = threading.Event()
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Keeps the lines that were written. The next append completes a torn line, whose record then comes again as a
+        duplicate. A terminal gets escapes in place of control characters; in JSON they mean the same."""
+        self._interrupted.clear()
+        if self._is_terminal:
+            lines = [escaped(line.decode(errors="replace"), keep="\n").encode() for line in lines]
+        kept = 0
+        try:
+            self._write(self._rest)
+            for line in lines:
+                self._write(line)
+                kept += 1
+        except OSError as error:
+            raise AppendFailed(f"{self._name}: {self._reason(error)}", kept) from error
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _write(self, text: bytes) -> None:
+        """Writes all of the text, or keeps its unwritten part in ``_rest`` and raises OSError."""
+        waiter = select.poll()
+        waiter.register(self._fd, select.POLLOUT)
+        deadline = time.monotonic() + self.idle_timeout
+        view = memoryview(text)
+        try:
+            while view:
+                if self._interrupted.is_set() or time.monotonic() > deadline:
+                    raise TimeoutError
+                if not waiter.poll(100):
+                    continue
+                try:
+                    view = view[os.write(self._fd, view[: select.PIPE_BUF]) :]
+                except BlockingIOError:
+                    continue
+                deadline = time.monotonic() + self.idle_timeout
+        finally:
+            if text is self._rest or len(view) < len(text):
+                self._rest = bytes(view)
+
+    def _reason(self, error: OSError) -> str:
+        match error:
+            case BrokenPipeError():
+                self._rest = b""  # The next reader has not seen the beginning of that line.
+                return "its reader is gone"
+            case TimeoutError():
+                return "nobody reads it"
+        return str(error.strerror)

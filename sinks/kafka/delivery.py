@@ -1,0 +1,212 @@
+"""One attempt to store records of a batch, and the records that stay in flight from one ``deliver`` to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException
+
+from bridge.model.record import Record
+from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.producer import CountedInFlight, InFlight, KafkaProducer
+from sinks.receipt import BatchResult, RetryLater
+
+RecordId: TypeAlias = tuple[int, str]
+
+_REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}
+"""A broker will never take the record. The broker gives this error to the record's whole batch."""
+
+_TOPIC_ERRORS = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+}
+
+
+def record_id(record: Record) -> RecordId:
+    """The same when a record is delivered again. The sequence number is not enough: a gap may have the sequence number
+    of a record that was in flight."""
+    return (record.sequence, record.id)
+
+
+class InFlightRecords:
+    """Records in flight whose result no Receipt has reported, after Kafka's ``InFlightRequests``."""
+
+    def __init__(self) -> None:
+        self._records: dict[RecordId, InFlight] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def keep(self, records: Iterable[tuple[Record, InFlight]]) -> None:
+        self._records.update((record_id(record), in_flight) for record, in_flight in records)
+
+    def take(self, record: Record) -> InFlight | None:
+        """Removes and returns the record's entry; None when there is no entry, or its delivery failed."""
+        if not self._records:
+            return None
+        in_flight = self._records.pop(record_id(record), None)
+        return None if in_flight is None or (in_flight.reported and in_flight.error is not None) else in_flight
+
+    def forget_before(self, sequence: int) -> None:
+        """The batch begins at this sequence number: the bridge will not deliver earlier records again in this run."""
+        if self._records:
+            self._records = {
+                name: record for name, record in self._records.items() if name[0] >= sequence or not record.reported
+            }
+
+
+@dataclass(slots=True)
+class DeliveryOutcome:
+    """The result of one attempt. Indexes are those of the batch."""
+
+    pending: list[int] = field(default_factory=list)
+    """Records that may not be stored, and all records behind them of the same object; no blocked records."""
+    suspects: list[int] = field(default_factory=list)
+    """Pending records of a batch that the broker refused because of one record in it."""
+    failure: RetryLater | None = None
+    """None: the pending records can be tried again at once."""
+
+
+class KafkaDelivery:
+    """Produces the messages and waits for their delivery reports."""
+
+    def __init__(
+        self,
+        producer: KafkaProducer,
+        messages: Mapping[int, KafkaMessage],
+        result: BatchResult,
+        *,
+        unusable_topics: dict[str, str],
+        in_flight: InFlightRecords,
+        idle_timeout: float,
+        count_partitions: bool = False,
+    ) -> None:
+        """``messages``: by index in the batch of ``result``. ``unusable_topics``: topic → reason. ``idle_timeout``:
+        seconds without any delivery report."""
+        self._producer = producer
+        self._batch = result.batch
+        self._messages = messages
+        self._result = result
+        self._unusable_topics = unusable_topics
+        self._earlier = in_flight
+        self._idle_timeout = idle_timeout
+        self._new_in_flight = CountedInFlight if count_partitions else InFlight
+        self._in_flight: dict[int, InFlight] = {}
+
+    async def run(self, *, one_by_one: bool) -> DeliveryOutcome:
+        """With ``one_by_one`` each record waits for the record before it, and the first failure ends the attempt.
+        Rejected records are reported to the BatchResult."""
+        try:
+            for index in self._messages:
+                if not self._produce_at_once(index) and not await self._produce(index):
+                    break
+                if one_by_one and not await self._await_report(index):
+                    break
+            else:
+                await self._producer.wait(self._producer.produced, self._idle_timeout)
+        except BaseException:  # Cancelled: the next deliver finds the records by their ids.
+            self._earlier.keep((self._batch[index], record) for index, record in self._in_flight.items())
+            raise
+        unstored = [index for index in self._messages if not self._is_acknowledged(index)]
+        return self._outcome(unstored, alone=one_by_one) if unstored else DeliveryOutcome()
+
+    def partitions(self) -> Iterator[tuple[int, int]]:
+        """Index and partition of each stored record, if they are counted."""
+        for index, record in self._in_flight.items():
+            if record.acknowledged and isinstance(record, CountedInFlight):
+                yield index, record.partition
+
+    def failed_topics(self) -> set[str]:
+        """Topics whose records failed with an error about the topic."""
+        return {self._messages[index].topic for index in self._failed_with(_TOPIC_ERRORS)}
+
+    def _produce_at_once(self, index: int) -> bool:
+        """The hot path: the queue has room and there is no earlier failure to look at. Returns False, without any
+        effect, when ``_produce`` has to decide."""
+        message = self._messages[index]
+        if self._unusable_topics or self._result.rejected or self._earlier or len(message.values) > 1:
+            return False
+        record = self._new_in_flight(self._producer, 1)
+        try:
+            produced = self._producer.produce(record, message, message.values[0])
+        except KafkaException:
+            return False
+        if produced:
+            self._in_flight[index] = record
+        return produced
+
+    async def _produce(self, index: int) -> bool:
+        """Returns False when no delivery report came for ``idle_timeout``."""
+        message = self._messages[index]
+        if message.topic in self._unusable_topics or not self._result.sendable([index]):
+            return True
+        record = self._earlier.take(self._batch[index])
+        if record is None:
+            record = self._new_in_flight(self._producer, len(message.values))
+            try:
+                for value in message.values:
+                    while not self._producer.produce(record, message, value):
+                        if not await self._producer.wait(self._producer.reported + 1, self._idle_timeout):
+                            return False
+            except KafkaException as error:
+                self._refused_by_producer(index, message, error.args[0])
+                return True
+        self._in_flight[index] = record
+        return True
+
+    def _refused_by_producer(self, index: int, message: KafkaMessage, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            size = sum(len(value) for value in message.values if value is not None)
+            self._result.reject(index, f"{error.str()}: {size} bytes; see max_message_bytes")
+        elif error.code() != KafkaError._FATAL:  # A fatal error is reported by the producer's ``broken``.
+            self._unusable_topics[message.topic] = error.str()
+
+    async def _await_report(self, index: int) -> bool:
+        """Returns False when the attempt has to end."""
+        record = self._in_flight.get(index)
+        if record is None:
+            return True
+        if not await self._producer.wait(self._producer.produced, self._idle_timeout):
+            return False
+        if record.reported and record.error is not None and record.error.code() in _REFUSALS:
+            self._result.reject(index, record.error.str())  # Alone in its batch, so it is the culprit.
+            return True
+        return record.error is None
+
+    def _is_acknowledged(self, index: int) -> bool:
+        record = self._in_flight.get(index)
+        return record is not None and record.acknowledged
+
+    def _outcome(self, unstored: list[int], *, alone: bool) -> DeliveryOutcome:
+        self._earlier.keep((self._batch[at], record) for at, record in self._in_flight.items() if not record.reported)
+        refused = [] if alone else list(self._failed_with(_REFUSALS))
+        suspects = refused
+        if len(refused) == 1 and not self._earlier:
+            # A single refused record is the culprit. Of several, all but one may be fine.
+            self._result.reject(refused[0], self._error_of(refused[0]))
+            suspects = []
+        receipt = self._result.receipt(self._result.sendable(unstored))
+        pending = self._result.sendable(receipt.pending)
+        failure = RetryLater(self._reason()) if pending and not refused else None
+        return DeliveryOutcome(pending, suspects, failure)
+
+    def _failed_with(self, codes: set[int]) -> Iterator[int]:
+        for index, record in self._in_flight.items():
+            if record.reported and record.error is not None and record.error.code() in codes:
+                yield index
+
+    def _reason(self) -> str:
+        reasons = [*self._unusable_topics.values(), *map(self._error_of, self._in_flight)]
+        reason = next((reason for reason in reasons if reason), self._producer.broken)
+        if reason is not None:
+            return reason
+        timeout = f"no acknowledgement within {self._idle_timeout:g} s"
+        return f"{timeout}: {self._producer.last_error}" if self._producer.last_error else timeout
+
+    def _error_of(self, index: int) -> str:
+        record = self._in_flight[index]
+        return record.error.str() if record.reported and record.error is not None else ""

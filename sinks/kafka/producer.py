@@ -1,0 +1,204 @@
+"""One librdkafka producer and the thread that polls it.
+
+``produce`` never blocks and is called in the event loop; delivery reports arrive in the thread. Each counter that both
+use has one writer: the loop counts produced messages, the thread counts reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from concurrent.futures import Executor
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from sinks.kafka.encode import KafkaMessage
+
+_NEVER = 1 << 62
+_ANSWER_TIMEOUT = 10.0
+"""Seconds that a producer with a fatal error waits for the brokers' answers to messages that it had sent."""
+_quiet = logging.getLogger("kubedelta.librdkafka.quiet")
+_quiet.disabled = True
+_outspoken = logging.getLogger("kubedelta.librdkafka")
+
+
+class InFlight:
+    """A record between ``produce`` and its delivery report: one message, or two with a tombstone."""
+
+    __slots__ = ("_messages", "_producer", "error")
+
+    def __init__(self, producer: KafkaProducer, messages: int) -> None:
+        self._producer = producer
+        self._messages = messages
+        self.error: KafkaError | None = None
+
+    @property
+    def reported(self) -> bool:
+        """Every message has its delivery report, with or without an error."""
+        return self._messages == 0
+
+    @property
+    def acknowledged(self) -> bool:
+        """All in-sync replicas have every message."""
+        return self._messages == 0 and self.error is None
+
+    def report(self, error: KafkaError | None, _message: Message) -> None:
+        """The delivery report of one message. Runs in the poll thread and must never raise: the binding would crash."""
+        self.error = self.error or error
+        self._messages -= 1
+        self._producer.reported += 1
+
+
+class CountedInFlight(InFlight):
+    """Also knows the partition, for records of a snapshot. A class of its own, because reading the partition costs
+    time for every record."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, producer: KafkaProducer, messages: int) -> None:
+        super().__init__(producer, messages)
+        self.partition = -1
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        if error is None and (partition := message.partition()) is not None:
+            self.partition = partition
+        super().report(error, message)
+
+
+class KafkaProducer:
+    """Create it in a thread: reading certificates and waiting for a first token may block for some time. The
+    constructor raises KafkaException for settings that librdkafka refuses."""
+
+    def __init__(self, config: dict[str, Any], threads: Executor, loop: asyncio.AbstractEventLoop) -> None:
+        self.gapless = bool(config["enable.gapless.guarantee"])
+        self._threads = threads
+        self._loop = loop
+        self._report_event = asyncio.Event()
+        self._wake_at = _NEVER
+        """The thread wakes the loop when ``reported`` reaches this number."""
+        self._closing = threading.Event()
+        self.produced = 0
+        """Messages. Written by the loop only."""
+        self.reported = 0
+        """Messages with a delivery report. Written by the thread only."""
+        self._fatal: str | None = None
+        self.broken: str | None = None
+        """The fatal error. Set after every produced message has its delivery report."""
+        self.last_error = ""
+        """The last error of librdkafka's connections."""
+        logger = _outspoken if "debug" in config else _quiet
+        self._producer = Producer(config | {"error_cb": self._on_error}, logger=logger)
+        self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-poll", daemon=True)
+        self._thread.start()
+
+    @property
+    def failing(self) -> bool:
+        """A fatal error came: no more messages are sent. ``broken`` follows within seconds."""
+        return self._fatal is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Messages without a delivery report."""
+        return self.produced - self.reported
+
+    def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+        """Queues one message. Returns False when the queue is full. Raises KafkaException when librdkafka refuses the
+        message itself."""
+        try:
+            self._producer.produce(
+                message.topic,
+                value,
+                message.key,
+                message.partition,
+                headers=message.headers,  # type: ignore[arg-type]  # dict is invariant.
+                on_delivery=record.report,
+            )
+        except BufferError:
+            return False
+        self.produced += 1
+        return True
+
+    async def wait(self, reports: int, idle_timeout: float) -> bool:
+        """Returns True when ``reported`` reaches this number or the producer broke; False when no report came for
+        ``idle_timeout`` seconds."""
+        try:
+            while self.reported < reports and self.broken is None:
+                before = self.reported
+                self._report_event.clear()
+                self._wake_at = reports
+                if self.reported >= reports or self.broken is not None:
+                    break  # The report came before the thread could see _wake_at: the event stays unset.
+                try:
+                    async with asyncio.timeout(idle_timeout):
+                        await self._report_event.wait()
+                except TimeoutError:
+                    if self.reported == before:
+                        return False
+        finally:
+            self._wake_at = _NEVER
+        return True
+
+    def metadata(self, topic: str | None, timeout: float) -> Any:
+        """librdkafka's ``list_topics`` for one topic, or for all. Blocks up to ``timeout`` seconds. Raises
+        KafkaException."""
+        if topic is None:
+            return self._producer.list_topics(timeout=timeout)
+        return self._producer.list_topics(topic, timeout=timeout)
+
+    async def close(self, timeout: float) -> None:
+        """Waits while reports come at least every ``timeout`` seconds, then drops the rest. Afterwards every record has
+        its delivery report."""
+        if self.broken is None and self.in_flight:
+            await self.wait(self.produced, timeout)
+        self._closing.set()
+        await self._loop.run_in_executor(self._threads, self._thread.join)
+
+    def _poll_until_closed(self) -> None:
+        woken_at = 0
+        while not self._closing.is_set():
+            self._poll(0.1)
+            if self._fatal is not None and self.broken is None:
+                self._drop_queued()
+                self._drop_all()
+                self.broken = self._fatal
+                self._wake_loop()
+            elif self.reported != woken_at and self.reported >= self._wake_at:
+                woken_at = self.reported
+                self._wake_loop()
+        self._drop_all()
+        # Deletes the last reference here: the destructor waits for librdkafka's threads, and would block the loop.
+        del self._producer
+
+    def _poll(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as error:
+            self._on_error(error.args[0])
+        except Exception as error:  # An exception of a delivery report surfaces here, at times as a SystemError.
+            self._fatal = f"the producer's reports failed: {error!r}"
+
+    def _drop_queued(self) -> None:
+        """Drops messages that were not sent, and waits for answers to sent messages: a sent message that is dropped may
+        be stored all the same, and would be there twice after its retry."""
+        until = time.monotonic() + _ANSWER_TIMEOUT
+        while self.in_flight > 0 and time.monotonic() < until and not self._closing.is_set():
+            self._producer.purge(in_flight=False)  # Repeated, because librdkafka queues a message to be retried anew.
+            self._poll(0.02)
+
+    def _drop_all(self) -> None:
+        while self.in_flight > 0:
+            self._producer.purge()
+            self._poll(0.1)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.last_error = error.str()
+        if error.fatal():
+            self._fatal = error.str()
+
+    def _wake_loop(self) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop is closed: no task waits.
+            self._loop.call_soon_threadsafe(self._report_event.set)

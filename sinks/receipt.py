@@ -1,0 +1,127 @@
+"""The result of one ``deliver``: which records are stored, which are rejected, which are pending. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from bridge.model.record import Record
+
+Form = TypeVar("Form")
+
+OrderingKey: TypeAlias = tuple[str, str]
+"""Resource and key of an object: ``Record.ordering_key``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Why records of a batch are pending."""
+
+    reason: str
+    after: float | None = None
+    """Seconds that the destination asked the bridge to wait (HTTP: Retry-After)."""
+    unavailable: bool = False
+    """The destination takes no record at all now: it is unreachable, refuses the credentials, or is busy. The circuit
+    of the sink opens at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The result of each record of a batch, by its index. A record in neither list is stored, durably by the standard
+    of the destination (Kafka: acks=all; JetStream: PubAck; HTTP: 2xx; file: on disk, or with ``fsync: never`` with the
+    operating system).
+
+    The records of each ordering key have this order: stored records, then at most one rejected record, then pending
+    records. So no record overtakes a pending record. ``BatchResult`` keeps this order.
+    """
+
+    pending: Sequence[int] = ()
+    """Ascending indexes of the records that may not be stored. The bridge delivers them again."""
+    failure: RetryLater | None = None
+    """Set exactly when a record is pending for another reason than a rejected record in front of it."""
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    """Index → reason, of records that the destination will never take."""
+    answers: Mapping[int, str] = field(default_factory=dict)
+    """Index → excerpt of the destination's answer to a rejected record (``sinks.excerpt``), where that has more than
+    the reason. The bridge stores the excerpt with the dead letter and never logs it."""
+    created: str = ""
+    """The missing destination that the sink created, such as ``stream K8S``. A destination that was deleted comes back
+    empty, so the bridge logs this."""
+
+
+ALL_STORED = Receipt()
+
+
+def is_blocked(first_rejected: Mapping[OrderingKey, int], record: Record, position: int) -> bool:
+    """**No record behind a rejected record.** A record is blocked when its object has a rejected record at or before
+    the record's position. A blocked record is not sent: the rejected record may be delivered later, when an operator
+    retries its dead letter, and the records behind it must follow in their order.
+
+    ``position`` and the values of ``first_rejected`` are of one kind: indexes of a batch (``BatchResult``), or sequence
+    numbers of the log (the dead letters of a sink).
+    """
+    first = first_rejected.get(record.ordering_key)
+    return first is not None and first <= position
+
+
+class BatchResult:
+    """Collects the results of one batch and makes its Receipt. Indexes are those of the batch.
+
+    A sink encodes with ``encode``, reports each rejected record with ``reject``, sends only indexes that are
+    ``sendable``, and returns ``receipt``. Then the receipt has the promised order, and no blocked record was sent.
+    """
+
+    def __init__(self, batch: Sequence[Record]) -> None:
+        self.batch = batch
+        self.rejected: dict[int, str] = {}
+        self._answers: dict[int, str] = {}
+        self._first_rejected: dict[OrderingKey, int] = {}
+
+    def encode(self, encode: Callable[[Record], Form]) -> dict[int, Form]:
+        """Index → encoded record. ``encode`` raises ValueError for a record that has no such form: the record is
+        rejected with that message. Records behind a rejected record are not encoded."""
+        forms: dict[int, Form] = {}
+        for index, record in enumerate(self.batch):
+            if self._first_rejected and is_blocked(self._first_rejected, record, index):
+                continue
+            try:
+                forms[index] = encode(record)
+            except ValueError as error:
+                self.reject(index, str(error))
+        return forms
+
+    def reject(self, index: int, reason: str, answer: str = "") -> None:
+        """The destination will never take this record. ``answer`` is an excerpt of the destination's answer."""
+        self.rejected[index] = reason
+        if answer:
+            self._answers[index] = answer
+        key = self.batch[index].ordering_key
+        self._first_rejected[key] = min(index, self._first_rejected.get(key, index))
+
+    def sendable(self, indexes: Iterable[int]) -> list[int]:
+        """The given indexes without rejected and blocked records."""
+        if not self._first_rejected:
+            return list(indexes)
+        return [index for index in indexes if not is_blocked(self._first_rejected, self.batch[index], index)]
+
+    def receipt(self, pending: Collection[int] = (), failure: RetryLater | None = None) -> Receipt:
+        """``pending`` are the records that may not be stored. Every record behind a pending or a rejected record of its
+        object becomes pending too, even a rejected record: its rejection is reported again, in its turn."""
+        if not pending and not self.rejected:
+            return ALL_STORED
+        may_not_be_stored = set(pending)
+        blocked: set[OrderingKey] = set()
+        left: list[int] = []
+        rejected: dict[int, str] = {}
+        for index, record in enumerate(self.batch):
+            key = record.ordering_key
+            if key in blocked or index in may_not_be_stored:
+                left.append(index)
+            elif index in self.rejected:
+                rejected[index] = self.rejected[index]
+            else:
+                continue
+            blocked.add(key)
+        answers = {index: answer for index, answer in self._answers.items() if index in rejected}
+        return Receipt(left, failure if may_not_be_stored else None, rejected, answers)

@@ -1,0 +1,53 @@
+"""Secrets in files: options hold paths only, so that secrets stay out of the configuration and can be renewed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sinks.errors import WrongOption
+
+_MAX_BYTES = 1 << 20
+"""A chain of certificates has some thousand bytes."""
+
+
+def read_secret(path: Path, option: str) -> str:
+    """Returns the content of the file, without the newline at its end; never empty. Blocks. Raises WrongOption for
+    ``option`` when the file cannot be read, is empty, or is larger than 1 MiB."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        text = content.decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongOption(option, f"cannot read the secret file {path}: {_why(error)}") from error
+    if len(content) > _MAX_BYTES:
+        raise WrongOption(option, f"the secret file {path} is larger than {_MAX_BYTES >> 20}MiB")
+    if not text.strip():
+        raise WrongOption(option, f"the secret file {path} is empty")
+    return text
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is not text (UTF-8)"
+
+
+class SecretFile:
+    """A secret that may be renewed while the bridge runs, as Kubernetes does with mounted Secrets."""
+
+    def __init__(self, path: Path, option: str) -> None:
+        self._path = path
+        self._option = option
+        self._seen: tuple[int, int, int] | None = None
+        self._content = ""
+
+    def read(self) -> str:
+        """Returns the present content. Reads the file only when it was replaced or changed (inode, modification time,
+        size). Raises WrongOption."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise WrongOption(self._option, f"cannot read the secret file {self._path}: {_why(error)}") from error
+        seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if seen != self._seen:
+            self._content = read_secret(self._path, self._option)
+            self._seen = seen
+        return self._content

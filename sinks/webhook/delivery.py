@@ -1,0 +1,84 @@
+"""Posts the messages of one ``deliver``, and reads the responses."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
+
+from sinks.excerpt import Secrets, excerpt
+from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.webhook.connection import RequestFailed, WebhookConnection
+from sinks.webhook.encode import WebhookMessage, batch_of
+from sinks.webhook.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of
+from sinks.webhook.signature import signature
+
+_SIGNATURE = "webhook-signature"
+
+
+class WebhookDelivery:
+    """Sends one request after another, with up to ``max_events`` messages each, until a request fails. A request with
+    several messages that is rejected is sent again as requests with a single message, so that only the culprits are
+    rejected."""
+
+    def __init__(
+        self,
+        connection: WebhookConnection,
+        messages: Mapping[int, WebhookMessage],
+        result: BatchResult,
+        *,
+        max_events: int,
+    ) -> None:
+        """``messages``: by index in the batch of ``result``."""
+        self._connection = connection
+        self._messages = messages
+        self._result = result
+        self._max_events = max_events
+
+    async def run(self) -> Receipt:
+        result, size = self._result, self._max_events
+        indexes = list(self._messages)
+        requests = deque(indexes[start : start + size] for start in range(0, len(indexes), size))
+        while requests:
+            indexes = result.sendable(requests.popleft())
+            if not indexes:
+                continue
+            messages = [self._messages[index] for index in indexes]
+            match await self._post(messages[0] if size == 1 else batch_of(messages)):
+                case PostAccepted():
+                    pass
+                case PostRejected() if len(indexes) > 1:
+                    requests.extendleft([index] for index in reversed(indexes))
+                case PostRejected(reason, answer):
+                    result.reject(indexes[0], reason, answer)
+                case PostFailed(failure):
+                    return result.receipt(result.sendable([*indexes, *chain(*requests)]), failure)
+        return result.receipt()
+
+    async def _post(self, message: WebhookMessage) -> PostResult:
+        connection = self._connection
+        headers = connection.headers | message.headers
+        if connection.keys:
+            now = int(time.time())
+            headers["webhook-id"] = message.id
+            headers["webhook-timestamp"] = str(now)
+            headers[_SIGNATURE] = signature(connection.keys, message.id, now, message.body)
+        try:
+            response = await connection.request("POST", headers, message.body)
+        except RequestFailed as error:
+            return PostFailed(RetryLater(str(error), unavailable=error.unreachable))
+        if reason := connection.wants_https(response):
+            return PostFailed(RetryLater(reason, unavailable=True))
+        match result_of(response.status, response.retry_after, datetime.now(UTC)):
+            case PostRejected() as rejected:
+                secrets = Secrets(connection.secrets(headers.get(_SIGNATURE, "")))
+                charset, encoding = response.charset, response.encoding
+                answer = excerpt(response.body, secrets, complete=response.complete, charset=charset, encoding=encoding)
+                return replace(rejected, answer=answer)
+            case PostFailed(failure):
+                return PostFailed(replace(failure, reason=f"{connection.name} {failure.reason}"))
+            case accepted:
+                return accepted

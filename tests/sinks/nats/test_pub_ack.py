@@ -1,0 +1,119 @@
+"""What the server's answer means."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sinks.nats.pub_ack import (
+    STREAM_MISSING,
+    Acknowledged,
+    Answer,
+    MessageRejected,
+    PublishFailed,
+    WrongLastMessage,
+    read_answer,
+)
+from sinks.nats.publish_window import MAX_BYTES, PublishWindow
+
+
+def error(number: int, description: str = "what went wrong") -> bytes:
+    return b'{"error":{"code":400,"err_code":%d,"description":"%s"},"stream":"K8S","seq":0}' % (
+        number,
+        description.encode(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("payload", "meaning"),
+    [
+        (b'{"stream":"K8S","seq":12}', Acknowledged(12, duplicate=False)),
+        (b'{"stream":"K8S","domain":"hub","seq":12,"duplicate":true}', Acknowledged(12, duplicate=True)),
+        (error(10070), WrongLastMessage()),
+        (error(10054), MessageRejected("larger than the stream's max_msg_size", error(10054).decode())),
+        (
+            error(10077, "maximum bytes exceeded"),
+            PublishFailed("the server answers: maximum bytes exceeded (the stream is full)"),
+        ),
+        (error(10023, "insufficient resources"), PublishFailed("the server answers: insufficient resources")),
+        (b"{}", PublishFailed("the server's answer is no acknowledgement of JetStream")),
+        (b'{"stream":"\xff","seq":12}', PublishFailed("the server's answer is no acknowledgement of JetStream")),
+        (b'{"a":' + b"[" * 100_000, PublishFailed("the server's answer is no acknowledgement of JetStream")),
+        (b"+OK", PublishFailed("the server's answer is no acknowledgement of JetStream")),
+    ],
+)
+def test_a_pub_ack_says_whose_move_it_is(payload: bytes, meaning: Answer) -> None:
+    assert read_answer(None, payload) == meaning
+
+
+def test_nobody_listening_means_that_no_stream_takes_the_subject() -> None:
+    assert read_answer({"Status": "503"}, b"") == PublishFailed(STREAM_MISSING, no_stream=True)
+
+
+def a_window(*places: int) -> PublishWindow:
+    window = PublishWindow(on_answer=lambda: None)
+    for place in places:
+        window.sent(100 + place, place, size=10)
+    return window
+
+
+STORED, DUPLICATE = b'{"stream":"K8S","seq":1}', b'{"stream":"K8S","seq":1,"duplicate":true}'
+
+
+async def test_a_window_ends_when_everything_is_answered() -> None:
+    window = a_window(0, 1)
+    for number in (100, 101):
+        window.answered(number, None, STORED)
+
+    await window.all_answered()
+
+    assert (window.stored, window.failure, window.chain_broke) == ({0: 1, 1: 1}, None, False)
+
+
+async def test_after_the_first_failure_later_answers_do_not_count() -> None:
+    window = a_window(0, 1, 2)
+    window.answered(100, None, STORED)
+    window.answered(101, None, error(10077))
+    window.answered(102, None, STORED)
+
+    await window.all_answered()
+
+    assert window.stored == {0: 1}
+    assert window.failure is not None
+
+
+async def test_answers_to_earlier_exchanges_do_not_count() -> None:
+    window = a_window(0)
+    window.answered(99, None, error(10077))
+    window.answered(100, None, STORED)
+
+    await window.all_answered()
+
+    assert (window.stored, window.failure) == ({0: 1}, None)
+
+
+async def test_only_so_much_is_under_way_at_once() -> None:
+    window = a_window(0)
+    waiting = asyncio.get_running_loop().create_task(window.room_for(MAX_BYTES))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    window.answered(100, None, STORED)
+
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_message_larger_than_what_may_be_under_way_goes_alone() -> None:
+    await asyncio.wait_for(a_window().room_for(MAX_BYTES + 1), 5)
+
+
+@pytest.mark.parametrize(("before", "excused"), [(STORED, False), (DUPLICATE, True), (error(10054), True)])
+async def test_a_broken_chain_is_excused_by_an_unstored_predecessor(before: bytes, excused: bool) -> None:
+    window = a_window(0, 1, 2)
+    window.answered(100, None, before)
+    window.answered(101, None, error(10070))
+
+    await window.all_answered()
+
+    assert (window.chain_broke, window.chain_excused) == (True, excused)
