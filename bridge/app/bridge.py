@@ -50,7 +50,7 @@ class Bridge:
             if sink.clear_text:
                 self._report(SinkInsecure(sink.name, sink.clear_text))
         async with (
-            connect(plan.access, report=self._report, silence=plan.silence_seconds) as client,
+            connect(plan.access, report=self._report, idle_timeout=plan.silence_seconds) as client,
             await Outbox.open(
                 plan.state,
                 {sink.name: sink.start for sink in plan.sinks},

@@ -3,13 +3,13 @@
 controller        the process loop, and the only writer of the Indexer
 delta_fifo        the queue between Reflector and Controller: per key, deduplicated, bounded
 deltas            an entry of the DeltaFIFO
-factory           one informer for each resource and scope, shared by all users
+factory           shares an informer among all users of a resource and scope
 handle_deltas     compares a queued delta with the known version (pure)
 handlers          event handlers of an informer that is used as a library
 indexer           the store: known versions and indexes
 lister            read access to the store
 reflector         lists and watches
-shared_informer   one resource in one scope, with all of the above
+shared_informer   all of the above, for a resource in a scope
 tombstones        the newest exported deletes (pure)
 """
 

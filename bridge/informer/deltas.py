@@ -1,4 +1,4 @@
-"""What stands in the DeltaFIFO: one observation of one object, as client-go's Delta."""
+"""The contents of the DeltaFIFO: observations of objects, like client-go's Delta."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class DeltaType(StrEnum):
     UPDATED = "Updated"
     DELETED = "Deleted"
     REPLACED = "Replaced"
-    """A list had it."""
+    """A list contains the object."""
     RESTORED = "Restored"
-    """The same, but the server's versions ran backwards: an equal version may be another state."""
+    """A list contains the object, and the server's versions ran backwards: an equal version may be another state."""
     SYNC = "Sync"
     """A resync is due."""
 
@@ -37,14 +37,16 @@ class QueuedDelta(msgspec.Struct, gc=False):
     type: DeltaType
     key: str
     object: ApiObject | None
-    """None for a Sync, and for a delete found by comparison (client-go's DeletedFinalStateUnknown): ask the store."""
+    """None for a Sync, and for a delete found by comparison (client-go's DeletedFinalStateUnknown): the Indexer has
+    the last state."""
     evidence: Evidence
     arrival: int
-    """Ascending over all keys."""
+    """The number of the addition, ascending over all keys."""
     targets: tuple[str, ...] | None = None
     """For a Sync: the listeners whose period is due."""
     floor: str | None = None
-    """For a Replaced while the history is suspected: what is not newer than this version was known, if it was there."""
+    """For a Replaced while the history is suspected: every object of the same history whose version is not newer than
+    this is known."""
 
 
 Deltas: TypeAlias = list[QueuedDelta]
@@ -52,9 +54,9 @@ Deltas: TypeAlias = list[QueuedDelta]
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Everything that was queued, in arrival order."""
+    """All queued deltas, in arrival order."""
 
     deltas: Sequence[QueuedDelta]
     position: str | None
-    """With these deltas the store is exactly what the server had at this version; None where it is at none (within a
-    list, in doubt). It stays while nothing but Syncs is queued."""
+    """The server's version whose state the store equals after these deltas; None if there is no such version (within a
+    list, in doubt). Syncs keep the position."""

@@ -1,4 +1,4 @@
-"""One informer per resource and scope, shared by everybody who asks."""
+"""Shares an informer per resource and scope among all its users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]
 
 
 class NotSyncedInTime(TimeoutError):
-    """The message names every informer that was waited for and is still missing, with its last trouble."""
+    """The message names every informer that has not synced, with its last failure."""
 
 
 class SharedInformerFactory:
@@ -34,11 +34,11 @@ class SharedInformerFactory:
             await factory.start().wait_synced(timeout=30)
             pods.lister.by_index("namespace", "shop")
 
-    With ``deliver`` every batch goes there (that is how the bridge uses it); without, informers take handlers. With
-    ``stored`` as well, informers hold no bodies: they read them from the records that ``deliver`` made.
-    ``forsake`` is told where what is durable is not to be gone on from: the API server has another history.
-    At most ten of its informers list at the same time, unless ``lists`` says otherwise.
-    An error in an informer or a handler ends the ``async with`` with it.
+    With ``deliver``, every batch goes there, as in the bridge; otherwise informers take handlers. With ``stored`` as
+    well, informers hold no bodies: they read bodies from the records that ``deliver`` made.
+    ``forsake`` is called when the API server turns out to have another history, so that the durable state must not be
+    resumed. ``lists`` bounds the informers that list at the same time; the default is ten.
+    An error in an informer or a handler ends the ``async with`` with that error.
     """
 
     def __init__(
@@ -84,9 +84,12 @@ class SharedInformerFactory:
         *,
         store: str = "",
     ) -> SharedInformer:
-        """The informer for this part of this resource; the same one for every version of it. It runs after the next
-        ``start``. One that is made now begins with what is ``remembered``; one that there is knows more than that.
-        Informers of one ``store`` behind the API server prove its history together (see ``kube.store_of``)."""
+        """The informer of a resource in a scope, shared by all versions of the resource. It runs after the next
+        ``start``.
+
+        A new informer starts from the checkpoint ``remembered``. An existing informer ignores it: its own state is
+        newer. Informers of the same ``store`` behind the API server prove its history together (see
+        ``kube.store_of``)."""
         key = (resource.name, scope or Scope())
         if key not in self._informers:
             self._informers[key] = SharedInformer(
@@ -113,15 +116,15 @@ class SharedInformerFactory:
         return self._histories[store]
 
     def start(self) -> Self:
-        """Run every informer that does not run yet. Call it again for those that were asked for later."""
+        """Runs every informer that does not run yet. Call it again after later calls of ``informer``."""
         for key, informer in self._informers.items():
             if key not in self._running:
                 self._running[key] = self._tasks.create_task(informer.run(), name=f"informer {key[0]}")
         return self
 
     async def wait_synced(self, timeout: float | None = None) -> None:
-        """Return when every informer that is running now has synced, or was retired. ``timeout`` is in seconds; then
-        raises NotSyncedInTime."""
+        """Returns when every informer that runs now has synced, or was retired. Raises NotSyncedInTime after
+        ``timeout`` seconds."""
         running = [self._informers[key] for key in self._running]
         try:
             async with asyncio.timeout(timeout):
@@ -129,32 +132,35 @@ class SharedInformerFactory:
                     await informer.wait_synced()
         except TimeoutError:
             missing = [informer for informer in running if not informer.has_synced]
-            told = "; ".join(f"{each.resource}, {each.scope} ({each.trouble or 'no answer yet'})" for each in missing)
-            raise NotSyncedInTime(f"not synced after {timeout} s: {told}") from None
+            named = "; ".join(f"{each.resource}, {each.scope} ({each.trouble or 'no answer yet'})" for each in missing)
+            raise NotSyncedInTime(f"not synced after {timeout} s: {named}") from None
 
     def move(self, informer: SharedInformer, resource: Resource) -> None:
-        """Its objects are served in this version of the resource now, and not in the one it follows."""
+        """Makes the informer follow another version of its resource, because the server stopped serving the current
+        version."""
         informer.move(resource, self._source(resource, informer.scope))
 
     async def release(self, informer: SharedInformer) -> None:
-        """End it without a word about its objects; return when everything that it read has been delivered."""
+        """Ends an informer without deletes for its objects. Returns when all changes that it read are delivered."""
         informer.stop()
         await self._forget(informer)
 
     async def retire(self, informer: SharedInformer) -> None:
-        """Its resource went away from the server: tell the deletes of what is still known, and forget it."""
+        """Ends an informer whose resource the server removed: delivers a delete for every known object, and returns
+        after that."""
         informer.retire()
         await self._forget(informer)
 
     async def stop(self) -> None:
-        """Stop reading; return when everything that was read has been delivered."""
+        """Stops reading. Returns when all changes that were read are delivered."""
         for informer in self.informers:
             informer.stop()
         for informer in self.informers:
             await self._forget(informer)
 
     def abandon(self) -> None:
-        """End what is still running at once. What was read and not delivered is not delivered any more."""
+        """Ends all informers at once. Changes that were read and not delivered are dropped; a later informer reads them
+        again."""
         for task in self._running.values():
             task.cancel()
 
@@ -162,7 +168,7 @@ class SharedInformerFactory:
         key = (informer.resource.name, informer.scope)
         self._informers.pop(key, None)
         if task := self._running.get(key):
-            await asyncio.shield(task)  # Who gives up waiting must not end what is still to be delivered.
+            await asyncio.shield(task)  # A cancelled caller must not cancel the delivery of the last changes.
             self._running.pop(key, None)
 
     async def __aenter__(self) -> Self:

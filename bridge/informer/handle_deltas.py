@@ -1,9 +1,9 @@
-"""What a queued delta means against what is known (client-go's HandleDeltas). Pure; the Controller applies it. Hot.
+"""Compares a queued delta with the known object (client-go's HandleDeltas). Pure; the Controller applies it. Hot.
 
-Differs from client-go on purpose: an unchanged version is no change; a new uid under an old name is a delete and an
-add; a watched version older than the known one (told again after a crash inside a list) is no change, whichever object
-had the name then; a delete of an object that was never known is told, because it carries the last state and nobody
-else will tell it, and one that was told already is not.
+Differs from client-go on purpose. An equal version is not a change. A new uid under an old name is a delete and an add.
+A watched version older than the known version (announced again after a crash within a list) is not a change, whichever
+object had the name then. A delete of an unknown object is a change, because only this event has its last state; a
+delete that was exported before is not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LISTED = (DeltaType.REPLACED, DeltaType.RESTORED)
 
 
 def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
-    """Changes in order, at most two. ``last_state`` is the known object with its body, given where
-    ``needs_last_state`` says so; None where nothing is known. The object of a Restored delta is transformed already, so
-    that its body can be compared."""
+    """The changes of a delta in order, at most two. ``last_state`` is the known object with its body, if
+    ``needs_last_state``. The object of a Restored delta must be transformed already, so that its body can be compared
+    with the known body."""
     thing = delta.object
     if thing is None:
         return _from_store(delta, known, last_state)
@@ -40,7 +40,7 @@ def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiO
 
 
 def is_told_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
-    """A delete that the server announces once more; under the name there may be another object by now."""
+    """Whether the delta repeats an exported delete. Another object may have the name by now."""
     thing = delta.object
     if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):
         return False
@@ -48,9 +48,11 @@ def is_told_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones:
 
 
 def contradicts(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
-    """Whether what a list has cannot be of the history that what is known is of. A list is never older than what is
-    known: so no object in it is older than what had its name, unless the server's store was restored from a backup; and
-    what is not newer than a version at which everything was known is known."""
+    """Whether a listed object shows that the list and the known objects belong to different histories.
+
+    Within a history, a list is never older than the known state. So a listed object that is older than the known object
+    of its name shows a store restored from a backup; so does an unknown object that is not newer than a version at
+    which all objects were known (``floor``)."""
     thing = delta.object
     if thing is None or delta.type is not DeltaType.REPLACED:
         return False
@@ -60,7 +62,7 @@ def contradicts(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
 
 
 def _is_other_state(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject | None) -> bool:
-    """After a restore, the new history may have given an object the version that another state had in the old one."""
+    """Compares bodies: after a restore, the new history may give an object a version that another state had before."""
     return delta.type is DeltaType.RESTORED and last_state is not None and thing.body != last_state.body
 
 
@@ -72,7 +74,7 @@ def _from_store(delta: QueuedDelta, known: ObjectVersion | None, last_state: Api
 
 
 def needs_last_state(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
-    """Whether ``changes_of`` wants the known body, which costs an unpacking."""
+    """Whether ``changes_of`` needs the known object's body, which must be unpacked or read for it."""
     if known is None:
         return False
     return delta.object is None or delta.object.uid != known.uid or delta.type is DeltaType.RESTORED

@@ -15,24 +15,24 @@ from bridge.processor.listener import ListenerClosed, ProcessorListener
 from bridge.processor.shared_processor import SharedProcessor
 
 Handler: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
-"""Gets changes in order, some at a time. What it raises ends the informer: an error nobody handles is a bug."""
+"""Receives changes in order, at most BATCH per call. An error that it raises ends the informer."""
 
 BATCH = 500
-"""Most changes in one call of a handler."""
+"""The most changes in a call of a handler."""
 
 GRACE = 5.0
-"""Seconds that handlers get at the end to come to what is pending."""
+"""Seconds for handlers to process their pending changes after the informer ended."""
 
 
 class _ChangeLog(Ring[Change]):
-    """The ring as a Log: in memory, so that reading it never waits."""
+    """The ring as a Log. It is in memory, so reading never waits."""
 
     async def read(self, after: int, limit: int) -> Slice[Change]:  # type: ignore[override]
         return super().read(after, limit)
 
 
 class Registration:
-    """One handler on one informer."""
+    """A handler of an informer."""
 
     def __init__(self, listener: ProcessorListener[Change], handler: Handler, report: Report) -> None:
         self.name = listener.name
@@ -40,7 +40,8 @@ class Registration:
         self._handler = handler
         self._report = report
         self._handled = -1
-        """The handler has returned from everything up to here; -1 until it has from what was in the store."""
+        """The sequence number up to which the handler has processed all changes; -1 until it has processed the objects
+        that were in the store."""
         self._ended = False
         self._synced_at: int | None = None
         self._synced = asyncio.Event()
@@ -48,7 +49,7 @@ class Registration:
 
     @property
     def has_synced(self) -> bool:
-        """The handler has returned from everything that the first list made."""
+        """The handler has processed all changes of the first list."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -60,7 +61,7 @@ class Registration:
         self._check()
 
     async def run(self) -> None:
-        """Until the handler is removed."""
+        """Calls the handler until it is removed."""
         while True:
             try:
                 taken = await self._listener.take(BATCH)
@@ -77,13 +78,13 @@ class Registration:
                 self._check()
 
     async def wait_handled(self, through: int) -> None:
-        """Return when the handler has returned from everything up to this sequence number, or was removed."""
+        """Returns when the handler has processed all changes up to this sequence number, or was removed."""
         while self._handled < through and not self._ended:
             self._progress.clear()
             await self._progress.wait()
 
     def end(self) -> None:
-        """Nobody waits for this handler from now on."""
+        """Releases all waiters of this handler."""
         self._ended = True
         self._progress.set()
 
@@ -93,8 +94,9 @@ class Registration:
 
 
 class Handlers:
-    """All handlers of one informer. A handler that falls behind by more than ``log_items`` changes loses the oldest,
-    which is reported (ListenerOverrun); the informer and the other handlers do not notice."""
+    """All handlers of an informer. A handler that falls behind by more than ``log_items`` changes or ``log_bytes``
+    bytes loses the oldest changes, which is reported (ListenerOverrun); the informer and the other handlers go on
+    unaffected."""
 
     def __init__(self, indexer: Indexer, *, report: Report, log_items: int = 10_000, log_bytes: int = 64 << 20) -> None:
         self._indexer = indexer
@@ -108,11 +110,12 @@ class Handlers:
         self._stopped = False
 
     def add(self, name: str, handler: Handler, *, resync: float = 0.0) -> Registration:
-        """From now on ``handler`` gets every change; first, as ``added``, everything that is in the store. ``resync``
-        is the period in seconds after which everything is told again as ``sync``. Raises ListenerExists, and
-        RuntimeError where the informer has stopped and would never call it."""
+        """Adds a handler, which receives every object of the store as ``added`` and then every change.
+
+        ``resync`` is the period in seconds after which it receives every object again as ``sync``; 0 for never. Raises
+        ListenerExists, and RuntimeError if the informer has stopped."""
         if self._stopped:
-            raise RuntimeError(f"handler {name!r} comes too late: its informer has stopped")
+            raise RuntimeError(f"handler {name!r} is too late: its informer has stopped")
         listener = self._processor.add(name, resync=resync, initial=self._in_store())
         registration = Registration(listener, handler, self._report)
         self._registrations[name] = registration
@@ -122,7 +125,7 @@ class Handlers:
         return registration
 
     def remove(self, registration: Registration) -> None:
-        """A call that is under way goes on; no further one is made. Removing twice is no error."""
+        """Ends the calls of a handler; a running call completes. Removing a handler twice has no effect."""
         if self._registrations.get(registration.name) is registration:
             del self._registrations[registration.name]
             self._processor.remove(registration.name)
@@ -132,12 +135,12 @@ class Handlers:
         for change in batch.changes:
             self._log.append(change, len(change.object.body))
         self._processor.distribute(batch.changes, self._log.last)
-        # What every handler has been given needs no place any more.
+        # Changes that every handler has received can leave the log.
         self._log.trim(min((each.taken for each in self._processor.listeners.values()), default=self._log.last))
 
     @property
     def kept(self) -> int:
-        """Changes that are in memory for handlers that have not come to them."""
+        """Changes held in memory for slower handlers."""
         return len(self._log)
 
     def resync_periods(self) -> Mapping[str, float]:
@@ -147,7 +150,7 @@ class Handlers:
         await self._processor.wait_periods_changed()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Run every handler, and each that comes later, in this group."""
+        """Runs every handler, and every later handler, in this group."""
         self._tasks = tasks
         for registration in self._registrations.values():
             self._run(registration)
@@ -158,7 +161,8 @@ class Handlers:
             registration.informer_synced(self._synced_at)
 
     async def stop(self, grace: float = GRACE) -> None:
-        """Let every handler come to the end of what was delivered, for at most ``grace`` seconds, then end it."""
+        """Waits until every handler has processed all delivered changes, for ``grace`` seconds at most, then ends
+        them."""
         self._tasks, self._stopped = None, True
         running = list(self._running.items())
         with contextlib.suppress(TimeoutError):
@@ -176,6 +180,6 @@ class Handlers:
             task.add_done_callback(lambda _: self._running.pop(registration, None))
 
     def _in_store(self) -> Iterator[Change]:
-        """What is known at this moment; bodies are unpacked when their turn comes."""
+        """The objects known at this moment; each body is unpacked when the handler reads it."""
         known_now = self._indexer.items()
         return (Change(Op.ADDED, Evidence.LISTED, self._indexer.with_body(key, known)) for key, known in known_now)

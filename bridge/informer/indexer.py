@@ -1,7 +1,7 @@
-"""The store of an informer: what is known of every object, and where to find it (client-go's thread_safe_store.go).
+"""The store of an informer: the known version of every object, with indices (client-go's thread_safe_store.go).
 
-One writer (the Controller), many readers, one event loop. Objects are never held as dicts: of each there is a key, a
-uid, a version and where its body is; of each index its values.
+One writer (the Controller), many readers, one event loop. Objects are never held as dicts: the store has key, uid,
+version and body (or the number of the record with the body) of each object, and its values in each index.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bridge.model.primitives.packing import pack, unpack
 from bridge.model.versions.version_table import VersionTable, age_of
 
 Stored: TypeAlias = Callable[[int], bytes]
-"""Reads the body of the record with this sequence number, at once. It has every record at which an object rests; that
-one is missing is a bug, and whatever is raised ends the informer."""
+"""Reads the body of the record with this sequence number, without waiting. Every record with an offloaded body exists;
+a missing record is a bug, and its error ends the informer."""
 
 IndexFunc: TypeAlias = Callable[[ApiObject], Iterable[str]]
-"""The values under which an object is to be found. It must not raise: an object that has no such value has none."""
+"""The values of an object in an index; none for an object without such a value. It must not raise."""
 
 
 def by_namespace(thing: ApiObject) -> Iterable[str]:
@@ -33,7 +33,7 @@ def by_name(thing: ApiObject) -> Iterable[str]:
 
 
 def by_label(label: str) -> IndexFunc:
-    """An index over the values of one label."""
+    """An index over the values of a label."""
 
     def values(thing: ApiObject) -> Iterable[str]:
         value = thing.labels().get(label)
@@ -43,18 +43,18 @@ def by_label(label: str) -> IndexFunc:
 
 
 class IndexerConflict(Exception):
-    """There is an index of that name already."""
+    """An index of that name exists already."""
 
 
 class UnknownIndex(KeyError):
-    """No index has that name; the message lists those there are."""
+    """No index has that name; the message lists the existing indices."""
 
 
 class Indexer:
-    """Keys → what is known, with any number of indices. Empty index buckets are dropped.
+    """Key → known version, with any number of indices. Empty index buckets are dropped.
 
-    Alone, it keeps every body, packed. With ``stored``, bodies rest elsewhere: it holds on to a body that was ``put``
-    until ``rest`` says which record has it, and reads it from there.
+    Without ``stored``, the Indexer keeps every body, packed. With ``stored``, bodies are offloaded: the Indexer keeps a
+    body from ``put`` until ``rest`` names the record that has the body, and reads it from there.
     """
 
     def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
@@ -74,14 +74,14 @@ class Indexer:
         return self._known.keys()
 
     def items(self) -> list[tuple[str, ObjectVersion]]:
-        """What is known at this moment; no body is read."""
+        """The versions known at this moment, without reading bodies."""
         return list(self._known.items())
 
     def known(self, key: str) -> ObjectVersion | None:
         return self._known.get(key)
 
     def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
-        """The objects with the newest versions, newest first. Looks at every one."""
+        """The ``most`` objects with the newest versions, newest first. Linear in the number of objects."""
         if isinstance(self._known, VersionTable):
             keys = self._known.newest(most)
         else:
@@ -94,13 +94,13 @@ class Indexer:
         return None if known is None else self.with_body(key, known)
 
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
-        """A known object with its body. What ``known`` says must be of this moment where bodies rest elsewhere: of an
-        older version there may be no record any more."""
+        """A known object with its body. ``known`` must be current if bodies are offloaded: the record of an older
+        version may be gone."""
         return ApiObject(key, known.uid, known.resource_version, self._body(known.state))
 
     def objects(self) -> Iterator[ApiObject]:
-        """Every object, in no particular order, one body at a time. The store may change between two of them, where it
-        keeps the bodies itself; each is as it was when this was called."""
+        """Yields every object in no particular order, and reads its body only then. Objects are as they were at the
+        call. The store may change meanwhile, unless bodies are offloaded."""
         for key, known in self.items():
             yield self.with_body(key, known)
 
@@ -123,24 +123,23 @@ class Indexer:
     # ── The writer ───────────────────────────────────────────────────────────
 
     def put(self, thing: ApiObject) -> None:
-        """Remember this version in place of any other."""
+        """Makes this the known version of the object."""
         body = pack(thing.body) if self._stored is None else thing.body
         self._known[thing.key] = ObjectVersion(thing.uid, thing.resource_version, body)
         for index, function in self._functions.items():
             self._index(index, thing.key, tuple(function(thing)))
 
     def rest(self, key: str, sequence: int) -> None:
-        """The record with this sequence number has the body of what is known; there is no need to hold on to it. No
-        error where the object is not known any more; nothing to do for a store that keeps the bodies itself."""
+        """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
+        unknown key, and in a store that keeps its bodies."""
         if isinstance(self._known, VersionTable):
             self._known.rest(key, sequence)
 
     def load(self, objects: VersionTable) -> None:
-        """Begin with what was known before this start, in the form in which this store keeps it; where bodies rest
-        elsewhere, the table is the store from now on. A body is read only where an index wants it. Raises RuntimeError
-        where something is known already."""
+        """Fills an empty store with the versions of a checkpoint. If bodies are offloaded, the table itself becomes the
+        store. Only indices read bodies. Raises RuntimeError if the store has objects already."""
         if self._known:
-            raise RuntimeError(f"load() comes before anything else: {len(self._known)} objects are known already")
+            raise RuntimeError(f"load() needs an empty store, and this has {len(self._known)} objects")
         if self._stored is None:
             self._known.update(objects)
         else:
@@ -154,9 +153,9 @@ class Indexer:
                 self._index(index, key, ())
 
     def add_indexers(self, indexers: Mapping[str, IndexFunc]) -> None:
-        """Add indices, also to a store that is full and in use. Raises IndexerConflict, and then adds none."""
+        """Adds indices, also to a store in use. Raises IndexerConflict, and then adds none."""
         if twice := sorted(self._functions.keys() & indexers.keys()):
-            raise IndexerConflict(f"there is an index already of the name: {', '.join(twice)}")
+            raise IndexerConflict(f"these indices exist already: {', '.join(twice)}")
         for index, function in indexers.items():
             self._functions[index] = function
             self._buckets[index] = defaultdict(set)
@@ -179,8 +178,8 @@ class Indexer:
         try:
             return self._buckets[index]
         except KeyError:
-            there_are = ", ".join(self._functions) or "none"
-            raise UnknownIndex(f"no index named {index!r}; there are: {there_are}") from None
+            known = ", ".join(self._functions) or "none"
+            raise UnknownIndex(f"no index is named {index!r}; the indices are: {known}") from None
 
     def _index(self, index: str, key: str, values: tuple[str, ...]) -> None:
         held = self._values[index]

@@ -1,4 +1,4 @@
-"""Reading an informer's store: by key, by namespace, by labels, by index. Never asks the API server."""
+"""Reads an informer's store by key, namespace, labels or index. Sends no requests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bridge.model.object import ApiObject, object_key
 from bridge.model.selector import LabelSelector
 
 NAMESPACE = "namespace"
-"""The index that a Lister uses where the store has it."""
+"""The index that a Lister uses for namespaces, if the store has it."""
 
 
 class Lister:
-    """What an informer knows. Answers are only as complete as the informer is synced."""
+    """Reads the objects that an informer knows. The answers are complete once the informer has synced."""
 
     def __init__(self, indexer: Indexer) -> None:
         self._indexer = indexer
@@ -25,8 +25,8 @@ class Lister:
         return self._indexer.get(object_key(namespace, name))
 
     def list(self, namespace: str | None = None, label_selector: str = "") -> list[ApiObject]:
-        """Objects of one namespace (all, where it is None) that the selector matches, in no particular order. Raises
-        ValueError for a selector that cannot be read."""
+        """Objects of a namespace (None: of all namespaces) that the selector matches, in no particular order. Raises
+        ValueError for a malformed selector."""
         selector = LabelSelector.parse(label_selector)
         if namespace is None:
             found = list(self._indexer.objects())
@@ -39,5 +39,5 @@ class Lister:
         return [thing for thing in found if selector.matches(thing.labels())]
 
     def by_index(self, index: str, value: str) -> Sequence[ApiObject]:
-        """Objects under one value of an index, ordered by key. Raises UnknownIndex."""
+        """Objects with a value in an index, ordered by key. Raises UnknownIndex."""
         return self._indexer.by_index(index, value)

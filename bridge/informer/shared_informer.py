@@ -1,4 +1,4 @@
-"""One resource in one scope, listed and watched once, however many want to know of it."""
+"""Lists and watches a resource in a scope once, for any number of users."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
 
 DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[int | None]]
-"""Returns when the batch is stored where it must be; it tries until it is. Returns the sequence number of the first
-change's record: the changes of a batch are numbered one after the other. None where nothing was numbered."""
+"""Stores a batch, and tries until that succeeds. Returns the sequence number of the first change's record; the other
+changes of the batch follow without gaps. None if the changes have no records."""
 
 
 class ResyncPeriods(Protocol):
-    """Who wants everything told again, and how often. Listeners come and go."""
+    """The listeners that want periodic resyncs. Listeners come and go."""
 
     def resync_periods(self) -> Mapping[str, float]:
         """Listener → seconds; listeners without a period are left out."""
         ...
 
     async def wait_periods_changed(self) -> None:
-        """Return when a listener with a period came or went."""
+        """Returns when a listener with a period came or went."""
         ...
 
 
 class _Membership:
-    """A Histories (see ``watcher``) for one member."""
+    """The History of a server, for a single member (see ``watcher.Histories``)."""
 
     def __init__(self, history: History, member: SharedInformer) -> None:
         self._history = history
         self._member = member
 
     async def prove(self, since: float) -> Proof:
-        await self._member.wait_processed()  # What is queued is known as well.
+        await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
         return await self._history.prove(since)
 
     async def disprove(self, other: OtherHistory) -> None:
@@ -57,15 +57,15 @@ class _Membership:
 
 
 class SharedInformer:
-    """Eventually tells everything that happens to the objects of its resource, in order per object, and knows their
-    newest state. ``has_synced`` stays true once it is; ``live`` says whether a watch is open at this moment.
+    """Delivers, eventually, every change of its resource's objects, in order per object, and knows their newest state.
+    ``has_synced`` never turns back to false; ``live`` is true while a watch is open.
 
-    It runs once, in ``run``; ``retire`` is for a resource that went away, ``stop`` for a process that ends.
+    An informer runs once, in ``run``. ``retire`` ends it when the resource is gone, ``stop`` when the process ends.
 
-    With ``remembered`` it goes on where an earlier one ended: from its position with a watch and no list, and it has
-    synced as soon as it runs; without a position, with a list that is compared with what is remembered; where nothing
-    is remembered but the epoch, like one that begins. With
-    ``stored``, bodies rest at the sequence numbers that ``deliver`` returns, and are read from there.
+    The checkpoint ``remembered`` continues an earlier informer. With a position, the informer watches from there
+    without a list, and has synced at once. Without a position, it lists and compares the list with the checkpoint. A
+    checkpoint with only an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records whose
+    sequence numbers ``deliver`` returns.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class SharedInformer:
         history: History | None = None,
     ) -> None:
         if stored is not None and deliver is None:
-            raise ValueError("bodies can only rest where changes are delivered to: stored needs deliver")
+            raise ValueError("stored needs deliver, which makes the records that bodies are offloaded to")
         self.resource = resource
         self.scope = scope
         self.source = source
         self._transform = transform
         self._deleted: tuple[int, Deleted] | None = None
-        """The newest watched delete, if nothing newer was watched in the same batch, and its epoch."""
+        """The newest watched delete with its epoch, if it is the last change of its batch."""
         self._history = history or History()
         self.indexer = Indexer(indexers, stored=stored)
         self.lister = Lister(self.indexer)
@@ -110,7 +110,8 @@ class SharedInformer:
         self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
         comparing = resumed and epoch > 1 and position is None
         if comparing:
-            self._fifo.restored()  # It may have ended in the middle of the list with which the epoch began.
+            # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
+            self._fifo.restored()
         self._watcher = Reflector(
             resource,
             scope,
@@ -135,16 +136,16 @@ class SharedInformer:
 
     @property
     def handlers(self) -> Handlers:
-        """Add and remove handlers here. Raises RuntimeError where the informer was made to deliver elsewhere."""
+        """Adds and removes handlers. Raises RuntimeError if the informer has ``deliver`` instead."""
         if self._handlers is None:
-            raise RuntimeError(f"the informer of {self.resource} delivers to one place, and takes no handlers")
+            raise RuntimeError(f"the informer of {self.resource} has deliver, and takes no handlers")
         return self._handlers
 
-    # ── What it knows ────────────────────────────────────────────────────────
+    # ── Status ───────────────────────────────────────────────────────────────
 
     @property
     def has_synced(self) -> bool:
-        """The first list has been taken in, compared and delivered, before this start or since."""
+        """The first list was read, compared and delivered, before this start or since."""
         return self._synced.is_set()
 
     @property
@@ -153,12 +154,12 @@ class SharedInformer:
 
     @property
     def last_contact(self) -> float:
-        """When the server last told anything, on the event loop's clock."""
+        """The time of the server's last data, on the event loop's clock (seconds)."""
         return self._watcher.last_contact
 
     @property
     def last_answer(self) -> float:
-        """When a request last had an answer of any kind, also one such as that nobody listens."""
+        """The time of the last outcome of a request, failures included, on the event loop's clock (seconds)."""
         return self._watcher.last_answer
 
     @property
@@ -171,18 +172,18 @@ class SharedInformer:
 
     @property
     def queued(self) -> int:
-        """Deltas that were heard and not processed yet."""
+        """Deltas in the queue."""
         return len(self._fifo)
 
     @property
     def caught_up(self) -> bool:
-        """Whatever was heard has been delivered."""
+        """All changes that were read are delivered."""
         return self._fifo.is_processed
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
-    # ── As its server's history sees it: see history.Member ──────────────────
+    # ── The part of history.Member ───────────────────────────────────────────
 
     @property
     def reached(self) -> str | None:
@@ -212,16 +213,16 @@ class SharedInformer:
         self._watcher.learn(other)
 
     async def wait_processed(self) -> None:
-        """Return when everything that was heard is known."""
+        """Returns when all deltas that were queued are in the Indexer."""
         await self._fifo.wait_processed()
 
     def _contradict(self, was: str, now: str) -> None:
         self._watcher.learn(Contradicted(was, now))
 
-    # ── Its life ─────────────────────────────────────────────────────────────
+    # ── Lifecycle ────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
-        """Until ``stop`` or ``retire``: then nothing more is read, and what was read is delivered."""
+        """Runs until ``stop`` or ``retire``: then reading ends, and the changes that were read are delivered."""
         self._report(InformerStarted(self.resource, self.scope))
         self._notice_synced()
         async with asyncio.TaskGroup() as tasks:
@@ -236,7 +237,7 @@ class SharedInformer:
                 reader.cancel()
             await asyncio.wait(readers)
             if self._retiring:
-                self._fifo.restored()  # Whatever a list has contradicted, all of it goes.
+                self._fifo.restored()  # Lifts a contradiction, in which deletes would be ignored.
                 await self._fifo.replace((), None)
             self._fifo.close()
             await controller
@@ -249,12 +250,12 @@ class SharedInformer:
         self._stopping.set()
 
     def retire(self) -> None:
-        """The resource is gone from the server: tell the delete of every object that is still known, and end."""
+        """Ends the informer of a resource that the server removed, with a delete for every known object."""
         self._retiring = True
         self._stopping.set()
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:
-        """Follow the same objects in another version of their API; the one until now is not served any more."""
+        """Follows the same objects in another version of their API, because the current version is no longer served."""
         self.resource, self.source = resource, source
         self._watcher.move(resource, source)
 
@@ -270,7 +271,7 @@ class SharedInformer:
             gone = changes[-1].object
             self._deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
         first = await self._deliver(batch)
-        # The queue counts this batch as processed when we return, so the flag flips one step later.
+        # The queue counts this batch as processed after this method returns: the flag must be checked after that.
         asyncio.get_running_loop().call_soon(self._notice_synced)
         return first
 

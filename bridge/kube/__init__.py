@@ -11,7 +11,7 @@ transport        httpx over aiohttp, one connection for each watch
 wire             bytes of lists, watches and errors into values (pure, hot)
 """
 
-from bridge.kube.auth.access import ClusterAccess, Connection, resolve
+from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
 from bridge.kube.client import KubeClient, connect
 from bridge.kube.discovery.accepted import is_accepted
 from bridge.kube.discovery.catalogue import Catalogue, Served
@@ -27,7 +27,7 @@ __all__ = [
     "ApiListerWatcher",
     "Catalogue",
     "ClusterAccess",
-    "Connection",
+    "ClusterConnection",
     "CredentialsError",
     "KubeClient",
     "Served",

@@ -12,16 +12,16 @@ import msgspec
 
 from bridge.facts import Report, unheard
 from bridge.kube.api import Api
-from bridge.kube.auth.access import ClusterAccess, Connection, resolve
+from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
-from bridge.kube.lister_watcher import PATIENCE, SILENCE, ApiListerWatcher
+from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
 from bridge.kube.transport import http_client
 from bridge.model.resource import Resource, Scope
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _VersionInfo(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
@@ -37,7 +37,13 @@ class KubeClient:
     """Made by ``connect``. Lists and watches return failures as values; all other methods raise ApiError."""
 
     def __init__(
-        self, connection: Connection, http: httpx.AsyncClient, *, report: Report, silence: float, patience: float
+        self,
+        connection: ClusterConnection,
+        http: httpx.AsyncClient,
+        *,
+        report: Report,
+        idle_timeout: float,
+        answer_timeout: float,
     ) -> None:
         self.server = str(connection.server)
         """The server's URL, for messages."""
@@ -46,8 +52,8 @@ class KubeClient:
         self._http = http
         self._api = Api(http)
         self._report = report
-        self._silence = silence
-        self._patience = patience
+        self._idle_timeout = idle_timeout
+        self._answer_timeout = answer_timeout
         self._compress = connection.compression
 
     def lister_watcher(
@@ -59,8 +65,8 @@ class KubeClient:
             self._http,
             resource,
             scope,
-            silence=self._silence,
-            patience=self._patience,
+            idle_timeout=self._idle_timeout,
+            answer_timeout=self._answer_timeout,
             compress=self._compress,
             metadata_only=metadata_only,
             managed_fields=managed_fields,
@@ -77,7 +83,7 @@ class KubeClient:
 
     async def version(self) -> str:
         """The server's version, such as ``v1.36.3``. Raises ApiError."""
-        return (await self._api.ask_for(_Version, "GET", "/version")).git_version
+        return (await self._api.ask_for(_VersionInfo, "GET", "/version")).git_version
 
     async def can_i(self, verb: str, resource: Resource, namespace: str | None = None) -> bool:
         """Asks the server with a SelfSubjectAccessReview whether we may; ``namespace`` None means all namespaces.
@@ -109,15 +115,15 @@ async def connect(
     report: Report = unheard,
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
-    silence: float = SILENCE,
-    patience: float = PATIENCE,
+    idle_timeout: float = IDLE_TIMEOUT,
+    answer_timeout: float = ANSWER_TIMEOUT,
 ) -> AsyncIterator[KubeClient]:
     """A client for the time of the context. Sends no request yet: ``version()`` shows whether the server answers.
 
-    Raises CredentialsError if no server is configured, or if the configured credentials cannot be used. ``silence``:
-    the idle timeout, seconds without a byte after which a watch is given up; ``patience``: the answer timeout, seconds
-    until an answer begins.
+    Raises CredentialsError if no server is configured, or if the configured credentials cannot be used.
+    ``idle_timeout`` is the time without a byte after which a watch is given up, ``answer_timeout`` the time until an
+    answer begins, both in seconds.
     """
     connection = resolve(access, environ=environ, service_account=service_account, report=report)
     async with http_client(connection) as http:
-        yield KubeClient(connection, http, report=report, silence=silence, patience=patience)
+        yield KubeClient(connection, http, report=report, idle_timeout=idle_timeout, answer_timeout=answer_timeout)

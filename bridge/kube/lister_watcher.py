@@ -38,15 +38,15 @@ from bridge.model.answers import (
 )
 from bridge.model.resource import Resource, Scope
 
-SILENCE = 90.0
+IDLE_TIMEOUT = 90.0
 """Idle timeout in seconds. Bookmarks come every minute, so a longer silence shows a dead connection."""
-PATIENCE = 60.0
+ANSWER_TIMEOUT = 60.0
 """Answer timeout: seconds until an answer begins, and between two pieces of a list. Servers wait too: 3 s for a version
 that they have not reached, and up to a minute in the queues of priority and fairness."""
 HELD = 16 << 20
 """Bytes of objects held in memory until a list with its version at the end ends."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-OVERTIME = 30.0
+GRACE = 30.0
 """Grace in seconds: the server's time to end a watch after the ``timeoutSeconds`` of the request."""
 
 
@@ -59,15 +59,15 @@ class ApiListerWatcher:
         resource: Resource,
         scope: Scope,
         *,
-        silence: float = SILENCE,
-        patience: float = PATIENCE,
-        overtime: float = OVERTIME,
+        idle_timeout: float = IDLE_TIMEOUT,
+        answer_timeout: float = ANSWER_TIMEOUT,
+        grace: float = GRACE,
         compress: bool = False,
         metadata_only: bool = False,
         managed_fields: bool = True,
         report: Report = unheard,
     ) -> None:
-        """``silence``, ``patience`` and ``overtime`` are in seconds.
+        """``idle_timeout``, ``answer_timeout`` and ``grace`` are in seconds.
 
         ``compress`` lets the server compress lists: its encryption saves as much as the compression costs, and we save
         more than inflating costs. ``metadata_only`` lists objects without spec and status; a server without that
@@ -84,9 +84,9 @@ class ApiListerWatcher:
             for name, selector in (("labelSelector", scope.label_selector), ("fieldSelector", scope.field_selector))
             if selector
         }
-        self._silence = silence
-        self._patience = patience
-        self._overtime = overtime
+        self._idle_timeout = idle_timeout
+        self._answer_timeout = answer_timeout
+        self._grace = grace
         self._list_headers = {"Accept-Encoding": "gzip"} if compress else {}
         if metadata_only:
             self._list_headers["Accept"] = f"{METADATA_ONLY}, application/json"
@@ -95,7 +95,7 @@ class ApiListerWatcher:
         path, selectors = (self._path, self._selectors) if request.only is None else self._one(request.only)
         params = {**selectors, **_list_params(request)}
         # A long list takes its time: only the time without a byte is bounded.
-        timeout = httpx.Timeout(None, connect=self._http.timeout.connect, read=self._patience)
+        timeout = httpx.Timeout(None, connect=self._http.timeout.connect, read=self._answer_timeout)
         try:
             async with self._http.stream(
                 "GET", path, params=params, headers=self._list_headers, timeout=timeout
@@ -159,7 +159,7 @@ class ApiListerWatcher:
         params = {**self._selectors, **_watch_params(request)}
         try:
             asked = self._http.build_request("GET", self._path, params=params)
-            async with asyncio.timeout(self._patience), AsyncExitStack() as unless_opened:
+            async with asyncio.timeout(self._answer_timeout), AsyncExitStack() as unless_opened:
                 response = await self._http.send(asked, stream=True)
                 unless_opened.push_async_callback(response.aclose)
                 trouble = await refusal(response, unusual=request.initial_events)
@@ -179,11 +179,11 @@ class ApiListerWatcher:
         yield Opened()
         frames = Frames(self._resource, initial_events=request.initial_events, managed_fields=self._managed_fields)
         now = asyncio.get_running_loop().time
-        overdue = now() + request.timeout + self._overtime
+        overdue = now() + request.timeout + self._grace
         chunks = response.aiter_raw()
         while not frames.ended:
             try:
-                async with asyncio.timeout_at(min(overdue, now() + self._silence)) as limit:
+                async with asyncio.timeout_at(min(overdue, now() + self._idle_timeout)) as limit:
                     chunk = await anext(chunks)
             except StopAsyncIteration:
                 if frames.mid_line:
@@ -211,7 +211,7 @@ class ApiListerWatcher:
             return HungUp(shortened(f"the connection broke: {type(error.__cause__ or error).__name__}"), torn=True)
         if limit.when() == overdue:
             return HungUp(f"the server did not end the watch after {request.timeout} seconds, as requested")
-        return Silent(self._silence)
+        return Silent(self._idle_timeout)
 
 
 async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:

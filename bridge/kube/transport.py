@@ -18,7 +18,7 @@ from aiohttp import AddrInfoType
 from httpx_aiohttp import AiohttpTransport
 from httpx_aiohttp.transport import AiohttpResponseStream
 
-from bridge.kube.auth.access import Connection
+from bridge.kube.auth.access import ClusterConnection
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Busy, Failed
 from bridge.model.primitives.wrong_protocol import wants_http
@@ -38,7 +38,7 @@ NETWORK_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, aiohttp.
 UnicodeError for a status line that is not UTF-8."""
 
 
-def http_client(connection: Connection) -> httpx.AsyncClient:
+def http_client(connection: ClusterConnection) -> httpx.AsyncClient:
     """An HTTP client, to be made in a running event loop. Redirects, proxies of the environment and compression are
     off."""
     return httpx.AsyncClient(
@@ -54,7 +54,7 @@ def http_client(connection: Connection) -> httpx.AsyncClient:
 
 
 class _Transport(AiohttpTransport):
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         connector = aiohttp.TCPConnector(
             limit=0,
             ssl=connection.tls or True,

@@ -46,6 +46,22 @@ class Scope:
     label_selector: str = ""
     field_selector: str = ""
 
+    def meets(self, other: Scope) -> bool:
+        """Whether an object may be in both scopes. Only different namespaces and different fixed names exclude that:
+        labels and other fields of an object change."""
+        namespaces = {self.namespace, other.namespace}
+        names = {self.fixed_name, other.fixed_name}
+        return (None in namespaces or len(namespaces) == 1) and (None in names or len(names) == 1)
+
+    @property
+    def fixed_name(self) -> str | None:
+        """The only name that the field selector admits; None if it admits several."""
+        for term in self.field_selector.split(","):
+            field, _, value = term.partition("=")
+            if field.strip() == "metadata.name":
+                return value.removeprefix("=").strip()
+        return None
+
     def __str__(self) -> str:
         parts = [self.namespace and f"namespace {self.namespace}", self.label_selector, self.field_selector]
         return ", ".join(part for part in parts if part) or "all"

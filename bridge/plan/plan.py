@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from bridge.model.resource import Resource, Scope
+from bridge.model.resource_name import ResourceName
 from bridge.outbox import Bounds, Retention
 from sinks.base import Claim, Lanes, Sink, WrongOption
 
@@ -30,13 +32,12 @@ class Wanted:
 
     @property
     def is_wildcard(self) -> bool:
-        return "*" in self.name
+        return ResourceName.parsed(self.name).is_wildcard
 
     def meets(self, other: Wanted, resource: Resource) -> bool:
-        """Whether one object of this resource may be in both. Selectors do not keep them apart: labels change."""
-        ours = {scope.namespace for scope in self.scopes_of(resource)}
-        theirs = {scope.namespace for scope in other.scopes_of(resource)}
-        return None in ours | theirs or bool(ours & theirs)
+        """Whether an object of this resource may be in both entries."""
+        scopes = product(self.scopes_of(resource), other.scopes_of(resource))
+        return any(ours.meets(theirs) for ours, theirs in scopes)
 
     def scopes_of(self, resource: Resource) -> tuple[Scope, ...]:
         """Namespaces fall away where the resource has none."""

@@ -8,7 +8,6 @@ from typing import cast
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
-from bridge.model.resource import Scope
 from bridge.outbox import Bounds, Retention
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
@@ -63,11 +62,7 @@ def _looks_back(options: object) -> bool:
 
 
 def _wanted(entry: ResourceSettings) -> Wanted:
-    namespaces: tuple[str | None, ...] = entry.namespaces or (None,)
-    return Wanted(
-        entry.resource,
-        tuple(Scope(each, entry.label_selector, entry.field_selector) for each in namespaces),
-    )
+    return Wanted(entry.resource, entry.scopes)
 
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:

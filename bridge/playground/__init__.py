@@ -1,6 +1,6 @@
 """An API server inside the process, for `kubedelta demo` and for tests.
 
-It speaks HTTP as kube-apiserver 1.36 does; a test compares them.
+Its HTTP answers follow kube-apiserver 1.36; a test compares them.
 
 http           requests, responses, watch streams
 misbehaviour   faults on request
@@ -10,12 +10,21 @@ server         the server
 simulation     a cluster with deployments, pods and crashes
 """
 
-from bridge.playground.http.errors import ApiError
-from bridge.playground.http.front import Seen
+from bridge.playground.http.errors import StatusError
+from bridge.playground.http.front import SeenRequest
 from bridge.playground.misbehaviour import Misbehaviour
-from bridge.playground.objects.store import Snapshot
-from bridge.playground.rules import DISCOVERY, Rule
+from bridge.playground.objects.store import StoreSnapshot
+from bridge.playground.rules import DISCOVERY, FaultRule
 from bridge.playground.server import Playground
-from bridge.playground.simulation.life import Life
+from bridge.playground.simulation.life import ClusterSimulation
 
-__all__ = ["DISCOVERY", "ApiError", "Life", "Misbehaviour", "Playground", "Rule", "Seen", "Snapshot"]
+__all__ = [
+    "DISCOVERY",
+    "ClusterSimulation",
+    "FaultRule",
+    "Misbehaviour",
+    "Playground",
+    "SeenRequest",
+    "StatusError",
+    "StoreSnapshot",
+]

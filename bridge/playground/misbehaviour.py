@@ -1,8 +1,8 @@
-"""What can be asked of the server to do wrong.
+"""Makes the server misbehave, by rules and by faults at once.
 
-A rule is for one resource (``"pods"``), for discovery and other documents (``DISCOVERY``) or for all (None); for some
-verbs or all; for so many ``times`` or until it is stopped (None). Every method that makes one returns it, and
-``rule.stop()`` or leaving ``with rule:`` ends it.
+A rule applies to a resource (``"pods"``), to discovery and other documents (``DISCOVERY``) or to all (None); to some
+verbs or all; for a number of ``times`` or until it is stopped (None). Every method that makes a rule returns the rule;
+``rule.stop()`` and the end of ``with rule:`` stop it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from bridge.playground.http import errors
-from bridge.playground.http.errors import ApiError
+from bridge.playground.http.errors import StatusError
 from bridge.playground.http.watching import error_line
-from bridge.playground.objects.store import Store
+from bridge.playground.objects.store import ObjectStore
 from bridge.playground.rules import (
     Act,
     CutLine,
     Delay,
     EndAtOnce,
     Fail,
+    FaultRule,
     Forbid,
     Mislabel,
     Reply,
-    Rule,
     Silence,
 )
 
@@ -32,30 +32,30 @@ A = TypeVar("A", bound=Act)
 
 
 class OpenWatch(Protocol):
-    """A watch that some client has open."""
+    """An open watch of a client."""
 
     resource: str
 
     def hang_up(self) -> None:
-        """End it cleanly."""
+        """Ends the watch cleanly."""
 
     def reset(self) -> None:
-        """Drop its connection."""
+        """Drops the connection."""
 
     def inject(self, raw: bytes) -> None:
-        """Put these bytes between its lines."""
+        """Sends these bytes between two lines."""
 
     def wake(self) -> None:
-        """Something may have changed for it."""
+        """Makes the watch look for news and rules."""
 
 
 class Misbehaviour:
-    """Rules in force, and wrongs done at once. Reached as ``server.misbehave``."""
+    """The rules in force, and methods that act at once. Available as ``server.misbehave``."""
 
-    def __init__(self, store: Store, collection_of: Callable[[str], str]) -> None:
+    def __init__(self, store: ObjectStore, collection_of: Callable[[str], str]) -> None:
         self._store = store
         self._collection_of = collection_of
-        self._rules: list[Rule] = []
+        self._rules: list[FaultRule] = []
         self._watches: set[OpenWatch] = set()
 
     # ── Answers ──────────────────────────────────────────────────────────────
@@ -68,9 +68,9 @@ class Misbehaviour:
         plain: bool = False,
         verbs: Collection[str] | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """429 with Retry-After in seconds: a Status, as from a watch cache that is not ready, or in ``plain`` text, as
-        from API Priority and Fairness."""
+    ) -> FaultRule:
+        """Answers 429 with Retry-After in seconds: a Status, as from a watch cache that is not ready, or ``plain``
+        text, as from API Priority and Fairness."""
         if plain:
             text, headers = b"Too many requests, please try again later.\n", (("Retry-After", str(retry_after)),)
             return self._add(Reply(429, "text/plain; charset=utf-8", text, headers), resource, verbs, times)
@@ -78,25 +78,25 @@ class Misbehaviour:
 
     def internal_error(
         self, resource: str | None = None, *, verbs: Collection[str] | None = None, times: int | None = None
-    ) -> Rule:
-        """500."""
+    ) -> FaultRule:
+        """Answers 500."""
         return self._add(Fail(errors.internal_error("the playground was asked to fail")), resource, verbs, times)
 
     def gone(
         self, resource: str | None = None, *, verbs: Collection[str] | None = None, times: int | None = None
-    ) -> Rule:
-        """410 as the HTTP status, also to a watch."""
+    ) -> FaultRule:
+        """Answers 410 as the HTTP status, also to a watch."""
         return self._add(Fail(errors.expired("too old resource version")), resource, verbs, times)
 
     def fail(
         self,
-        error: ApiError,
+        error: StatusError,
         resource: str | None = None,
         *,
         verbs: Collection[str] | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """Any Status."""
+    ) -> FaultRule:
+        """Answers with the Status of ``error``."""
         return self._add(Fail(error), resource, verbs, times)
 
     def forbid(
@@ -106,8 +106,8 @@ class Misbehaviour:
         verbs: Collection[str] | None = None,
         namespace: str | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """403. With ``namespace``, there alone."""
+    ) -> FaultRule:
+        """Answers 403, in all namespaces or only in ``namespace``."""
         return self._add(Forbid(namespace), resource, verbs, times)
 
     def html(
@@ -117,8 +117,8 @@ class Misbehaviour:
         status: int = 502,
         verbs: Collection[str] | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """The error page of a proxy."""
+    ) -> FaultRule:
+        """Answers with a proxy's error page."""
         page = b"<html>\r\n<head><title>%d</title></head>\r\n<body><h1>proxy error</h1></body>\r\n</html>\r\n" % status
         return self._add(Reply(status, "text/html", page), resource, verbs, times)
 
@@ -131,8 +131,8 @@ class Misbehaviour:
         content_type: str = "application/json",
         verbs: Collection[str] | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """Any bytes, also to a watch: they are its whole stream."""
+    ) -> FaultRule:
+        """Answers with these bytes. For a watch they are the whole stream."""
         return self._add(Reply(status, content_type, body), resource, verbs, times)
 
     def wrong_content_type(
@@ -142,8 +142,8 @@ class Misbehaviour:
         content_type: str = "text/plain",
         verbs: Collection[str] | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """The right body under a wrong name."""
+    ) -> FaultRule:
+        """Answers with the right body and the wrong content type."""
         return self._add(Mislabel(content_type), resource, verbs, times)
 
     def slow(
@@ -153,38 +153,38 @@ class Misbehaviour:
         seconds: float,
         verbs: Collection[str] | None = None,
         times: int | None = None,
-    ) -> Rule:
-        """Answers come so much later."""
+    ) -> FaultRule:
+        """Delays each answer."""
         return self._add(Delay(seconds), resource, verbs, times)
 
     # ── Watches ──────────────────────────────────────────────────────────────
 
-    def end_watches_at_once(self, resource: str | None = None, *, times: int | None = None) -> Rule:
-        """New watches are accepted and end without a line."""
+    def end_watches_at_once(self, resource: str | None = None, *, times: int | None = None) -> FaultRule:
+        """Accepts new watches, and ends them without a line."""
         return self._add(EndAtOnce(), resource, ("watch",), times)
 
-    def cut_line(self, resource: str | None = None, *, times: int | None = 1) -> Rule:
-        """The next line of an open or new watch breaks off in its middle, with its connection."""
+    def cut_line(self, resource: str | None = None, *, times: int | None = 1) -> FaultRule:
+        """Cuts the next line of an open or new watch in its middle, and drops the connection."""
         return self._add(CutLine(), resource, ("watch",), times)
 
-    def go_silent(self, resource: str | None = None) -> Rule:
-        """Watches stay open, and nothing more comes: no events, no bookmarks, no end. For as long as it lasts."""
+    def go_silent(self, resource: str | None = None) -> FaultRule:
+        """Keeps watches open and sends no bytes: no events, no bookmarks, no end. Held lines follow when it stops."""
         return self._add(Silence(), resource, ("watch",), None)
 
     def hang_up(self, resource: str | None = None) -> int:
-        """End all open watches cleanly. Returns how many there were."""
+        """Ends all open watches cleanly. Returns their number."""
         return self._each(resource, lambda watch: watch.hang_up())
 
     def reset(self, resource: str | None = None) -> int:
-        """Drop the connections of all open watches. Returns how many there were."""
+        """Drops the connections of all open watches. Returns their number."""
         return self._each(resource, lambda watch: watch.reset())
 
     def inject(self, raw: bytes, resource: str | None = None) -> int:
-        """Put bytes between the lines of all open watches. Returns how many there were."""
+        """Sends bytes between the lines of all open watches. Returns their number."""
         return self._each(resource, lambda watch: watch.inject(raw))
 
-    def break_watches(self, error: ApiError, resource: str | None = None) -> int:
-        """Send an ERROR event on all open watches and end them. Returns how many there were."""
+    def break_watches(self, error: StatusError, resource: str | None = None) -> int:
+        """Sends an ERROR event on all open watches and ends them. Returns their number."""
 
         def broken(watch: OpenWatch) -> None:
             watch.inject(error_line(error))
@@ -195,17 +195,17 @@ class Misbehaviour:
     # ── The store ────────────────────────────────────────────────────────────
 
     def lose_event(self, resource: str, *, times: int = 1) -> None:
-        """The next change of the resource is made and never announced."""
+        """Hides the next changes of the resource from watches."""
         self._store.collection(self._collection_of(resource)).to_lose += times
 
     def expire_history(self) -> None:
-        """Forget all changes until now: older versions and continue tokens get 410."""
+        """Forgets all changes until now: older versions and continue tokens get 410."""
         self._store.compact()
 
     # ── For the server ───────────────────────────────────────────────────────
 
     def take(self, act: type[A], resource: str, verb: str) -> A | None:
-        """The first rule of that kind for such a request, spent by one. None where it behaves."""
+        """The first rule of that kind for the request, with its count reduced; None if no rule applies."""
         for rule in self._in_force(act, resource, verb):
             rule.spend()
             found: A = rule.act  # type: ignore[assignment]
@@ -222,7 +222,7 @@ class Misbehaviour:
 
     @contextmanager
     def reaching(self, watch: OpenWatch) -> Iterator[None]:
-        """While the block lasts, the watch is open and may be wronged."""
+        """Registers the watch as open during the block, for faults at once."""
         self._watches.add(watch)
         try:
             yield
@@ -230,17 +230,17 @@ class Misbehaviour:
             self._watches.discard(watch)
 
     def open_watches(self, resource: str | None = None) -> int:
-        """How many clients watch it now (None: anything)."""
+        """The number of open watches of a resource (None: of all resources)."""
         return sum(resource in (None, watch.resource) for watch in self._watches)
 
     def silences(self, resource: str) -> bool:
         return any(self._in_force(Silence, resource, "watch"))
 
-    def _in_force(self, act: type[A], resource: str, verb: str) -> Iterator[Rule]:
+    def _in_force(self, act: type[A], resource: str, verb: str) -> Iterator[FaultRule]:
         return (rule for rule in self._rules if isinstance(rule.act, act) and rule.concerns(resource, verb))
 
-    def _add(self, act: Act, resource: str | None, verbs: Collection[str] | None, times: int | None) -> Rule:
-        rule = Rule(act, resource, verbs, times, _changed=self._wake)
+    def _add(self, act: Act, resource: str | None, verbs: Collection[str] | None, times: int | None) -> FaultRule:
+        rule = FaultRule(act, resource, verbs, times, _changed=self._wake)
         self._rules = [*(each for each in self._rules if each.in_force), rule]
         self._wake()
         return rule

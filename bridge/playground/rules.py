@@ -1,4 +1,4 @@
-"""Wrongs that the server was asked for and that wait for a request, or last."""
+"""The rules of misbehaviour, which wait for a request or last until they are stopped."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
-from bridge.playground.http.errors import ApiError
+from bridge.playground.http.errors import StatusError
 
 DISCOVERY = ""
-"""Stands for a resource's name where discovery, version and health are meant."""
+"""The resource name of rules for discovery, version and health."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Answer with a Status."""
+    """Answers with a Status."""
 
-    error: ApiError
+    error: StatusError
 
 
 @dataclass(frozen=True, slots=True)
 class Forbid:
-    """Answer 403, and no to a SelfSubjectAccessReview."""
+    """Answers 403, and denies SelfSubjectAccessReviews."""
 
     namespace: str | None
-    """None for every one, and for what has none."""
+    """None for all namespaces, and for kinds without namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer with these bytes."""
+    """Answers with these bytes."""
 
     status: int
     content_type: str
@@ -39,45 +39,45 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Mislabel:
-    """Answer as asked, under another content type."""
+    """Answers with another content type."""
 
     content_type: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait before answering as asked."""
+    """Delays an answer."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class EndAtOnce:
-    """Accept a watch, and end it without a line."""
+    """Accepts a watch, and ends it without a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutLine:
-    """Send the first half of the next line of a watch, and drop the connection."""
+    """Sends the first half of the next line of a watch, and drops the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Keep watches open and send nothing, not even their end."""
+    """Keeps watches open without sending anything, their end included."""
 
 
 Act: TypeAlias = Fail | Forbid | Reply | Mislabel | Delay | EndAtOnce | CutLine | Silence
 
 
 @dataclass(slots=True, eq=False)
-class Rule:
-    """One misbehaviour in force."""
+class FaultRule:
+    """A misbehaviour in force."""
 
     act: Act
     resource: str | None
     verbs: Collection[str] | None
     times: int | None
-    """How often it is still to act; None until it is stopped."""
+    """The remaining number of requests; None for no limit."""
     acted: int = 0
     _changed: Callable[[], None] = field(default=lambda: None)
 
@@ -98,7 +98,7 @@ class Rule:
             self.times -= 1
 
     def stop(self) -> None:
-        """Behave again. Streams that were silent say what they held back."""
+        """Ends the misbehaviour. Silent watches send their held lines."""
         self.times = 0
         self._changed()
 

@@ -15,13 +15,13 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
-from bridge.playground.http.front import LARGEST_BODY, Front, Seen, Settings
+from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
 from bridge.playground.misbehaviour import Misbehaviour
 from bridge.playground.objects.builtin import BUILT_IN
-from bridge.playground.objects.catalogue import Catalogue, Kind
+from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest, unpack
 from bridge.playground.objects.state import VERSION_INFO, State
-from bridge.playground.objects.store import Snapshot, Store
+from bridge.playground.objects.store import ObjectStore, StoreSnapshot
 from bridge.playground.objects.validation import Precondition
 from bridge.playground.objects.writes import Writes
 
@@ -46,24 +46,26 @@ class Playground:
         history: int = 4096,
         bookmark_interval: float = 60.0,
         shortest_watch: float = 1800.0,
-        patience: float = 0.5,
+        version_wait: float = 0.5,
         watch_list: bool = True,
         compress_watch_lists: bool = False,
         seed: int | None = None,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
-        """``tokens``: bearer token → user name; without any, nobody needs one. ``history``: changes that each resource
-        remembers. ``bookmark_interval``, ``shortest_watch`` (where the client names no timeoutSeconds) and ``patience``
-        (the wait for a version from the future; the real server waits 3) are in seconds. ``watch_list`` False: refuse
-        sendInitialEvents, as servers without that feature do. ``compress_watch_lists``: as Kubernetes 1.37 does.
-        ``seed``: the same uids and generated names every time."""
-        store, catalogue = Store(history), Catalogue(BUILT_IN)
+        """``tokens`` maps bearer tokens to user names; without tokens, requests need none. ``history`` is the number
+        of changes kept for each resource.
+
+        ``bookmark_interval``, ``shortest_watch`` (for watches without timeoutSeconds) and ``version_wait`` (for a
+        version from the future; the real server waits 3) are in seconds. ``watch_list`` False refuses
+        sendInitialEvents, as servers without that feature do. ``compress_watch_lists`` follows Kubernetes 1.37.
+        ``seed`` fixes uids and generated names."""
+        store, catalogue = ObjectStore(history), ServedKinds(BUILT_IN)
         writes = Writes(store, catalogue, Random(seed), now)
-        self._state = State(store, catalogue, writes, VERSION_INFO, patience)
+        self._state = State(store, catalogue, writes, VERSION_INFO, version_wait)
         self._news = asyncio.Event()
         store.listeners.add(self._news.set)
         self.misbehave = Misbehaviour(store, lambda name: catalogue.named(name).collection)
-        settings = Settings(
+        settings = PlaygroundSettings(
             tokens=dict(tokens or {}),
             bookmark_interval=bookmark_interval,
             shortest_watch=shortest_watch,
@@ -116,10 +118,10 @@ class Playground:
 
     @asynccontextmanager
     async def refusing_connections(self) -> AsyncIterator[None]:
-        """Inside the block the server is down: open connections are dropped and new ones refused. Objects, history and
-        port stay."""
+        """Takes the server down during the block: open connections are dropped, new connections refused. Objects,
+        history and port stay."""
         await self._close()
-        # Bound and not listening: nobody else gets the port meanwhile, and who connects is refused.
+        # A bound socket that does not listen keeps the port, and the system refuses connections to it.
         self._placeholder = _bound(self._port)
         try:
             yield
@@ -129,8 +131,8 @@ class Playground:
     # ── Objects, in the process ──────────────────────────────────────────────
 
     def create(self, resource: str, manifest: Manifest, *, manager: str = "playground") -> Manifest:
-        """``resource`` as kubectl names it: ``pods``, ``deployments.apps``. A manifest that lacks a namespace goes to
-        ``default``; a namespace that does not exist is made first. Status is taken over too. Raises ApiError."""
+        """Creates an object, status included. ``resource`` is kubectl's name: ``pods``, ``deployments.apps``. The
+        namespace defaults to ``default``, and is created if it does not exist. Raises StatusError."""
         kind = self._kind(resource)
         namespace = ((manifest.get("metadata") or {}).get("namespace") or "default") if kind.namespaced else ""
         if namespace and namespace not in self._state.store.collection("namespaces").objects:
@@ -138,8 +140,8 @@ class Playground:
         return unpack(kind, self._state.writes.create(kind, "", namespace, manifest, manager))
 
     def update(self, resource: str, manifest: Manifest, *, manager: str = "playground") -> Manifest:
-        """Replace the whole object, status included. With a resourceVersion in it, that must be the current one;
-        without, any is overwritten. Raises ApiError."""
+        """Replaces the whole object, status included. A resourceVersion in the manifest must be current; without a
+        resourceVersion, any version is overwritten. Raises StatusError."""
         kind, metadata = self._kind(resource), manifest["metadata"]
         namespace = metadata.get("namespace") or "default"
         if not metadata.get("resourceVersion"):
@@ -150,21 +152,21 @@ class Playground:
     def patch(
         self, resource: str, name: str, patch: Manifest, *, namespace: str = "default", manager: str = "playground"
     ) -> Manifest:
-        """Apply a JSON merge patch, to the status too. Raises ApiError."""
+        """Applies a JSON merge patch, to the status too. Raises StatusError."""
         kind = self._kind(resource)
         return unpack(kind, self._state.writes.patch(kind, "", namespace, name, patch, manager))
 
     def delete(
         self, resource: str, name: str, *, namespace: str = "default", uid: str = "", grace: int | None = 0
     ) -> Manifest:
-        """The last state. Finalizers keep the object, as does ``grace`` (seconds; None for the pod's own) a pod that
-        has a node. Raises ApiError."""
+        """Deletes an object, and returns its last state. Finalizers keep the object; ``grace`` (seconds; None for the
+        pod's own) keeps a pod that has a node. Raises StatusError."""
         kind = self._kind(resource)
         last, _ = self._state.writes.delete(kind, namespace, name, Precondition(uid=uid), grace)
         return unpack(kind, last)
 
     def get(self, resource: str, name: str, *, namespace: str = "default") -> Manifest:
-        """Raises ApiError (404)."""
+        """Raises StatusError (404)."""
         kind = self._kind(resource)
         return unpack(kind, self._state.writes.find(kind, namespace, name))
 
@@ -181,41 +183,41 @@ class Playground:
         return str(self._state.store.version)
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> ServedKinds:
         """The kinds served now."""
         return self._state.catalogue
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StoreSnapshot:
         """All objects and the version, for ``restore``."""
         return self._state.store.snapshot()
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """As if etcd were restored from a backup and the server started again: objects and versions are those of the
-        snapshot, versions count on from there, no history is left, and open watches lose their connection."""
+    def restore(self, snapshot: StoreSnapshot) -> None:
+        """Acts as a server whose etcd was restored from a backup: objects and versions come from the snapshot, later
+        versions count on from there, the history is empty, and open watches lose their connection."""
         self._state.store.restore(snapshot)
         self._state.writes.serve_stored_definitions()
         self.misbehave.reset()
 
-    # ── What clients did ─────────────────────────────────────────────────────
+    # ── Requests and watches of clients ──────────────────────────────────────
 
-    def seen(self, verb: str, resource: str) -> tuple[Seen, ...]:
+    def seen(self, verb: str, resource: str) -> tuple[SeenRequest, ...]:
         """The requests with that verb for that resource: ``server.seen("list", "pods")``."""
         return tuple(each for each in self.requests if (each.verb, each.resource) == (verb, resource))
 
     def open_watches(self, resource: str | None = None) -> int:
-        """How many clients watch it now (None: anything)."""
+        """The number of open watches of a resource (None: of all resources)."""
         return self.misbehave.open_watches(resource)
 
     async def until(self, holds: Callable[[], bool], timeout: float = 10.0) -> None:
-        """Wait until something holds; looked at when a request comes or a watch opens or ends, and after every change
-        of an object. Raises TimeoutError after so many seconds."""
+        """Waits until a condition holds. The condition is checked at every request, when a watch opens or ends, and
+        after every change of an object. Raises TimeoutError after ``timeout`` seconds."""
         async with asyncio.timeout(timeout):
             while not holds():
                 self._news.clear()
                 await self._news.wait()
 
     async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:
-        """Wait until so many watches of the resource are open. Raises TimeoutError."""
+        """Waits until ``count`` watches of the resource are open. Raises TimeoutError after ``timeout`` seconds."""
         await self.until(lambda: self.open_watches(resource) >= count, timeout)
 
     def _kind(self, resource: str) -> Kind:
@@ -229,7 +231,7 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """As aiohttp makes it, with the real server's limit for bodies."""
+    """aiohttp's request, with the real server's limit for bodies."""
     return web.BaseRequest(message, payload, protocol, writer, task, task.get_loop(), client_max_size=LARGEST_BODY)
 
 

@@ -1,7 +1,7 @@
-"""One listener's pending queue: a bounded window in memory over the log, the rest in the log itself. Hot.
+"""A listener's pending queue: a bounded window in memory over the log, with all other items in the log itself. Hot.
 
-client-go's processorListener keeps what is pending in a ring that grows until the process is killed. Here a listener
-that falls behind notes only that there is more, and reads it from the log when it comes to it.
+client-go's processorListener keeps pending items in a ring that grows until the process is killed. Here a listener that
+falls behind only notes that the log has more items, and reads them from there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bridge.model.primitives.ring import Slice
 T = TypeVar("T")
 
 MAX_BYTES = 32 << 20
-"""Of bodies: in the window, and of what is handed out at once."""
+"""Bytes of bodies in the window, and in a single ``take``."""
 
 
 class Log(Protocol[T]):
-    """Where everything that was distributed can be read again, as long as it is kept."""
+    """The distributed items, which can be read again as long as they are kept."""
 
     @property
     def last(self) -> int:
@@ -36,7 +36,7 @@ class Log(Protocol[T]):
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Items that left the log before the listener came to them."""
+    """Sequence numbers of items that left the log before the listener took them."""
 
     first: int
     last: int
@@ -48,24 +48,24 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[T]):
-    """What a listener gets to see next."""
+    """The next items of a listener."""
 
     items: Sequence[T]
     through: int
-    """With these the listener has seen everything up to this sequence number."""
+    """The sequence number up to which the listener has seen all items, with these."""
     missed: Missed | None = None
-    """What would have come before ``items``."""
+    """Lost items, from before ``items``."""
 
 
 class ListenerClosed(Exception):
-    """The listener was removed. What was pending is not handed out any more."""
+    """The listener was removed, and its pending items with it."""
 
 
 class ProcessorListener(Generic[T]):
-    """Filled by SharedProcessor.distribute, which never waits; emptied by one taker.
+    """Filled by SharedProcessor.distribute, which never waits; emptied by a single task.
 
-    ``wanted`` tells which items are meant for this listener; the others count as seen. ``size`` is that of an item in
-    bytes: the log may have dropped what the window still holds, and so the window has a bound of its own.
+    ``wanted`` selects the items for this listener; other items count as seen. ``size`` is an item's size in bytes: the
+    window may hold items that the log has dropped, so it has a bound of its own.
     """
 
     def __init__(
@@ -98,25 +98,25 @@ class ProcessorListener(Generic[T]):
         self._filled.set()
         self._woken = False
         self.taken = after
-        """Sequence number through which items have been handed out."""
+        """The sequence number up to which items were taken."""
 
     @property
     def pending(self) -> int:
-        """Items in the log that were not handed out yet."""
+        """The number of items in the log that were not taken yet."""
         return self._log.last - self.taken
 
     @property
     def in_memory(self) -> int:
-        """Items in the window; at most its size."""
+        """The number of items in the window; at most its size."""
         return len(self._window)
 
     def offer(self, items: Sequence[T], last: int) -> None:
-        """The newest items of the log, up to sequence number ``last``. Takes them by reference where there is room,
-        else notes that there is more."""
+        """Receives the newest items of the log, up to sequence number ``last``. The window keeps references to them if
+        it has room, else it notes that the log has more."""
         self._filled.set()
         if self._more:
             return
-        # The log may have been read past these already: an item is in it before it is offered.
+        # An item is in the log before it is offered, so a read of the log may have returned it already.
         seen = self.taken + len(self._window)
         fresh = items[max(0, seen - (last - len(items))) :]
         more_bytes = self._window_bytes + sum(map(self._size, fresh))
@@ -128,21 +128,21 @@ class ProcessorListener(Generic[T]):
 
     @property
     def has_initial(self) -> bool:
-        """Whether ``initial`` has not been handed out yet."""
+        """Whether items of ``initial`` are pending."""
         return self._initial is not None
 
     @property
     def exhausted(self) -> bool:
-        """Everything that was distributed has been handed out."""
+        """All distributed items were taken."""
         return not self._window and not self._more and self._initial is None
 
     def wake(self) -> None:
-        """Let ``take`` return nothing now, where it waits, or the next time it would wait."""
+        """Makes a waiting ``take`` return without items, or else the next ``take`` that would wait."""
         self._woken = True
         self._filled.set()
 
     def skip(self, through: int) -> None:
-        """Hand out next what stands behind ``through``. Not while a ``take`` is under way."""
+        """Continues behind ``through``. Must not be called during a ``take``."""
         self.taken = through
         self._window.clear()
         self._window_bytes = 0
@@ -153,9 +153,8 @@ class ProcessorListener(Generic[T]):
         self._filled.set()
 
     async def take(self, limit: int) -> Taken[T]:
-        """Wait for items; at most ``limit`` of them. May return none, where all were meant for others, ``initial`` has
-        come to its end, or ``wake`` was called. Raises ListenerClosed once the listener was closed, whatever is
-        pending."""
+        """Waits for items, and returns at most ``limit``. Returns without items if all were for other listeners, at the
+        end of ``initial``, and after ``wake``. Raises ListenerClosed after ``close``, with items pending or not."""
         while True:
             if self._closed:
                 raise ListenerClosed(self.name)
@@ -191,12 +190,12 @@ class ProcessorListener(Generic[T]):
         missed = Missed(self.taken + 1, found.first - 1) if found.first > self.taken + 1 else None
         items = self._fitting(found.items)
         self.taken = found.first + len(items) - 1
-        # Between this line and the next offer nothing waits, so the window begins where the log ended.
+        # No await lies between this line and the next offer, so the window continues where the read ended.
         self._more = self._log.last > self.taken
         return Taken([item for item in items if self._wanted(item)], self.taken, missed)
 
     def _fitting(self, items: Sequence[T]) -> Sequence[T]:
-        """As many as may be handed out at once, at least one."""
+        """The first items, at least one, with at most ``max_bytes`` bytes."""
         total = 0
         for count, item in enumerate(items):
             total += self._size(item)

@@ -1,4 +1,4 @@
-"""Distributes what is in the log to every listener, by reference, without ever waiting for one of them."""
+"""Distributes the items of a log to all listeners, by reference, and never waits for a listener."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class ListenerExists(Exception):
-    """A listener of that name is there already."""
+    """A listener of that name exists already."""
 
 
 class SharedProcessor(Generic[T]):
     """Listeners by name; they come and go while it runs.
 
-    ``audience`` tells for whom an item is: names of listeners, or None for all of them. ``size`` is that of an item in
+    ``audience`` returns the names of an item's listeners, or None for all listeners. ``size`` is an item's size in
     bytes.
     """
 
@@ -50,11 +50,11 @@ class SharedProcessor(Generic[T]):
         window: int | None = None,
         initial: Iterator[T] | None = None,
     ) -> ProcessorListener[T]:
-        """A listener that gets ``initial`` first, then what stands in the log behind ``after`` (by default: what is
-        distributed from now on). ``resync`` is its period in seconds; ``window`` its pending items in memory. Raises
+        """Adds a listener, which receives ``initial`` first, then the items of the log behind ``after`` (by default,
+        all later items). ``resync`` is its period in seconds; ``window`` bounds its items in memory. Raises
         ListenerExists."""
         if name in self._listeners:
-            raise ListenerExists(f"there is a listener {name!r} already")
+            raise ListenerExists(f"a listener named {name!r} exists already")
 
         def wanted(item: T) -> bool:
             targets = self._audience(item)
@@ -71,31 +71,31 @@ class SharedProcessor(Generic[T]):
             size=self._size,
         )
         self._listeners[name] = listener
-        self._tell_periods()
+        self._notify_periods_changed()
         return listener
 
     def remove(self, name: str) -> None:
-        """Its taker gets ListenerClosed at the next take. Unknown names are no error."""
+        """Closes a listener: its next ``take`` raises ListenerClosed. An unknown name has no effect."""
         if listener := self._listeners.pop(name, None):
             listener.close()
-            self._tell_periods()
+            self._notify_periods_changed()
 
     def distribute(self, items: Sequence[T], last: int) -> None:
-        """Tell every listener the newest items of the log, in order, up to sequence number ``last``. The items must be
-        in the log already, and batches come in the order of the log."""
+        """Offers the newest items of the log, up to sequence number ``last``, to every listener. The items must be in
+        the log already, and batches must be in the order of the log."""
         for listener in self._listeners.values():
             listener.offer(items, last)
 
     # ── Resync ───────────────────────────────────────────────────────────────
 
     def resync_periods(self) -> Mapping[str, float]:
-        """Listener → seconds, for those that have a period."""
+        """Listener → seconds, for listeners with a period."""
         return {name: listener.resync for name, listener in self._listeners.items() if listener.resync > 0}
 
     async def wait_periods_changed(self) -> None:
-        """Return when the next listener comes or goes."""
+        """Returns when the next listener comes or goes."""
         await self._periods_changed.wait()
 
-    def _tell_periods(self) -> None:
+    def _notify_periods_changed(self) -> None:
         changed, self._periods_changed = self._periods_changed, asyncio.Event()
         changed.set()

@@ -1,8 +1,8 @@
 """Replaces the values of a Secret by keyed digests. Pure.
 
-An allow-list decides what leaves: the members that ``_Secret`` and ``_Metadata`` declare, with the types that they
-declare. Kubernetes has no other members in a Secret (core/v1 types.go); one that a later version adds stays inside
-until it is added here. Names of keys leave. Values of labels and annotations are redacted too: tools keep tokens there.
+Only the members that ``_Secret`` and ``_Metadata`` declare are exported, with the declared types. Kubernetes has no
+other members in a Secret (core/v1 types.go); a member of a later version is held back until it is added here. Names of
+keys are exported. Values of labels and annotations are redacted too: tools keep tokens there.
 """
 
 from __future__ import annotations
@@ -60,30 +60,31 @@ _Values = dict[str, Raw] | None | UnsetType
 
 
 def is_secret(resource: Resource) -> bool:
-    """Every object of it is a Secret. So is what calls itself one in another resource (``ApiObject.secret``)."""
+    """Whether all objects of the resource are Secrets. Secrets of other resources are known by ``ApiObject.secret``."""
     return resource.group == "" and (resource.plural == "secrets" or resource.kind == "Secret")
 
 
 def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
     """The body of a Secret with a digest in place of each value.
 
-    A digest covers the resource, namespace and name of the object, the path of the value and the value: equal values
-    in two places have different digests, and an unchanged value keeps its digest. Raises msgspec.DecodeError,
-    UnicodeDecodeError or RecursionError for a body that is no Secret as Kubernetes writes one; then nothing of the body
-    may leave (see ``bare_body``).
+    A digest covers the resource, namespace and name of the object, the path of the value and the value: equal values at
+    different paths have different digests, and an unchanged value keeps its digest. Raises msgspec.DecodeError,
+    UnicodeDecodeError or RecursionError for a body that is not a Kubernetes Secret; then the body must not be exported
+    (see ``bare_body``).
     """
     secret = _read_secret(thing.body)
-    place = (resource.name.encode(), thing.namespace.encode(), thing.name.encode())
+    identity = (resource.name.encode(), thing.namespace.encode(), thing.name.encode())
 
     def digests(path: str, values: _Values, *, base64: bool = False) -> _Values:
         if not values:
             return values
         return {
-            name: _text(key.digest(*place, path.encode(), name.encode(), _value(raw)), base64=base64)
+            name: _text(key.digest(*identity, path.encode(), name.encode(), _value(raw)), base64=base64)
             for name, raw in values.items()
         }
 
-    secret.data = digests("data", secret.data, base64=True)  # What reads a Secret can still read this one.
+    # Values of data stay base64, so that clients which decode Secrets can decode these.
+    secret.data = digests("data", secret.data, base64=True)
     secret.string_data = digests("stringData", secret.string_data)
     secret.metadata.labels = digests("metadata.labels", secret.metadata.labels)
     secret.metadata.annotations = digests("metadata.annotations", _without_last_applied(secret.metadata.annotations))
@@ -101,7 +102,7 @@ def _text(digest: str, *, base64: bool) -> Raw:
 
 
 def _value(raw: Raw) -> bytes:
-    """The text of a string, however it was escaped; of anything else, its JSON."""
+    """The bytes to digest: a string's text without its escapes, or the JSON of another value."""
     try:
         return b"s" + msgspec.json.decode(raw, type=str).encode()
     except (msgspec.DecodeError, UnicodeError):

@@ -5,26 +5,25 @@ from __future__ import annotations
 import hmac
 
 SHORTEST_KEY = 32
-"""Bytes. HMAC with SHA-256 gains nothing from more, and is guessed from less (RFC 2104, section 3)."""
+"""Bytes. Shorter keys weaken HMAC-SHA256, longer keys do not strengthen it (RFC 2104, section 3)."""
 
 
 class RedactionKey:
     """Replaces a secret value by a keyed digest (HMAC-SHA256, RFC 2104).
 
-    Equal inputs have equal digests as long as the key lasts: a reader sees that a value was rotated, and cannot test
+    Equal inputs have equal digests until the key changes: a reader sees the rotation of a value, and cannot test
     guesses without the key. ``repr`` never shows the key.
     """
 
     __slots__ = ("_key", "id")
 
     def __init__(self, key: bytes) -> None:
-        """``key`` has at least ``SHORTEST_KEY`` bytes; raises ValueError for a shorter one."""
+        """Raises ValueError for a key of less than ``SHORTEST_KEY`` bytes."""
         if len(key) < SHORTEST_KEY:
             raise ValueError(f"a key of at least {SHORTEST_KEY} bytes is expected, found {len(key)}")
         self._key = key
         self.id = hmac.digest(key, b"kubedelta redaction key", "sha256").hex()[:8]
-        """Names the key in every digest. Made with the key itself, so that no guess of the key can be tested without
-        as much work as on a digest."""
+        """The name of the key, in every digest. It is a digest too, so it makes guesses of the key no cheaper."""
 
     def digest(self, *parts: bytes) -> str:
         """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""

@@ -1,4 +1,4 @@
-"""Takes members out of an object by splicing its bytes; what stays is copied, not decoded and encoded again. Pure.
+"""Takes members out of an object by splicing its bytes; the other members are copied, not decoded and encoded. Pure.
 
 Hot.
 """
@@ -20,7 +20,7 @@ _MANAGED_FIELDS = b'"managedFields":'
 
 
 def members(raw: bytes | Raw) -> dict[str, Raw]:
-    """The members of one JSON object, values as bytes. Raises msgspec.DecodeError for anything but an object."""
+    """The members of a JSON object, values as bytes. Raises msgspec.DecodeError for other JSON."""
     return _members.decode(raw)
 
 
@@ -29,8 +29,8 @@ def joined(parts: dict[str, Raw]) -> Raw:
 
 
 def stripped(body: bytes) -> bytes:
-    """Without ``metadata.managedFields``, where these were not cut out as the object was read, and without the
-    last-applied annotation. Raises msgspec.DecodeError for a body whose metadata or annotations are no JSON objects."""
+    """The body without ``metadata.managedFields`` (if ``kube`` has not cut them out) and without the last-applied
+    annotation. Raises msgspec.DecodeError for a body whose metadata or annotations are not JSON objects."""
     if _MANAGED_FIELDS not in body and _LAST_APPLIED not in body:
         return body
     return with_metadata(body, _strip)

@@ -1,4 +1,4 @@
-"""The form in which objects leave: stripped, and redacted where they are Secrets. Pure, and it never raises."""
+"""Transforms objects for their export: strips them, and redacts Secrets. Pure. Never raises."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from bridge.transform.strip import stripped
 
 
 def transform_for(resource: Resource, key: RedactionKey) -> Callable[[ApiObject], ApiObject]:
-    """What every object of this resource goes through, once, before it is stored, logged or sent. An object that has
-    not the shape it should have leaves bare: its name, uid and version, and nothing else. A Secret is what the resource
-    says is one, and what says so itself."""
+    """The transform of a resource's objects, applied once, before an object is stored, logged or sent.
+
+    An object counts as a Secret by its resource or by its own kind. An object of an unexpected shape is reduced to a
+    minimal object: kind, apiVersion, name, namespace, uid, resourceVersion."""
     secrets = is_secret(resource)
 
     def transform(thing: ApiObject) -> ApiObject:

@@ -15,6 +15,7 @@ import msgspec
 
 from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
+from bridge.model.resource_name import ResourceName
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
 from bridge.model.versions.version import is_older
 from bridge.plan.plan import Wanted
@@ -102,7 +103,7 @@ class Coverage:
             if each.is_wildcard:
                 sought.append(ReadFilter())
             elif each.name in unresolved:
-                sought.append(ReadFilter(plural=_word(each)))
+                sought.append(ReadFilter(plural=ResourceName.parsed(each.name).word))
         self.sought = tuple(dict.fromkeys(sought))
         """What must be read to find everything that is covered."""
 
@@ -110,20 +111,10 @@ class Coverage:
         if name.resource in self._served:
             namespaces = self._namespaces.get(name.resource, set())
             return None in namespaces or name.namespace in namespaces
-        return any(_means(each, name) and _reaches(each.scopes, name.namespace) for each in self._wanted)
-
-
-def _word(wanted: Wanted) -> str:
-    return wanted.name.strip().lower().partition(".")[0]
-
-
-def _means(wanted: Wanted, name: Name) -> bool:
-    """Of the forms that ``bridge.kube.discovery.names`` knows, those that need no catalogue: ``widgets``,
-    ``widgets.acme.io``, ``widgets.v1.acme.io``, and the same with ``*``."""
-    rest = wanted.name.strip().lower().partition(".")[2]
-    _, versioned, group = rest.partition(".")
-    groups = {rest, group} if versioned else {rest}
-    return _word(wanted) in ("*", name.plural) and (not rest or name.group in groups)
+        return any(
+            ResourceName.parsed(each.name).may_mean(name.group, name.plural) and _reaches(each.scopes, name.namespace)
+            for each in self._wanted
+        )
 
 
 def _reaches(scopes: Sequence[Scope], namespace: str) -> bool:

@@ -5,19 +5,19 @@ Only the syntax is checked here. The meaning of a name depends on the cluster (b
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from bridge.model.resource import Scope
+from bridge.model.resource_name import ResourceName as ParsedName
 from config.values import Matching
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl accepts a kind too, such as StatefulSet.
-_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?")
 
 _BLANK = r"[ \t\r\n]"
 _KEY = "(?:[a-zA-Z0-9.-]+/)?[a-zA-Z0-9](?:[-a-zA-Z0-9_.]*[a-zA-Z0-9])?"
@@ -92,6 +92,11 @@ class ResourceSettings(BaseModel):
         examples=["metadata.name=web"],
     )
 
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """A scope for each namespace, or a single scope for all namespaces."""
+        return tuple(Scope(each, self.label_selector, self.field_selector) for each in self.namespaces or (None,))
+
 
 def _named_alone(value: Any) -> Any:
     return {"resource": value} if isinstance(value, str) else value
@@ -105,44 +110,18 @@ ResourceEntry: TypeAlias = Annotated[
 
 def overlaps(entries: Sequence[ResourceSettings]) -> Iterator[tuple[int, int]]:
     """Indexes of two entries that may mean the same object in different scopes. Such an object would be exported twice,
-    and its deltas would have no order, so an object must belong to a single entry. Different selectors are not enough,
-    since labels and fields change; only different namespaces and different fixed names are."""
+    and its deltas would have no order, so an object must belong to a single entry (see ``Scope.meets``)."""
     for (here, one), (there, other) in combinations(enumerate(entries), 2):
-        if _same_resource(one, other) and _same_place(one, other):
+        if _same_resource(one, other) and any(ours.meets(theirs) for ours, theirs in product(one.scopes, other.scopes)):
             yield here, there
 
 
 def _same_resource(one: ResourceSettings, other: ResourceSettings) -> bool:
-    (one_plural, one_group), (other_plural, other_group) = _parts(one.resource), _parts(other.resource)
-    wildcard = "*" in (one_plural, other_plural)
-    if wildcard and one.resource != other.resource and _scope(one) == _scope(other):
+    ours, theirs = ParsedName.parsed(one.resource), ParsedName.parsed(other.resource)
+    wildcard = ours.is_wildcard or theirs.is_wildcard
+    if wildcard and one.resource != other.resource and set(one.scopes) == set(other.scopes):
         return False  # One watch serves both, and the name may stand for a resource that the wildcard excludes.
     if "*" in (one.resource, other.resource):
         return True
-    return one_group == other_group and (one_plural == other_plural or wildcard)
-
-
-def _scope(entry: ResourceSettings) -> tuple[object, ...]:
-    return set(entry.namespaces), entry.label_selector, entry.field_selector
-
-
-def _parts(name: str) -> tuple[str, str]:
-    """Plural and group of a resource's name. Versions are ignored: every version serves the same objects."""
-    plural, _, group = name.partition(".")
-    version, _, rest = group.partition(".")
-    return plural, rest if _VERSION.fullmatch(version) else group
-
-
-def _same_place(one: ResourceSettings, other: ResourceSettings) -> bool:
-    if one.namespaces and other.namespaces and not set(one.namespaces) & set(other.namespaces):
-        return False
-    names = {_fixed_name(one.field_selector), _fixed_name(other.field_selector)}
-    return None in names or len(names) == 1
-
-
-def _fixed_name(field_selector: str) -> str | None:
-    for term in field_selector.split(","):
-        field, _, value = term.partition("=")
-        if field.strip() == "metadata.name":
-            return value.removeprefix("=").strip()
-    return None
+    # Versions do not count: every version serves the same objects.
+    return ours.group == theirs.group and (ours.word == theirs.word or wildcard)

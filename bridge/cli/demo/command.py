@@ -18,7 +18,7 @@ from bridge.facts import unheard
 from bridge.kube import ClusterAccess
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import Playground
-from bridge.playground.simulation.life import Life
+from bridge.playground.simulation.life import ClusterSimulation
 
 
 def demo(*, seconds: float | None, rate: float) -> int:
@@ -45,7 +45,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
             at_once=partial(shutil.rmtree, state, ignore_errors=True),
         )
         async with asyncio.TaskGroup() as tasks:
-            life = tasks.create_task(Life(cluster, rate=rate).run())
+            life = tasks.create_task(ClusterSimulation(cluster, rate=rate).run())
             summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
             running = tasks.create_task(bridge.run())
             with suppress(TimeoutError):

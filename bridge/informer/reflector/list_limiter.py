@@ -1,4 +1,4 @@
-"""How many informers list at the same time, so that none of them asks for everything when an API server comes back."""
+"""Bounds the number of informers that list at the same time, to spare an API server that comes back after a failure."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import asyncio
 
 
 class ListLimiter:
-    """Shared by all informers of a process; first come, first served. A list counts from its first request to its last
-    page (of a WatchList, to the bookmark that ends the initial events), and for ``longest`` seconds at most: a slow one
-    goes on, and the next begins beside it. A pause between two attempts does not count."""
+    """Shared by all informers of a process; first come, first served.
+
+    A list holds its slot from its first request to its last page (a WatchList, to the bookmark that ends the initial
+    events), and for ``longest`` seconds at most: a slow list goes on without a slot. A pause between two attempts holds
+    no slot."""
 
     def __init__(self, most: int = 10, *, longest: float = 60.0) -> None:
         self._slots = asyncio.Semaphore(most)
         self._longest = longest
 
     def turn(self) -> Turn:
-        """For one informer, for all of its lists."""
+        """A turn for all lists of an informer."""
         return Turn(self._slots, self._longest)
 
 
 class Turn:
-    """Of one informer; it lists between ``begin`` and ``end``."""
+    """The lists of an informer, each between ``begin`` and ``end``."""
 
     def __init__(self, slots: asyncio.Semaphore, longest: float) -> None:
         self._slots = slots
@@ -30,11 +32,11 @@ class Turn:
 
     @property
     def must_wait(self) -> bool:
-        """``begin`` would not return at once."""
+        """Whether ``begin`` would wait."""
         return not self._begun and self._slots.locked()
 
     async def begin(self) -> None:
-        """Return when there is a slot; at once where it has begun already, however long ago."""
+        """Waits for a slot. Returns at once if the list has begun already."""
         if self._begun:
             return
         await self._slots.acquire()
@@ -42,7 +44,7 @@ class Turn:
         self._lapse = asyncio.get_running_loop().call_later(self._longest, self._give_back)
 
     def end(self) -> None:
-        """No error where it has ended already."""
+        """Frees the slot. A second call has no effect."""
         self._begun = False
         self._give_back()
 

@@ -1,4 +1,4 @@
-"""When the next request is made. Pure: the caller brings the time and the chance."""
+"""Computes the pause before the next request. Pure: the caller passes the time and the jitter."""
 
 from __future__ import annotations
 
@@ -14,43 +14,47 @@ NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds, and objects a page."""
+    """Times in seconds, and objects per page."""
 
     watch_timeout: tuple[int, int] = (300, 600)
-    """A watch is asked to end somewhere between these, so that many do not end together."""
+    """The range of a watch's timeoutSeconds. It is random, so that watches end at different times."""
     very_short: float = 1.0
-    """A watch that ends sooner, cleanly and without an event, is taken for an expired one."""
+    """A watch that ends sooner, cleanly and without an event, counts as expired."""
     initial_events: float = 30.0
-    """Longest silence inside a WatchList before a list is made instead."""
+    """The longest silence inside a WatchList, before a list replaces it."""
     refused: float = 60.0
-    """Between attempts that only an operator can make succeed."""
+    """The pause between attempts while the server refuses, until an operator changes something."""
     not_served: float = 10.0
-    """The same, where the server does not serve the resource: a definition that is replaced is back in a moment."""
+    """The same pause if the server does not serve the resource: a replaced definition is back in a moment."""
     refusal_doubted: float = 60.0
-    """How long the API server must refuse what it granted before, until that is taken for an operator's matter. A
-    server that starts refuses everything until its RBAC cache is filled."""
+    """The time for which refusals are doubted, if the server granted the request before. A starting server refuses all
+    requests until its RBAC cache is filled."""
     refusal_backoff_maximum: float = 5.0
-    """Longest pause between two attempts while a refusal is doubted."""
+    """The longest pause between two attempts while a refusal is doubted."""
     expired_again: float = 60.0
-    """A version that expires so soon after the list that the one before made backs off."""
+    """If a version expires sooner than this after the list that followed the last expiry, the next list backs off."""
     backoff_initial: float = 0.8
+    """The first pause of the exponential backoff (as in client-go's reflector: 0.8 to 30 s, reset after 120 s)."""
     backoff_maximum: float = 30.0
+    """The longest pause of the backoff."""
     backoff_quiet: float = 120.0
+    """The time without failures after which the backoff starts anew."""
     repair_maximum: float = 600.0
-    """Longest time to live in doubt before a list is made. It doubles up to here, so that an object that can never be
-    read does not cost one list after the other."""
+    """The longest time in doubt before a repairing list. The time doubles up to here, so that an object that stays
+    unreadable does not cause lists without end."""
     page_size: int = 500
+    """The most objects per page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
     seconds: float
     for_operator: bool = False
-    """The API server refuses, and will until somebody changes something."""
+    """The API server refuses, and an operator must change something."""
 
 
 class Pacing:
-    """The pauses of one list-watch. With ``granted`` the API server is known to have served it before."""
+    """The pauses of a list-watch. ``granted`` means that the API server served it before this start."""
 
     def __init__(self, timing: Timing, *, granted: bool) -> None:
         self._timing = timing
@@ -59,11 +63,11 @@ class Pacing:
         self._granted = granted
         self._refused_since: float | None = None
         self._expired_at = float("-inf")
-        """When a version last expired, or the list that this made ended."""
+        """The time when a version expired last, or when the list after that ended."""
         self._lists_because_expired = False
 
     def answered(self, answer: Answer) -> None:
-        """Every answer, before the pause that it may ask for."""
+        """Takes note of an answer. Called for every answer, before ``pause``."""
         if isinstance(answer, Opened | Page):
             self._granted = True
             self._refusals.reset()
@@ -71,29 +75,29 @@ class Pacing:
             self._refused_since = None
 
     def listed(self, now: float) -> None:
-        """A list has ended."""
+        """Takes note of the end of a list."""
         if self._lists_because_expired:
             self._lists_because_expired, self._expired_at = False, now
 
-    def pause(self, step: Step, answer: Answer, now: float, chance: Callable[[], float]) -> Pause | None:
-        """Before the next request; None where it is made at once."""
+    def pause(self, step: Step, answer: Answer, now: float, jitter: Callable[[], float]) -> Pause | None:
+        """The pause before the next request; None to send it at once."""
         match step.pace:
             case Pace.AT_ONCE:
                 return None
             case Pace.SLOWLY if isinstance(answer, Refused):
-                return self._refused(answer, now, chance())
+                return self._refused(answer, now, jitter())
             case Pace.AT_ONCE_IF_RARE:
                 rare = now - self._expired_at >= self._timing.expired_again
                 self._expired_at, self._lists_because_expired = now, True
                 if rare:
                     return None
-        return Pause(self._failures.next(now, chance(), step.after))
+        return Pause(self._failures.next(now, jitter(), step.after))
 
-    def _refused(self, answer: Refused, now: float, chance: float) -> Pause:
+    def _refused(self, answer: Refused, now: float, jitter: float) -> Pause:
         if self._refused_since is None:
             self._refused_since = now
         if self._granted and now - self._refused_since < self._timing.refusal_doubted:
-            return Pause(self._refusals.next(now, chance))
+            return Pause(self._refusals.next(now, jitter))
         self._granted = False
         slow = self._timing.not_served if answer.status == NOT_FOUND else self._timing.refused
-        return Pause(slow * (0.8 + 0.4 * chance), for_operator=True)
+        return Pause(slow * (0.8 + 0.4 * jitter), for_operator=True)

@@ -1,4 +1,4 @@
-"""How many objects to ask for at once, by what the last page was in bytes. Pure."""
+"""Adapts the number of objects in the next page of a list to the bytes of the last page. Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from bridge.model.object import ApiObject
 STRETCH = 1 << 20
 """Bytes of objects that are queued at once."""
 LARGE = 8 << 20
-"""Bytes of a page. Beyond it half as many objects are asked for: whoever reads a page must do so within the minute that
-API servers give a request, however slow the disk is."""
+"""Bytes of a page. A larger page halves the next: the whole page must be read within the minute that API servers give
+a request, on slow disks too."""
 SMALL = LARGE // 4
-"""Bytes. Below it twice as many are, up to what is configured."""
+"""Bytes of a page. A smaller page doubles the next, up to the configured size."""
 
 
 def next_page_size(objects: int, size: int, *, most: int) -> int:
-    """Objects of the next page, where one of ``objects`` had ``size`` bytes. At least one."""
+    """The number of objects in the next page, after a page of ``objects`` with ``size`` bytes. At least 1."""
     if size > LARGE:
         return max(1, objects // 2)
     return min(most, objects * 2) if size < SMALL else objects
 
 
 def smaller(objects: int) -> int:
-    """Where a page could not be held at all."""
+    """The number of objects in the next page, after a page that was too large to be held. At least 1."""
     return max(1, objects // 8)
 
 
 def stretches(objects: list[ApiObject], most: int) -> Iterator[list[ApiObject]]:
-    """The objects in their order, at most so many at once, and not many more bytes than STRETCH."""
+    """Splits the objects, in their order, into parts of at most ``most`` objects. A part ends with the object that
+    brings it to STRETCH bytes."""
     start = size = 0
     for index, thing in enumerate(objects):
         size += len(thing.body)

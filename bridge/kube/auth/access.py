@@ -17,10 +17,10 @@ import httpx
 from msgspec import structs
 
 from bridge.facts import ConnectionInsecure, Report, unheard
-from bridge.kube.auth.credentials import ClusterAuth, Credential, FixedToken, Several, TokenFile
+from bridge.kube.auth.credentials import ClusterAuth, Credential, FixedToken, Several, TokenFileCredential
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT, in_cluster
-from bridge.kube.auth.kubeconfig import Chosen, Cluster, Exec, User, default_paths, load
+from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, Exec, User, default_paths, load
 from bridge.kube.auth.proxy import proxy_from_environment, proxy_from_url
 from bridge.kube.auth.tls import CertificateFiles, cluster_context, show_certificate
 from bridge.kube.errors import CredentialsError
@@ -45,7 +45,7 @@ class ClusterAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ClusterConnection:
     """All that a client needs. Every client gets its own, because the credentials inside change over time."""
 
     server: httpx.URL
@@ -67,7 +67,7 @@ def resolve(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
     report: Report = unheard,
-) -> Connection:
+) -> ClusterConnection:
     """Finds the connection. Reads files, but runs no plugin and sends no request. Raises CredentialsError.
 
     Reports ConnectionInsecure if the server's certificate is not verified, or if a token is sent over plain HTTP.
@@ -85,7 +85,7 @@ def resolve(
 # ── Choosing ─────────────────────────────────────────────────────────────────
 
 
-def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: Path) -> Chosen:
+def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: Path) -> ChosenContext:
     if access.kubeconfig:
         path = access.kubeconfig.expanduser()
         if not path.exists():
@@ -93,7 +93,7 @@ def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: 
         return load([path]).choose(access.context)
     if not access.context:
         if access.server:
-            return Chosen("cluster.server", Cluster(access.server), whose_cluster="cluster.server")
+            return ChosenContext("cluster.server", Cluster(access.server), whose_cluster="cluster.server")
         if pod := in_cluster(environ, service_account):
             return pod
     paths = default_paths(environ)
@@ -107,7 +107,7 @@ def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: 
     return kubeconfig.choose(access.context)
 
 
-def _override(access: ClusterAccess, chosen: Chosen) -> Chosen:
+def _override(access: ClusterAccess, chosen: ChosenContext) -> ChosenContext:
     cluster, user = chosen.cluster, chosen.user
     if access.server:
         cluster = structs.replace(cluster, server=access.server)
@@ -125,7 +125,7 @@ def _override(access: ClusterAccess, chosen: Chosen) -> Chosen:
 # ── Connecting ───────────────────────────────────────────────────────────────
 
 
-def _connection(chosen: Chosen, environ: Mapping[str, str], report: Report) -> Connection:
+def _connection(chosen: ChosenContext, environ: Mapping[str, str], report: Report) -> ClusterConnection:
     cluster = chosen.cluster
     server = _url(cluster.server, chosen.whose_cluster)
     if server.scheme == "http" and not chosen.in_the_clear:
@@ -136,7 +136,7 @@ def _connection(chosen: Chosen, environ: Mapping[str, str], report: Report) -> C
         proxy = proxy_from_url(cluster.proxy_url, f"{chosen.whose_cluster}: proxy-url")
     elif chosen.kubeconfig:
         proxy = proxy_from_environment(server, environ)
-    return Connection(
+    return ClusterConnection(
         server=server,
         origin=chosen.origin,
         tls=tls,
@@ -158,7 +158,7 @@ def _url(server: str, whose: str) -> httpx.URL:
     return url
 
 
-def _tls(chosen: Chosen) -> ssl.SSLContext:
+def _tls(chosen: ChosenContext) -> ssl.SSLContext:
     cluster = chosen.cluster
     authority = _authority(cluster, chosen.whose_cluster)
     if cluster.insecure_skip_tls_verify and authority:
@@ -175,7 +175,7 @@ def _authority(cluster: Cluster, whose: str) -> bytes | Path | None:
     )
 
 
-def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.Auth | None:
+def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> httpx.Auth | None:
     user, whose = chosen.user, chosen.whose_user
     if user.username or user.password:
         raise CredentialsError(
@@ -196,7 +196,7 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.A
     if user.token_file:
         # Read at once, so that an unreadable file ends the start, while the operator is there to mend it.
         named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
-        credentials.append(TokenFile(Path(user.token_file), user.token, named).read_at_once())
+        credentials.append(TokenFileCredential(Path(user.token_file), user.token, named).read_at_once())
     elif user.token:
         credentials.append(FixedToken(user.token))
     elif user.exec and tls:
@@ -204,7 +204,7 @@ def _auth(chosen: Chosen, tls: ssl.SSLContext | None, report: Report) -> httpx.A
     return ClusterAuth(Several(credentials), whose) if credentials else None
 
 
-def _plugin(chosen: Chosen, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:
+def _plugin(chosen: ChosenContext, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:
     authority = _authority(chosen.cluster, chosen.whose_cluster)
     pem = authority.read_bytes() if isinstance(authority, Path) else authority
     path = {**os.environ, **{each.name: each.value for each in spec.env or ()}}.get("PATH")

@@ -93,7 +93,7 @@ class FixedToken:
         return False
 
 
-class TokenFile:
+class TokenFileCredential:
     """A token in a file that another program renews: the kubelet replaces a service account's token about every hour.
 
     The file is read again when its state changes, after REREAD_AFTER seconds, and after a 401. While it is unreadable,

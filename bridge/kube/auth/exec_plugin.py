@@ -42,7 +42,7 @@ _PIECE = 64 * 1024
 Install = Callable[[bytes, bytes], None]
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _CredentialStatus(msgspec.Struct, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
@@ -52,7 +52,7 @@ class _Status(msgspec.Struct, rename="camel"):
 class _ExecCredential(msgspec.Struct, rename="camel"):
     kind: str = ""
     api_version: str = ""
-    status: _Status | None = None
+    status: _CredentialStatus | None = None
 
 
 class ExecPlugin:
@@ -118,14 +118,14 @@ class ExecPlugin:
             if self._failure:
                 raise CredentialsError(self._failure)
 
-    def _take(self, status: _Status) -> None:
+    def _take(self, status: _CredentialStatus) -> None:
         if status.client_certificate_data and status.client_key_data:
             self._install(status.client_certificate_data.encode(), status.client_key_data.encode())
             self.certificate_changes = True
         self._held = status.token
         self._fresh_until = self._end_of(status)
 
-    def _end_of(self, status: _Status) -> float:
+    def _end_of(self, status: _CredentialStatus) -> float:
         if status.expiration_timestamp is None:
             return float("inf")
         end, now = status.expiration_timestamp.timestamp(), self._clock()
@@ -168,7 +168,7 @@ class ExecPlugin:
             raise self._failed(f"ended with {process.returncode}{said}")
         return printed
 
-    def _read(self, printed: bytes) -> _Status:
+    def _read(self, printed: bytes) -> _CredentialStatus:
         try:
             credential = msgspec.json.decode(printed, type=_ExecCredential)
         except UNREADABLE as error:

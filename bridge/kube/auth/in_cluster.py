@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bridge.kube.auth.kubeconfig import Chosen, Cluster, User
+from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder in which the kubelet puts the token and the cluster's authority."""
 ORIGIN = "the pod's service account"
 
 
-def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Chosen | None:
+def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ChosenContext | None:
     """The cluster and the pod's service account; None outside of a pod, and in a pod without a token."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     token_file = folder / "token"
@@ -23,4 +23,4 @@ def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Ch
         return None
     host = f"[{host}]" if ":" in host else host
     cluster = Cluster(server=f"https://{host}:{port}", certificate_authority=str(folder / "ca.crt"))
-    return Chosen(ORIGIN, cluster, User(token_file=str(token_file)), ORIGIN, ORIGIN)
+    return ChosenContext(ORIGIN, cluster, User(token_file=str(token_file)), ORIGIN, ORIGIN)

@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenContext:
     """A cluster with the user's credentials for it. All paths are absolute."""
 
     origin: str
@@ -164,7 +164,7 @@ class Kubeconfig:
     contexts: Mapping[str, Context] = field(default_factory=dict)
     current_context: str = ""
 
-    def choose(self, name: str | None) -> Chosen:
+    def choose(self, name: str | None) -> ChosenContext:
         """The named context, or the current context for None. Raises CredentialsError if it is unknown or unset."""
         files = os.pathsep.join(map(str, self.files))
         if not (name or self.current_context):
@@ -176,7 +176,7 @@ class Kubeconfig:
         origin = f"{files}: context {name}"
         cluster = _lookup("cluster", context.cluster, self.clusters, origin)
         user = _lookup("user", context.user, self.users, origin) if context.user else User()
-        return Chosen(
+        return ChosenContext(
             origin,
             cluster,
             user,

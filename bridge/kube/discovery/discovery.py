@@ -28,7 +28,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryLi
 ACCEPT = ", ".join([AGGREGATED.format("v2"), AGGREGATED.format("v2beta1"), "application/json"])
 
 
-class _Kind(msgspec.Struct):
+class _DocumentKind(msgspec.Struct):
     kind: str = ""
 
 
@@ -56,7 +56,7 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
         return previous
     body = response.body
     try:
-        if msgspec.json.decode(body, type=_Kind).kind == "APIGroupDiscoveryList":
+        if msgspec.json.decode(body, type=_DocumentKind).kind == "APIGroupDiscoveryList":
             found, rejected = read_aggregated(body, path)
             return Document(path, response.headers.get("ETag"), keep_stale(found, previous), rejected)
         groups, rejected = read_classic_groups(body, path)

@@ -38,13 +38,13 @@ class Contents(NamedTuple):
 # ── Aggregated discovery (KEP-3352): everything in one document ──────────────
 
 
-class _Kind(msgspec.Struct):
+class _ResponseKind(msgspec.Struct):
     kind: str = ""
 
 
 class _AggregatedResource(msgspec.Struct, rename="camel"):
     resource: str
-    response_kind: _Kind | None = None
+    response_kind: _ResponseKind | None = None
     scope: str = ""
     singular_resource: str = ""
     verbs: list[str] = []
@@ -90,7 +90,7 @@ def read_aggregated(body: bytes, path: str) -> Contents:
 
 def _aggregated_version(group: str, version: _AggregatedVersion) -> GroupVersion:
     found = [
-        _Found(
+        _FoundResource(
             each.resource,
             each.response_kind.kind if each.response_kind else "",
             each.scope == "Namespaced",
@@ -153,7 +153,7 @@ def read_classic_resources(name: str, body: bytes) -> GroupVersion:
     """Reads the APIResourceList of a group in a version. Raises an error of ``wire.UNREADABLE``."""
     document = msgspec.json.decode(body, type=_ClassicResources)
     found = [
-        _Found(each.name, each.kind, each.namespaced, each.singular_name, each.verbs, each.short_names)
+        _FoundResource(each.name, each.kind, each.namespaced, each.singular_name, each.verbs, each.short_names)
         for each in document.resources or ()
         if "/" not in each.name  # Subresources.
     ]
@@ -178,7 +178,7 @@ def _parts(name: str) -> tuple[str, str]:
 # ── Common to both formats ───────────────────────────────────────────────────
 
 
-class _Found(msgspec.Struct, array_like=True):
+class _FoundResource(msgspec.Struct, array_like=True):
     plural: str
     kind: str
     namespaced: bool
@@ -196,7 +196,7 @@ def _accept(version: GroupVersion, path: str, versions: list[GroupVersion], reje
         versions.append(version)
 
 
-def _group_version(group: str, version: str, found: list[_Found], *, stale: bool = False) -> GroupVersion:
+def _group_version(group: str, version: str, found: list[_FoundResource], *, stale: bool = False) -> GroupVersion:
     served: dict[str, Served] = {}
     unwatchable: list[str] = []
     rejected: list[str] = []
@@ -216,11 +216,11 @@ def _group_version(group: str, version: str, found: list[_Found], *, stale: bool
     return replace(within, rejected=some(f"{within} {text}" for text in rejected)) if rejected else within
 
 
-def _singular(found: _Found) -> str:
+def _singular(found: _FoundResource) -> str:
     return found.singular if is_label(found.singular) else found.kind.lower()
 
 
-def _short_names(found: _Found, rejected: list[str]) -> tuple[str, ...]:
+def _short_names(found: _FoundResource, rejected: list[str]) -> tuple[str, ...]:
     rejected += (
         f"{found.plural}: its short name {printed(name)}: a DNS label is expected"
         for name in found.short_names[:MOST_SHORT_NAMES]

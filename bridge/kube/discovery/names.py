@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from bridge.kube.discovery.catalogue import Catalogue, Served
 from bridge.model.resource import Resource
+from bridge.model.resource_name import ResourceName
 
 NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
 """Left out of ``*``: a heartbeat of every node every ten seconds, and the predecessor of EndpointSlices."""
@@ -75,15 +76,15 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
     text = name.strip()
     if "/" in text:
         raise UnknownResource(name, "a name has no slash, and subresources cannot be watched")
-    word, _, rest = text.partition(".")
-    if word == "*":
-        return _everything(name, text, rest, catalogue)
+    parsed = ResourceName.parsed(text)
+    if parsed.is_wildcard:
+        return _everything(name, parsed, catalogue)
     for served in _by_rank(catalogue):
-        for group, version in _readings(rest):
+        for group, version in parsed.readings:
             within = [each for each in served if _is_of(each.resource, group, version)]
             for names in (_plural, _singular_and_kind, _short_names):
                 for each in within:
-                    if word.lower() in names(each):
+                    if parsed.word in names(each):
                         return (each.resource,)
     raise UnknownResource(name, *_why_unknown(text, catalogue))
 
@@ -115,17 +116,17 @@ def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Ser
     return core, built_in, others
 
 
-def _everything(name: str, text: str, rest: str, catalogue: Catalogue) -> tuple[Resource, ...]:
-    for group, version in _readings(rest):
+def _everything(name: str, parsed: ResourceName, catalogue: Catalogue) -> tuple[Resource, ...]:
+    for group, version in parsed.readings:
         found: dict[str, Resource] = {}
         for each in catalogue.resources:
             if _is_of(each, group, version):
                 found.setdefault(each.name, each)  # The preferred version comes first.
         if found:
-            return tuple(found.values() if rest else _once(found.values()))
+            return tuple(found.values() if parsed.rest else _once(found.values()))
     groups = {each.group for each in catalogue.versions}
     raise UnknownResource(
-        name, "this cluster serves no resources under it", _nearest(text, {f"*.{each}" for each in groups})
+        name, "this cluster serves no resources under it", _nearest(name.strip(), {f"*.{each}" for each in groups})
     )
 
 
@@ -136,17 +137,6 @@ def _once(resources: Collection[Resource]) -> Iterator[Resource]:
         legacy = each.group == LEGACY_GROUP and each.plural in plurals
         if each.name not in NOISE and TWINS.get(each.name) not in names and not legacy:
             yield each
-
-
-def _readings(rest: str) -> Iterator[tuple[str | None, str | None]]:
-    """Reads the text behind the first dot as (group, version), in kubectl's order; None matches any."""
-    if not rest:
-        yield None, None
-        return
-    version, dot, group = rest.partition(".")
-    if dot:
-        yield group, version
-    yield rest, None
 
 
 def _is_of(resource: Resource, group: str | None, version: str | None) -> bool:

@@ -1,8 +1,8 @@
-"""The bytes of a watch, turned into answers. Pure, and the hottest file of the room: it sees every byte. Hot.
+"""Turns the bytes of a watch into answers. Pure. The hottest file of the room, which reads every byte. Hot.
 
 A line is ``{"type":"MODIFIED","object":{…}}``: Go writes it compact, with these members in this order. Type and
-metadata are decoded in one pass, and the object is sliced out of the line. Lines of servers that write otherwise take
-a slower way to the same answers.
+metadata are decoded in a single pass, and the object is sliced out of the line. Lines in another format take a slower
+way to the same answers.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from bridge.model.object import ApiObject, object_key
 from bridge.model.resource import Resource
 
 LONGEST_LINE = 16 << 20
-"""Bytes, as of an object in a list. Of a longer line only the object's identity is kept."""
+"""Bytes, as for an object in a list. Only the identity of an object in a longer line is kept."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that closes a WatchList's initial events (KEP-3157)."""
+"""The annotation of the bookmark that ends a WatchList's initial events (KEP-3157)."""
 
 _PREFIXES = {each.value: b'{"type":"%b","object":' % each.value.encode() for each in EventType}
 _TYPES = {each.value: each for each in EventType}
@@ -41,8 +41,9 @@ _TYPES = {each.value: each for each in EventType}
 _Event = tuple[EventType, ApiObject]
 
 
-class _Line(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Further members would be sliced into the object: they send the line the slower way."""
+class _GoLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A line in Go's format. Further members would be sliced into the object, so they are an error here, and the line
+    takes the slower way."""
 
     type: str
     object: Head
@@ -63,13 +64,13 @@ class _BookmarkObject(msgspec.Struct):
     metadata: _BookmarkMetadata
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_line = msgspec.json.Decoder(_GoLine).decode
 _decode_any_line = msgspec.json.Decoder(_AnyLine).decode
 _decode_bookmark = msgspec.json.Decoder(_BookmarkObject).decode
 
 
 class Frames:
-    """One watch's stream. Owned by whoever reads it."""
+    """Reads the stream of a watch. Used by a single task."""
 
     def __init__(
         self,
@@ -79,8 +80,8 @@ class Frames:
         managed_fields: bool = True,
         longest_line: int = LONGEST_LINE,
     ) -> None:
-        """``longest_line`` is in bytes. ``initial_events``: it is a WatchList. Without ``managed_fields`` these are cut
-        out."""
+        """``longest_line`` is in bytes. ``initial_events`` marks a WatchList. If ``managed_fields`` is False, they are
+        cut out."""
         self._resource = resource
         self._may_be_deep = may_be_deep(resource)
         self._managed_fields = managed_fields
@@ -89,20 +90,20 @@ class Frames:
         self._unfinished: list[bytes] = []
         self._unfinished_size = 0
         self._beyond: _Event | Unreadable | None = None
-        """What a line tells that is too long, and not at its end: nothing more of it is kept."""
+        """The answer for a line that is too long, until its end; the rest of the line is dropped."""
         self.left_bare: list[str] = []
-        """Why objects left bare, by name. Whoever tells it may clear it."""
+        """Objects reduced to their identity: name and reason. The reader of this list may clear it."""
         self.ended = False
-        """A Trouble was the last answer. What follows is not read."""
+        """The last answer ended the stream. Later bytes are ignored."""
 
     @property
     def mid_line(self) -> bool:
-        """The bytes so far do not end with a whole line. At the end of a stream, these are thrown away."""
+        """The bytes so far end within a line. At the end of a stream, that line is lost."""
         return self._unfinished_size > 0 or self._beyond is not None
 
     def feed(self, chunk: bytes) -> list[WatchAnswer]:
-        """The answers in the lines that ``chunk`` completes, in order; neighbouring events are one Announced. How
-        the stream is cut into chunks makes no other difference. No answer keeps the chunk in memory."""
+        """The answers in the lines that ``chunk`` completes, in order; neighbouring events share an Announced. The cuts
+        between chunks have no other effect. Answers hold copies, so they do not keep the chunk in memory."""
         if self.ended:
             return []
         # Only \n ends a line: U+0085 and U+2028 are ordinary characters inside of JSON strings.
@@ -133,8 +134,8 @@ class Frames:
         if end < 0:
             return []
         self._beyond = None
-        told: WatchAnswer = Announced([beyond]) if isinstance(beyond, tuple) else beyond
-        return [told, *self.feed(chunk[end + 1 :])]
+        answer: WatchAnswer = Announced([beyond]) if isinstance(beyond, tuple) else beyond
+        return [answer, *self.feed(chunk[end + 1 :])]
 
     def _read(self, lines: bytes, end: int) -> list[WatchAnswer]:
         answers: list[WatchAnswer] = []
@@ -143,14 +144,14 @@ class Frames:
         start = 0
         while start < end:
             stop = lines.index(b"\n", start)
-            told = self._event(lines, view, start, stop) or self._unusual(view[start:stop])
-            if isinstance(told, tuple):
-                events.append(told)
-            elif told is not None:
+            answer = self._event(lines, view, start, stop) or self._unusual(view[start:stop])
+            if isinstance(answer, tuple):
+                events.append(answer)
+            elif answer is not None:
                 if events:
                     answers.append(Announced(events))
                     events = []
-                answers.append(told)
+                answers.append(answer)
                 if self.ended:
                     return answers
             start = stop + 1
@@ -159,7 +160,7 @@ class Frames:
         return answers
 
     def _event(self, lines: bytes, view: memoryview, start: int, stop: int) -> _Event | None:
-        """The event in a line as Go writes it; None for everything else."""
+        """The event of a line in Go's format; None for all other lines."""
         if stop - start > self._longest_line:
             return None
         try:
@@ -210,7 +211,7 @@ class Frames:
                 return self._end(self._status(found.object))
             case EventType.ADDED | EventType.MODIFIED | EventType.DELETED:
                 thing = read_object(found.object, self._resource, managed_fields=self._managed_fields)
-                return self._told(found.type, thing)
+                return self._event_of(found.type, thing)
             case _:
                 return Unreadable(shortened(f"an event of unknown type {found.type!r}"))
 
@@ -220,7 +221,7 @@ class Frames:
             return Failed("an ERROR event without a Status")
         return trouble(status.code, status, unusual=self._initial_events)
 
-    def _told(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
+    def _event_of(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
         if isinstance(thing, str):
             return Unreadable(shortened(f"{kind}: {thing}"))
         if isinstance(thing, LeftBare):
@@ -232,7 +233,7 @@ class Frames:
         return self._bare(bytes(line[: self._longest_line]), f"it is longer than {self._longest_line} bytes")
 
     def _bare(self, line: bytes, reason: str) -> _Event | Unreadable:
-        """What can be told of a line that no decoder can be asked about; it may be cut off."""
+        """The event of a line that no decoder can read, with the object's identity. The line may be cut off."""
         kind, start = "", -1
         for key, begin, end in members(line, len(line) - len(line.lstrip())):
             if key == b'"type"':
@@ -241,7 +242,7 @@ class Frames:
                 start = begin
         if kind not in _PREFIXES or start < 0:
             return Unreadable(shortened(f"a line is not a watch event that can be read: {reason}"))
-        return self._told(kind, bare(line, self._resource, reason, at=start))
+        return self._event_of(kind, bare(line, self._resource, reason, at=start))
 
     def _end(self, answer: Trouble) -> Trouble:
         self.ended = True

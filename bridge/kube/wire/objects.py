@@ -1,4 +1,4 @@
-"""Objects as they stand on the wire: what is read of them, and what makes one usable. Hot."""
+"""Reads objects from JSON: decodes their heads, checks that they are usable, cuts out managedFields. Hot."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bridge.model.object import LAST_APPLIED, ApiObject, bare_body, object_key
 from bridge.model.resource import Resource
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes of a server: msgspec lets the last two through, for a string that is not UTF-8 and
-for an object that is nested deeper than the interpreter goes."""
+"""The errors of decoding a server's bytes. msgspec passes the last two on, for a string that is not UTF-8 and for an
+object that is nested deeper than the interpreter's recursion limit."""
 
 
 DEEPEST = 500
-"""Levels of objects and arrays, beyond which an object leaves bare. kube-apiserver takes 10,000, msgspec reads 1,000 to
-10,000 depending on Python, and whoever gets the object may read less: Jackson 1,000, PHP 512. No object that somebody
-means has a hundred."""
+"""Levels of objects and arrays; deeper objects are reduced to their identity. kube-apiserver takes 10,000, msgspec
+reads 1,000 to 10,000 depending on Python, and consumers may read less: Jackson 1,000, PHP 512. Objects made on purpose
+have less than a hundred."""
 
 _BOUNDED = frozenset(
     {"", "autoscaling", "batch", "policy"}
@@ -27,19 +27,19 @@ _BOUNDED = frozenset(
         for each in ("coordination", "discovery", "events", "networking", "node", "rbac.authorization", "scheduling")
     }
 )
-"""Groups of kube-apiserver without a free-form member: what they serve cannot be deep, managed fields apart."""
+"""Groups of kube-apiserver without a free-form member: their objects cannot be deep, managed fields apart."""
 _BOUNDED_OF_APPS = frozenset(f"{each}.apps" for each in ("daemonsets", "deployments", "replicasets", "statefulsets"))
-"""``controllerrevisions.apps`` is free-form."""
+"""The resources of ``apps`` without a free-form member: ``controllerrevisions`` have free-form data."""
 
 _MANAGED_FIELDS = b'"managedFields":'
 _LAST_APPLIED = LAST_APPLIED.encode()
 _METADATA = b'"metadata":{'
 _HEAD = 200
-"""Bytes in which kind and apiVersion have been told."""
+"""Bytes in which kind and apiVersion end, before the object's metadata."""
 _COMMA = ord(",")
 
 
-class Metadata(msgspec.Struct, gc=False):
+class ObjectMeta(msgspec.Struct, gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -49,36 +49,36 @@ class Metadata(msgspec.Struct, gc=False):
 
 
 class Head(msgspec.Struct, gc=False):
-    """All that is decoded of an object. The rest is checked to be JSON and passed over."""
+    """The decoded part of an object. The decoder only checks that the rest is JSON."""
 
     kind: str = ""
     api_version: str = msgspec.field(name="apiVersion", default="")
-    metadata: Metadata | None = None
+    metadata: ObjectMeta | None = None
 
 
 decode_head = msgspec.json.Decoder(Head).decode
 
 
 class LeftBare(NamedTuple):
-    """An object that cannot be read whole, but is known: nothing leaves but which one it is."""
+    """An object that cannot be read whole, reduced to its identity."""
 
     object: ApiObject
     reason: str
-    """Names it."""
+    """The object's key and the cause."""
 
 
 def may_be_deep(resource: Resource) -> bool:
-    """Whether objects of it have members that nothing but the size of a request bounds."""
+    """Whether objects of the resource have free-form members, whose depth only the size of a request bounds."""
     return resource.group not in _BOUNDED and resource.name not in _BOUNDED_OF_APPS
 
 
 def read_object(
     body: bytes | memoryview | msgspec.Raw, resource: Resource, *, managed_fields: bool = True
 ) -> ApiObject | LeftBare | str:
-    """The object with a body of its own that says ``kind`` and ``apiVersion``, or the reason why it is unusable.
+    """The object with a body of its own that has ``kind`` and ``apiVersion``, or the reason why it is unusable.
 
-    Items of a built-in list say neither: the bridge adds them, so that nobody behind it has to guess. Without
-    ``managed_fields``, see ``strip``.
+    Items of built-in lists have neither: they are added here, so that every exported object names its kind. If
+    ``managed_fields`` is False, they are cut out (see ``strip``).
     """
     try:
         head = decode_head(body)
@@ -93,10 +93,10 @@ def read_object(
 def whole_object(
     head: Head, body: memoryview, resource: Resource, *, managed_fields: bool = True
 ) -> ApiObject | LeftBare | str:
-    """What ``read_object`` gives for a body whose head has been decoded."""
+    """Does the same as ``read_object`` for a body whose head is decoded."""
     if unusable := _why_unusable(head):
         return unusable
-    metadata = head.metadata or Metadata()
+    metadata = head.metadata or ObjectMeta()
     key = object_key(metadata.namespace, metadata.name)
     whole, stripped = _naming_its_kind(body, head, resource), False
     if not managed_fields:
@@ -109,26 +109,27 @@ def whole_object(
 
 
 def bare(text: bytes, resource: Resource, reason: str, *, at: int = 0) -> LeftBare | str:
-    """The object that begins at ``at``, of which no decoder can be asked, without anything but which one it is; or the
-    reason why that cannot be told. The text may end before the object does."""
+    """The object that begins at ``at``, reduced to its identity, for a text that no decoder can read; or the reason why
+    its identity is unknown. The text may end before the object does."""
     head = find_head(text, at)
     if unusable := _why_unusable(head):
         return f"{unusable}, and {reason}"
-    metadata = head.metadata or Metadata()
+    metadata = head.metadata or ObjectMeta()
     key = object_key(metadata.namespace, metadata.name)
     body = bare_body(resource, key, metadata.uid, metadata.resource_version)
     return LeftBare(ApiObject(key, metadata.uid, metadata.resource_version, body, stripped=True), f"{key}: {reason}")
 
 
 def too_deep(text: bytes) -> str:
-    """A reason, for what a decoder gave up on."""
+    """The reason for an object beyond the decoder's depth."""
     nesting = Nesting()
     nesting.end(text)
     return f"it is nested {nesting.deepest} levels deep, and at most {DEEPEST} are taken in"
 
 
 def find_head(text: bytes, at: int = 0) -> Head:
-    """As ``decode_head``, but without recursion, and of an object that may be cut off: what is not there is empty."""
+    """Does the same as ``decode_head``, but without recursion, and for an object that may be cut off. Missing members
+    are empty."""
     head = Head()
     for key, start, end in members(text, at):
         match key:
@@ -141,8 +142,8 @@ def find_head(text: bytes, at: int = 0) -> Head:
     return head
 
 
-def _find_metadata(text: bytes, at: int) -> Metadata:
-    found = Metadata()
+def _find_metadata(text: bytes, at: int) -> ObjectMeta:
+    found = ObjectMeta()
     for key, start, end in members(text, at):
         match key:
             case b'"name"':
@@ -157,7 +158,7 @@ def _find_metadata(text: bytes, at: int) -> Metadata:
 
 
 def text_at(text: bytes, start: int, end: int) -> str:
-    """The string there; empty for what is none."""
+    """The JSON string at these indices; empty if it is not a string."""
     try:
         return msgspec.json.decode(text[start : max(start, end)], type=str)
     except UNREADABLE:
@@ -165,7 +166,7 @@ def text_at(text: bytes, start: int, end: int) -> str:
 
 
 def _why_unusable(head: Head) -> str:
-    """Empty for an object that can be told apart."""
+    """The reason why the object has no identity; empty if it has."""
     if head.kind == "Table":
         return "a Table, not an object"
     metadata = head.metadata
@@ -182,24 +183,25 @@ def _why_unusable(head: Head) -> str:
 
 
 def names_a_secret(head: Head) -> bool:
-    """By kind and apiVersion alone: an aggregated API server calls its resources what it likes. Where the object says
-    no apiVersion, it counts as the core group's."""
+    """Whether kind and apiVersion name a core Secret, regardless of the resource, which an aggregated API server may
+    give any name. A missing apiVersion counts as the core group's."""
     return head.kind == "Secret" and "/" not in head.api_version
 
 
-def strip(text: bytes, start: int, stop: int, metadata: Metadata) -> tuple[bytes, bool]:
-    """The object in ``text[start:stop]``, which has this metadata, without its ``managedFields``: two fifths of a pod,
-    cut out before they are copied. And whether nothing is left that the pipeline strips: this pass knows it, and
-    another one would cost as much. Whole where they do not stand as kube-apiserver writes them."""
+def strip(text: bytes, start: int, stop: int, metadata: ObjectMeta) -> tuple[bytes, bool]:
+    """Copies the object in ``text[start:stop]`` without its ``managedFields`` (two fifths of a pod), and returns
+    whether the pipeline has no more members to strip: this pass knows it, and a second pass would cost as much.
+
+    The copy is whole if they are not in kube-apiserver's format; then the pipeline strips them."""
     value = bytes(metadata.managed_fields)
     done = _LAST_APPLIED not in bytes(metadata.annotations)
-    # An array, and so no label or annotation of that name.
+    # An array: a label or an annotation of that name would be a string.
     if not value.startswith(b"["):
         return text[start:stop], done and not value
     head = text.find(_METADATA, start, start + _HEAD)
     at = text.find(_MANAGED_FIELDS, head, stop)
     end = at + len(_MANAGED_FIELDS) + len(value)
-    # Before the object's own metadata there is nothing that could have a metadata of its own.
+    # A single opening brace before the metadata: it is the object's own, not that of a member such as a template.
     if head < 0 or at < 0 or text.count(b"{", start, head) != 1 or not text.startswith(value, end - len(value)):
         return text[start:stop], False
     if text[at - 1] == _COMMA:
@@ -211,7 +213,8 @@ def strip(text: bytes, start: int, stop: int, metadata: Metadata) -> tuple[bytes
 
 
 def is_utf8(body: bytes) -> bool:
-    """Strings that nobody asked about are passed over undecoded; what is sent on must be JSON all the same."""
+    """Whether the body is UTF-8. The decoder skips the strings of undeclared members, but the exported JSON must be
+    valid as a whole."""
     if body.isascii():
         return True
     try:

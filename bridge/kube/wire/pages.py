@@ -28,7 +28,7 @@ LONGEST_AROUND = 1 << 20
 """Bytes of a list beside its items, white space included."""
 MOST_UNREADABLE = 100
 """Unreadable items that are reported, per page."""
-_PATIENCE = 2 << 20
+_SEARCH_LIMIT = 2 << 20
 """Bytes without the beginning of a next item, after which brackets are counted instead."""
 _MOST = 4 << 20
 """Upper bound in bytes for the text to be collected before it is read."""
@@ -240,7 +240,7 @@ class PageReader:
         return True
 
     def _may_wait(self) -> bool:
-        return len(self._text) - self._at <= _PATIENCE and not self._final
+        return len(self._text) - self._at <= _SEARCH_LIMIT and not self._final
 
     def _cut(self, between: bytes) -> bool:
         """Reads all items that are followed by another item. False if an item is not in kube-apiserver's format."""

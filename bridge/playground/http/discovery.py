@@ -1,4 +1,4 @@
-"""Discovery documents, made from the catalogue: one for each group and version, or all in one (KEP-3352)."""
+"""Discovery documents of the catalogue: a document for each group and version, or aggregated (KEP-3352)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import base64
 import hashlib
 from typing import Any
 
-from bridge.playground.objects.catalogue import Catalogue, Kind, Subresource
+from bridge.playground.objects.catalogue import Kind, ServedKinds, Subresource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-"""Told in another order than those of built-in kinds."""
+"""The verbs of custom kinds, which have another order than the verbs of built-in kinds."""
 
 
 def api_versions(server_address: str) -> dict[str, Any]:
@@ -23,18 +23,18 @@ def api_versions(server_address: str) -> dict[str, Any]:
     }
 
 
-def api_group_list(catalogue: Catalogue) -> dict[str, Any]:
+def api_group_list(catalogue: ServedKinds) -> dict[str, Any]:
     """``/apis``."""
     groups = [_group(catalogue, group) for group in catalogue.groups()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_group(catalogue: Catalogue, group: str) -> dict[str, Any]:
+def api_group(catalogue: ServedKinds, group: str) -> dict[str, Any]:
     """``/apis/apps``."""
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(catalogue, group)}
 
 
-def api_resource_list(catalogue: Catalogue, group: str, version: str) -> dict[str, Any]:
+def api_resource_list(catalogue: ServedKinds, group: str, version: str) -> dict[str, Any]:
     """``/api/v1``, ``/apis/apps/v1``."""
     resources = [entry for kind in catalogue.within(group, version) for entry in _api_resources(kind, version)]
     group_version = f"{group}/{version}" if group else version
@@ -43,8 +43,8 @@ def api_resource_list(catalogue: Catalogue, group: str, version: str) -> dict[st
     return {"kind": "APIResourceList", **own, "groupVersion": group_version, "resources": resources}
 
 
-def aggregated(catalogue: Catalogue, *, core: bool) -> dict[str, Any]:
-    """``/api`` or ``/apis`` in one document: APIGroupDiscoveryList of apidiscovery.k8s.io/v2."""
+def aggregated(catalogue: ServedKinds, *, core: bool) -> dict[str, Any]:
+    """``/api`` or ``/apis`` with all resources: APIGroupDiscoveryList of apidiscovery.k8s.io/v2."""
     groups = [""] if core else catalogue.groups()
     return {
         "kind": "APIGroupDiscoveryList",
@@ -55,11 +55,11 @@ def aggregated(catalogue: Catalogue, *, core: bool) -> dict[str, Any]:
 
 
 def etag(document: bytes) -> str:
-    """As the server makes it: the SHA-512 of the document, quoted."""
+    """The entity tag, made as kube-apiserver makes it: the document's SHA-512 in hexadecimal, quoted."""
     return f'"{hashlib.sha512(document).hexdigest().upper()}"'
 
 
-def _group(catalogue: Catalogue, group: str) -> dict[str, Any]:
+def _group(catalogue: ServedKinds, group: str) -> dict[str, Any]:
     versions = [{"groupVersion": f"{group}/{each}", "version": each} for each in catalogue.versions(group)]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
@@ -95,18 +95,18 @@ def _api_subresource(kind: Kind, part: Subresource) -> dict[str, Any]:
 
 
 def _storage_version_hash(kind: Kind) -> str:
-    """``StorageVersionHash`` of apiserver's ``endpoints/discovery``."""
+    """Follows ``StorageVersionHash`` of apiserver's ``endpoints/discovery``."""
     group = kind.stored_as.partition(".")[2] if kind.stored_as else kind.group
     stored = f"{group}/{kind.hash_version or kind.versions[0]}/{kind.kind}"
     return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
-def _discovered_group(catalogue: Catalogue, group: str) -> dict[str, Any]:
+def _discovered_group(catalogue: ServedKinds, group: str) -> dict[str, Any]:
     versions = [_discovered_version(catalogue, group, each) for each in catalogue.versions(group)]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
-def _discovered_version(catalogue: Catalogue, group: str, version: str) -> dict[str, Any]:
+def _discovered_version(catalogue: ServedKinds, group: str, version: str) -> dict[str, Any]:
     resources = [_discovered_resource(kind, version) for kind in catalogue.within(group, version)]
     return {"version": version, "resources": resources, "freshness": "Current"}
 
@@ -133,7 +133,7 @@ def _discovered_subresource(kind: Kind, version: str, part: Subresource) -> dict
 
 
 def _response_kind(kind: Kind, version: str, name: str) -> dict[str, str]:
-    """Built-in kinds leave group and version to the reader, custom ones name them."""
+    """Group and version stay empty for built-in kinds, and are named for custom kinds."""
     return (
         {"group": kind.group, "version": version, "kind": name}
         if kind.custom

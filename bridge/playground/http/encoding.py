@@ -1,4 +1,5 @@
-"""JSON as Go writes it: what HTML or JavaScript would trip over is escaped (``encoding/json``, SetEscapeHTML)."""
+"""JSON as Go writes it: characters with a meaning in HTML and JavaScript are escaped (``encoding/json``,
+SetEscapeHTML)."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ _ESCAPES = (
 
 
 def encode(value: Any, *, sort: bool = False) -> bytes:
-    """Compact JSON; with ``sort``, the members of every object by name, as Go writes maps."""
+    """Compact JSON; with ``sort``, the members of every object are sorted by name, as Go writes maps."""
     text = (_sorted if sort else _plain).encode(value)
-    # These bytes stand in strings alone, so that the text may be searched as it is.
+    # These bytes occur only inside of strings, so a plain replacement is safe.
     for found, escaped in _ESCAPES:
         if found in text:
             text = text.replace(found, escaped)

@@ -1,4 +1,4 @@
-"""The API's errors: Status objects as apimachinery's ``api/errors`` makes them."""
+"""The API's errors: Status objects, made as in apimachinery's ``api/errors``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from bridge.playground.http.encoding import encode
 
 
-class ApiError(Exception):
-    """An answer that is not what was asked for. ``code`` is the HTTP status."""
+class StatusError(Exception):
+    """A failure that is answered with a Status. ``code`` is the HTTP status."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class ApiError(Exception):
 
 
 class PathNotFound(Exception):
-    """A path outside of the API. The real server answers it in plain text."""
+    """A path outside of the API, which the real server answers in plain text."""
 
 
 def details(group: str, plural: str, name: str = "", **more: Any) -> dict[str, Any]:
-    """What an error is about. Empty parts are left out."""
+    """The ``details`` of a Status. Empty members are left out."""
     named = {"name": name, "group": group, "kind": plural}
     return {key: value for key, value in named.items() if value} | more
 
@@ -56,60 +56,60 @@ def qualified(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def bad_request(message: str) -> ApiError:
-    return ApiError(400, "BadRequest", message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> ApiError:
-    return ApiError(401, "Unauthorized", "Unauthorized")
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(user: str, verb: str, group: str, plural: str, namespace: str, name: str) -> ApiError:
+def forbidden(user: str, verb: str, group: str, plural: str, namespace: str, name: str) -> StatusError:
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    what = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
-    message = f'{what} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group "{group}" {where}'
-    return ApiError(403, "Forbidden", message, details(group, plural, name))
+    thing = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
+    message = f'{thing} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group "{group}" {where}'
+    return StatusError(403, "Forbidden", message, details(group, plural, name))
 
 
-def resource_not_found() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+def resource_not_found() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def not_found(group: str, plural: str, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', details(group, plural, name))
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', details(group, plural, name))
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed() -> StatusError:
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message, {})
+    return StatusError(405, "MethodNotAllowed", message, {})
 
 
-def not_acceptable(about: dict[str, Any] | None) -> ApiError:
+def not_acceptable(about: dict[str, Any] | None) -> StatusError:
     message = "406: Not Acceptable\n\nAvailable representations: application/json"
-    return ApiError(406, "NotAcceptable", message, about)
+    return StatusError(406, "NotAcceptable", message, about)
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
+def already_exists(group: str, plural: str, name: str) -> StatusError:
     message = f'{qualified(group, plural)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, details(group, plural, name))
+    return StatusError(409, "AlreadyExists", message, details(group, plural, name))
 
 
-def conflict(group: str, plural: str, name: str, why: str = "") -> ApiError:
+def conflict(group: str, plural: str, name: str, why: str = "") -> StatusError:
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
-    return ApiError(409, "Conflict", message, details(group, plural, name))
+    return StatusError(409, "Conflict", message, details(group, plural, name))
 
 
-def expired(message: str, next_page: str = "") -> ApiError:
-    """410. With ``next_page``, the continue token of an inconsistent rest."""
-    error = ApiError(410, "Expired", message)
+def expired(message: str, next_page: str = "") -> StatusError:
+    """410. ``next_page`` is a continue token for the inconsistent remainder of the list."""
+    error = StatusError(410, "Expired", message)
     if next_page:
         return ContinueExpired(message, next_page)
     return error
 
 
-class ContinueExpired(ApiError):
-    """410 to a continue token. Its Status has a token that goes on with what is there now."""
+class ContinueExpired(StatusError):
+    """410 to a continue token. Its Status has a new token, which continues the list with the current objects."""
 
     def __init__(self, message: str, next_page: str) -> None:
         super().__init__(410, "Expired", message)
@@ -119,37 +119,37 @@ class ContinueExpired(ApiError):
         return super().status() | {"metadata": {"continue": self._next_page}}
 
 
-def too_large(limit: int) -> ApiError:
+def too_large(limit: int) -> StatusError:
     """413; ``limit`` in bytes."""
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def unsupported_media_type(accepted: str) -> ApiError:
+def unsupported_media_type(accepted: str) -> StatusError:
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-    return ApiError(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def invalid(group: str, kind: str, name: str, causes: list[tuple[str, str, str]]) -> ApiError:
+def invalid(group: str, kind: str, name: str, causes: list[tuple[str, str, str]]) -> StatusError:
     """422. A cause is (reason, message, field)."""
-    told = [f"{field}: {message}" for _, message, field in causes]
-    what = f"{kind}.{group}" if group else kind
-    message = f'{what} "{name}" is invalid: {told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"}'
+    lines = [f"{field}: {message}" for _, message, field in causes]
+    thing = f"{kind}.{group}" if group else kind
+    message = f'{thing} "{name}" is invalid: {lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"}'
     found = [{"reason": reason, "message": said, "field": field} for reason, said, field in causes]
-    return ApiError(422, "Invalid", message, details(group, kind, name, causes=found))
+    return StatusError(422, "Invalid", message, details(group, kind, name, causes=found))
 
 
-def too_many_requests(retry_after: int) -> ApiError:
+def too_many_requests(retry_after: int) -> StatusError:
     message = "storage is (re)initializing"
-    return ApiError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after}, retry_after)
+    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after}, retry_after)
 
 
-def internal_error(why: str) -> ApiError:
+def internal_error(why: str) -> StatusError:
     message = f"Internal error occurred: {why}"
-    return ApiError(500, "InternalError", message, {"causes": [{"message": why}]})
+    return StatusError(500, "InternalError", message, {"causes": [{"message": why}]})
 
 
-def version_too_large(asked: int, current: int) -> ApiError:
-    """504 with the cause that tells a client that the version, not the server, is the trouble."""
+def version_too_large(asked: int, current: int) -> StatusError:
+    """504 with a cause, from which clients see that the version is wrong and the server healthy."""
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
+    return StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)

@@ -1,4 +1,4 @@
-"""The server's front door: who asks, for what, and whether the answer comes as it should."""
+"""Receives requests: authenticates the user, resolves the path, applies misbehaviour, and answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from bridge.playground.http import errors, handlers
-from bridge.playground.http.errors import ApiError, PathNotFound
-from bridge.playground.http.handlers import Answer
+from bridge.playground.http.errors import PathNotFound, StatusError
+from bridge.playground.http.handlers import WholeResponse
 from bridge.playground.http.options import ListOptions
-from bridge.playground.http.paths import Document, Target, resolve
+from bridge.playground.http.paths import DocumentPath, Target, resolve
 from bridge.playground.http.streams import WatchStream, watch_timeout
 from bridge.playground.http.watching import Watch, error_line, wanted_version
 from bridge.playground.misbehaviour import Misbehaviour
@@ -25,22 +25,22 @@ LARGEST_BODY = 3 * 1024 * 1024
 """Bytes of a request."""
 
 _GZIP_FROM = 128 * 1024
-"""Bytes from which on an answer is compressed for those who accept it."""
+"""Bytes from which an answer is compressed, if the client accepts gzip."""
 
 _CACHE = {"Cache-Control": "no-cache, private"}
 _PUBLIC = {("healthz",), ("livez",), ("readyz",), ("version",)}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A request as it came. Credentials are not kept."""
+class SeenRequest:
+    """A recorded request, without its credentials."""
 
     method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
     verb: str = ""
-    """RBAC's verb; "" for a path that is no resource's."""
+    """RBAC's verb; "" for a path of a document."""
     resource: str = ""
     """kubectl's name."""
     namespace: str = ""
@@ -48,8 +48,8 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a playground is started with; ``Playground`` says what each means."""
+class PlaygroundSettings:
+    """The settings of a playground; ``Playground`` documents them."""
 
     tokens: Mapping[str, str]
     bookmark_interval: float
@@ -59,10 +59,12 @@ class Settings:
 
 
 class Front:
-    """Answers every request. ``heard`` is called when one comes, and when a watch opens or ends."""
+    """Answers every request. ``heard`` is called for each request, and when a watch opens or ends."""
 
-    def __init__(self, state: State, misbehave: Misbehaviour, settings: Settings, heard: Callable[[], None]) -> None:
-        self.requests: deque[Seen] = deque(maxlen=10_000)
+    def __init__(
+        self, state: State, misbehave: Misbehaviour, settings: PlaygroundSettings, heard: Callable[[], None]
+    ) -> None:
+        self.requests: deque[SeenRequest] = deque(maxlen=10_000)
         self._state = state
         self._misbehave = misbehave
         self._settings = settings
@@ -72,18 +74,18 @@ class Front:
         try:
             asked = self._resolve(request)
             user = self._user(request, asked)
-            if isinstance(asked, Document):
+            if isinstance(asked, DocumentPath):
                 return await self._document(request, asked)
             return await self._resource(request, asked, user)
-        except ApiError as error:
+        except StatusError as error:
             return _respond(handlers.failure(error))
         except PathNotFound:
             return _respond(handlers.path_not_found())
         except web.HTTPRequestEntityTooLarge:
             return _respond(handlers.failure(errors.too_large(LARGEST_BODY)))
 
-    def _resolve(self, request: web.BaseRequest) -> Document | Target:
-        """What is meant; the request is recorded, whatever it means. Raises PathNotFound, ApiError."""
+    def _resolve(self, request: web.BaseRequest) -> DocumentPath | Target:
+        """Resolves and records the request. Requests that fail are recorded too. Raises PathNotFound, StatusError."""
         who: tuple[str, ...] = ()
         try:
             asked = resolve(self._state.catalogue, request.method, request.path, request.query)
@@ -92,13 +94,13 @@ class Front:
             return asked
         finally:
             headers = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
-            self.requests.append(Seen(request.method, request.path, dict(request.query), headers, *who))
+            self.requests.append(SeenRequest(request.method, request.path, dict(request.query), headers, *who))
             self._heard()
 
-    def _user(self, request: web.BaseRequest, asked: Document | Target) -> str:
-        """Who asks. Raises ApiError (401)."""
+    def _user(self, request: web.BaseRequest, asked: DocumentPath | Target) -> str:
+        """The user of the request's token. Raises StatusError (401)."""
         tokens = self._settings.tokens
-        if not tokens or (isinstance(asked, Document) and asked.parts in _PUBLIC):
+        if not tokens or (isinstance(asked, DocumentPath) and asked.parts in _PUBLIC):
             return "kubernetes-admin"
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         user = tokens.get(token.strip()) if scheme.lower() == "bearer" else None
@@ -106,7 +108,7 @@ class Front:
             raise errors.unauthorized()
         return user
 
-    async def _document(self, request: web.BaseRequest, asked: Document) -> web.StreamResponse:
+    async def _document(self, request: web.BaseRequest, asked: DocumentPath) -> web.StreamResponse:
         if wrong := await self._misbehaving(DISCOVERY, "get"):
             return wrong
         if asked.parts[:1] in (("api",), ("apis",)):
@@ -126,13 +128,13 @@ class Front:
         return self._answer(request, answer, kind.name, asked.verb)
 
     async def _misbehaving(self, resource: str, verb: str) -> web.Response | None:
-        """What was asked for instead of the answer. Raises ApiError likewise."""
+        """The answer of a rule, or None if no rule applies. Raises the StatusError of a rule."""
         if delay := self._misbehave.take(Delay, resource, verb):
             await asyncio.sleep(delay.seconds)
         if fail := self._misbehave.take(Fail, resource, verb):
             raise fail.error
         if reply := self._misbehave.take(Reply, resource, verb):
-            return _respond(Answer(reply.body, reply.status, reply.content_type, reply.headers))
+            return _respond(WholeResponse(reply.body, reply.status, reply.content_type, reply.headers))
         return None
 
     async def _watch(self, request: web.BaseRequest, asked: Target) -> web.StreamResponse:
@@ -147,8 +149,8 @@ class Front:
         try:
             await self._state.reached(wanted)
             watch = Watch(self._state.store, asked.kind, asked.version, asked.namespace, options)
-        except ApiError as error:
-            # Once a watch is accepted, there is no other way to say so.
+        except StatusError as error:
+            # The watch is accepted (200 was sent), so the error is sent as an ERROR event.
             await response.write(error_line(error))
             return response
         stream = WatchStream(request, response, watch, self._misbehave, compress)
@@ -171,7 +173,7 @@ class Front:
         await response.prepare(request)
         return response
 
-    def _answer(self, request: web.BaseRequest, answer: Answer, resource: str, verb: str) -> web.Response:
+    def _answer(self, request: web.BaseRequest, answer: WholeResponse, resource: str, verb: str) -> web.Response:
         response = _respond(answer)
         if mislabel := self._misbehave.take(Mislabel, resource, verb):
             response.headers["Content-Type"] = mislabel.content_type
@@ -181,7 +183,7 @@ class Front:
         return response
 
 
-def _respond(answer: Answer) -> web.Response:
+def _respond(answer: WholeResponse) -> web.Response:
     typed = {"Content-Type": answer.content_type} if answer.content_type else {}
     return web.Response(body=answer.body, status=answer.status, headers={**_CACHE, **typed, **dict(answer.headers)})
 
@@ -190,7 +192,7 @@ def _accepts_gzip(request: web.BaseRequest) -> bool:
     return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
-def _watch_list_refused() -> ApiError:
+def _watch_list_refused() -> StatusError:
     why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
     cause = ("FieldValueForbidden", f"Forbidden: {why}", "sendInitialEvents")
     return errors.invalid("meta.k8s.io", "ListOptions", "", [cause])

@@ -1,4 +1,4 @@
-"""Answers to requests: discovery, reads, writes. Watches are in ``streams``, what goes wrong in ``misbehaviour``."""
+"""Answers requests for documents, reads and writes. Watches are in ``streams``, faults in ``misbehaviour``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aiohttp import web
 
 from bridge.playground.http import discovery, errors
 from bridge.playground.http.encoding import encode
-from bridge.playground.http.errors import ApiError, PathNotFound
+from bridge.playground.http.errors import PathNotFound, StatusError
 from bridge.playground.http.listing import list_page, wanted_version
 from bridge.playground.http.options import ListOptions
-from bridge.playground.http.paths import Document, Target, unknown_version
+from bridge.playground.http.paths import DocumentPath, Target, unknown_version
 from bridge.playground.misbehaviour import Misbehaviour
 from bridge.playground.objects.objects import Manifest, body
 from bridge.playground.objects.state import State
-from bridge.playground.objects.store import Stored
+from bridge.playground.objects.store import StoredObject
 from bridge.playground.objects.validation import Precondition
 
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -25,7 +25,7 @@ _MERGE_PATCHES = ("application/merge-patch+json", _STRATEGIC)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WholeResponse:
     """A whole response."""
 
     body: bytes
@@ -34,22 +34,24 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def failure(error: ApiError) -> Answer:
+def failure(error: StatusError) -> WholeResponse:
     headers = () if error.retry_after is None else (("Retry-After", str(error.retry_after)),)
-    return Answer(error.body(), error.code, headers=headers)
+    return WholeResponse(error.body(), error.code, headers=headers)
 
 
-def path_not_found() -> Answer:
-    return Answer(b"404 page not found\n", 404, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
+def path_not_found() -> WholeResponse:
+    return WholeResponse(
+        b"404 page not found\n", 404, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),)
+    )
 
 
-def document(state: State, request: web.BaseRequest, asked: Document) -> Answer:
-    """Discovery, health and version. Raises PathNotFound, ApiError."""
+def document(state: State, request: web.BaseRequest, asked: DocumentPath) -> WholeResponse:
+    """Discovery, health and version. Raises PathNotFound, StatusError."""
     match asked.parts:
         case ("healthz" | "readyz" | "livez",):
-            return Answer(b"ok", 200, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
+            return WholeResponse(b"ok", 200, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
         case ("version",):
-            return Answer(msgspec.json.format(encode(state.version_info), indent=2))
+            return WholeResponse(msgspec.json.format(encode(state.version_info), indent=2))
         case ("api" | "apis",):
             return _api_root(state, request, core=asked.parts == ("api",))
         case ("apis", group) if state.catalogue.versions(group):
@@ -62,8 +64,8 @@ def document(state: State, request: web.BaseRequest, asked: Document) -> Answer:
             raise PathNotFound(request.path)
 
 
-async def resource(state: State, misbehave: Misbehaviour, request: web.BaseRequest, target: Target) -> Answer:
-    """Everything but a watch. Raises ApiError."""
+async def resource(state: State, misbehave: Misbehaviour, request: web.BaseRequest, target: Target) -> WholeResponse:
+    """Answers all verbs but watch. Raises StatusError."""
     manager = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
     match target.verb:
         case "get":
@@ -86,20 +88,20 @@ async def resource(state: State, misbehave: Misbehaviour, request: web.BaseReque
             return _delete_collection(state, request, target)
 
 
-async def _get(state: State, request: web.BaseRequest, target: Target) -> Answer:
+async def _get(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
     version = ListOptions.parse({"watch": "1"} | {k: v for k, v in request.query.items() if k == "resourceVersion"})
     await state.reached(version.version_number())
     return _object(target, state.writes.find(target.kind, target.namespace, target.name))
 
 
-async def _list(state: State, request: web.BaseRequest, target: Target) -> Answer:
+async def _list(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
     options = ListOptions.parse(request.query, watch=False)
     await state.reached(wanted_version(options))
     page = list_page(state.store, target.kind, target.namespace, options)
-    return Answer(page.body(target.kind, target.version))
+    return WholeResponse(page.body(target.kind, target.version))
 
 
-def _create(state: State, target: Target, manifest: Manifest, manager: str) -> Answer:
+def _create(state: State, target: Target, manifest: Manifest, manager: str) -> WholeResponse:
     if target.kind.has_status(target.version):
         manifest = {name: value for name, value in manifest.items() if name != "status"}
         if target.kind.name == "pods":
@@ -108,7 +110,7 @@ def _create(state: State, target: Target, manifest: Manifest, manager: str) -> A
     return _object(target, made, 201)
 
 
-def _update(state: State, target: Target, manifest: Manifest, manager: str) -> Answer:
+def _update(state: State, target: Target, manifest: Manifest, manager: str) -> WholeResponse:
     named = (manifest.get("metadata") or {}).get("name", "")
     if named != target.name:
         why = f"the name of the object ({named}) does not match the name on the URL ({target.name})"
@@ -119,9 +121,9 @@ def _update(state: State, target: Target, manifest: Manifest, manager: str) -> A
     return _object(target, changed)
 
 
-async def _patch(state: State, request: web.BaseRequest, target: Target, manager: str) -> Answer:
+async def _patch(state: State, request: web.BaseRequest, target: Target, manager: str) -> WholeResponse:
     if request.content_type not in _MERGE_PATCHES and not target.kind.custom:
-        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     if request.content_type not in _MERGE_PATCHES or (target.kind.custom and request.content_type == _STRATEGIC):
         raise errors.unsupported_media_type(_MERGE_PATCHES[0])
     patch = _decoded(await request.read(), target)
@@ -133,11 +135,12 @@ async def _patch(state: State, request: web.BaseRequest, target: Target, manager
 
 
 def _which(target: Target) -> bool | None:
-    """What a write may change: the status alone, all but the status, or everything where they are not apart."""
+    """The part that a write may change: True for the status alone, False for all but the status, None for both (kinds
+    without a status subresource)."""
     return target.subresource == "status" if target.kind.has_status(target.version) else None
 
 
-async def _delete(state: State, request: web.BaseRequest, target: Target) -> Answer:
+async def _delete(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
     text = await request.read()
     options = _decoded(text, target) if text else {}
     demanded = options.get("preconditions") or {}
@@ -155,18 +158,18 @@ def _seconds(text: str | int) -> int:
     try:
         return max(0, int(text))
     except (TypeError, ValueError):
-        raise errors.bad_request(f"gracePeriodSeconds is no number of seconds: {text!r}") from None
+        raise errors.bad_request(f"gracePeriodSeconds is not a number of seconds: {text!r}") from None
 
 
-def _delete_collection(state: State, request: web.BaseRequest, target: Target) -> Answer:
+def _delete_collection(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
     options = ListOptions.parse(request.query, watch=False)
     page = list_page(state.store, target.kind, target.namespace, options)
     for each in page.objects:
         state.writes.delete(target.kind, each.namespace, each.name)
-    return Answer(page.body(target.kind, target.version))
+    return WholeResponse(page.body(target.kind, target.version))
 
 
-def _review(misbehave: Misbehaviour, target: Target, manifest: Manifest) -> Answer:
+def _review(misbehave: Misbehaviour, target: Target, manifest: Manifest) -> WholeResponse:
     asked = (manifest.get("spec") or {}).get("resourceAttributes") or {}
     name = errors.qualified(asked.get("group", ""), asked.get("resource", ""))
     refused = misbehave.forbids(name, asked.get("verb", ""), asked.get("namespace", ""), spend=False)
@@ -174,13 +177,13 @@ def _review(misbehave: Misbehaviour, target: Target, manifest: Manifest) -> Answ
 
 
 def _echo(target: Target, manifest: Manifest) -> Manifest:
-    """Reviews are answered and not stored."""
+    """The answer to a review, which is never stored."""
     typed = {"kind": target.kind.kind, "apiVersion": target.kind.api_version(target.version)}
     return {**typed, "metadata": {}, **manifest, **typed}
 
 
 async def _manifest(request: web.BaseRequest, target: Target) -> Manifest:
-    """What the client wants to be written. Raises ApiError: 415, 400."""
+    """The manifest in the request's body. Raises StatusError (415, 400)."""
     if request.content_type not in ("application/json", "application/octet-stream"):
         raise errors.unsupported_media_type("application/json")
     manifest = _decoded(await request.read(), target)
@@ -208,19 +211,19 @@ def _decoded(text: bytes, target: Target) -> dict[str, Any]:
 
 def _demand_metadata(manifest: Manifest, target: Target) -> None:
     if not isinstance(manifest.get("metadata"), dict | None):
-        raise _unrecognized(target, "metadata is no object")
+        raise _unrecognized(target, "metadata is not an object")
 
 
-def _unrecognized(target: Target, why: str) -> ApiError:
+def _unrecognized(target: Target, why: str) -> StatusError:
     return errors.bad_request(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
 
 
-def _object(target: Target, stored: Stored, status: int = 200) -> Answer:
-    return Answer(body(target.kind, stored, target.version) + b"\n", status)
+def _object(target: Target, stored: StoredObject, status: int = 200) -> WholeResponse:
+    return WholeResponse(body(target.kind, stored, target.version) + b"\n", status)
 
 
-def _json(value: dict[str, Any], status: int = 200) -> Answer:
-    return Answer(encode(value) + b"\n", status)
+def _json(value: dict[str, Any], status: int = 200) -> WholeResponse:
+    return WholeResponse(encode(value) + b"\n", status)
 
 
 def _resources(state: State, group: str, version: str) -> dict[str, Any]:
@@ -229,25 +232,25 @@ def _resources(state: State, group: str, version: str) -> dict[str, Any]:
     return discovery.api_resource_list(state.catalogue, group, version)
 
 
-def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> Answer:
-    """/api or /apis, aggregated for those who ask for it."""
+def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> WholeResponse:
+    """/api or /apis, aggregated if the client accepts that."""
     if discovery.AGGREGATED in _accepted(request):
         text = encode(discovery.aggregated(state.catalogue, core=core)) + b"\n"
         tag = discovery.etag(text)
         headers = (("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public"))
         if request.headers.get("If-None-Match") == tag:
-            return Answer(b"", 304, "", headers)
-        return Answer(text, 200, discovery.AGGREGATED, headers)
+            return WholeResponse(b"", 304, "", headers)
+        return WholeResponse(text, 200, discovery.AGGREGATED, headers)
     if core:
         return _json(discovery.api_versions(request.host))
     return _json(discovery.api_group_list(state.catalogue))
 
 
 def demand_acceptable(request: web.BaseRequest, *, discovers: bool) -> None:
-    """Raises ApiError (406) for a client that does not read what the server speaks."""
+    """Raises StatusError (406) for a client that does not accept JSON."""
     if any(_is_plain_json(each) or (discovers and each == discovery.AGGREGATED) for each in _accepted(request)):
         return
-    # An unknown form of JSON is refused by another part of the real server than another format.
+    # The real server refuses an unknown form of JSON with other details than another format.
     known = any(each.startswith("application/json") for each in _accepted(request))
     raise errors.not_acceptable(None if known else {})
 
@@ -257,6 +260,6 @@ def _accepted(request: web.BaseRequest) -> list[str]:
 
 
 def _is_plain_json(media_type: str) -> bool:
-    """Also Table and PartialObjectMetadata where plain JSON is accepted behind them."""
+    """True for plain JSON. Clients that prefer Table or PartialObjectMetadata list plain JSON as well."""
     name, _, parameters = media_type.partition(";")
     return name in ("application/json", "application/*", "*/*") and "as=" not in parameters

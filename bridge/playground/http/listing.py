@@ -1,4 +1,4 @@
-"""Lists: pages at one version, and the continue tokens between them (apiserver's ``storage/continue.go``)."""
+"""Lists: pages at a version, and the continue tokens between them (apiserver's ``storage/continue.go``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from bridge.playground.http.errors import bad_request, expired
 from bridge.playground.http.options import EXACT, ListOptions
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import list_item
-from bridge.playground.objects.store import Forgotten, Range, Store, Stored
+from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject
 
 _FORMAT = "meta.k8s.io/v1"
 _LATEST = -1
-"""In a continue token: go on with what is there now, whatever has changed since the first page."""
+"""The version in a continue token that continues with the current objects, regardless of changes since the first
+page."""
 
 
 class _Token(msgspec.Struct):
@@ -29,14 +30,14 @@ class _Token(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Objects at one version."""
+class ListPage:
+    """Objects at a version."""
 
     version: int
-    objects: list[Stored]
+    objects: list[StoredObject]
     next_page: str
     remaining: int | None
-    """Objects behind this page; None where a selector makes that unknown, or nothing is."""
+    """The number of objects behind this page; None if it is zero, or unknown because of a selector."""
 
     def body(self, kind: Kind, version: str) -> bytes:
         items = b",".join(list_item(kind, each, version) for each in self.objects)
@@ -58,15 +59,15 @@ class Page:
 
 
 def wanted_version(options: ListOptions) -> int:
-    """The version that the server must have reached before it answers; 0 for any. Raises ApiError."""
+    """The version that the server must have reached before it answers; 0 for any. Raises StatusError."""
     if options.next_page and options.version != "0":
         return max(0, _decode(options.next_page).rv)
     return options.version_number()
 
 
-def list_page(store: Store, kind: Kind, namespace: str, options: ListOptions) -> Page:
-    """The store has reached ``wanted_version``. Raises ApiError: 400 for a token that is none, 410 for a version or a
-    token that is too old."""
+def list_page(store: ObjectStore, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
+    """A page of a list, once the store has reached ``wanted_version``. Raises StatusError: 400 for a malformed token,
+    410 for a version or a token that is too old."""
     version = options.version_number()
     after, limit = "", options.limit
     if options.next_page:
@@ -80,37 +81,37 @@ def list_page(store: Store, kind: Kind, namespace: str, options: ListOptions) ->
     else:
         objects, version = _now(store, kind)
     if options.version == "0":
-        # The watch cache answers, and knows no pages there.
+        # The watch cache answers lists at "0", and ignores the limit.
         limit = 0
     return _cut(objects, version, namespace, after, limit, options)
 
 
-def _cut(objects: Range, version: int, namespace: str, after: str, limit: int, options: ListOptions) -> Page:
+def _cut(objects: Range, version: int, namespace: str, after: str, limit: int, options: ListOptions) -> ListPage:
     behind = objects.under(namespace, after)
     if not limit:
-        return Page(version, [each for each in behind if options.selection(each)], "", None)
+        return ListPage(version, [each for each in behind if options.selection(each)], "", None)
     chosen = list(islice((each for each in behind if options.selection(each)), limit))
     # A page that ends where the collection ends needs no next one.
     more = len(chosen) == limit and any(options.selection(each) for each in objects.under(namespace, chosen[-1].key))
     if not more:
-        return Page(version, chosen, "", None)
+        return ListPage(version, chosen, "", None)
     remaining = None if options.selection else sum(1 for _ in objects.under(namespace, chosen[-1].key))
-    return Page(version, chosen, _encode(version, chosen[-1].key, namespace), remaining)
+    return ListPage(version, chosen, _encode(version, chosen[-1].key, namespace), remaining)
 
 
-def _now(store: Store, kind: Kind) -> tuple[Range, int]:
+def _now(store: ObjectStore, kind: Kind) -> tuple[Range, int]:
     collection = store.collection(kind.collection)
     return Range(collection.keys, collection.objects), store.version
 
 
-def _exact(store: Store, kind: Kind, version: int) -> Range:
+def _exact(store: ObjectStore, kind: Kind, version: int) -> Range:
     try:
         return store.collection(kind.collection).at(version)
     except Forgotten:
         raise expired("The resourceVersion for the provided list is too old.") from None
 
 
-def _continued(store: Store, kind: Kind, token: _Token) -> tuple[Range, int]:
+def _continued(store: ObjectStore, kind: Kind, token: _Token) -> tuple[Range, int]:
     if token.rv == _LATEST:
         return _now(store, kind)
     try:
@@ -156,6 +157,6 @@ def _decode(text: str) -> _Token:
 
 
 def _start(token: _Token, namespace: str) -> str:
-    """The key of the last object that was told already."""
+    """The key of the last object on the pages before."""
     relative = token.start.removeprefix("/").rstrip("\0")
     return f"{namespace}/{relative}" if namespace else relative

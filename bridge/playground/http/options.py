@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bridge.model.selector import LabelSelector, SelectorError
-from bridge.playground.http.errors import ApiError, bad_request, invalid
-from bridge.playground.objects.store import Stored
+from bridge.playground.http.errors import StatusError, bad_request, invalid
+from bridge.playground.objects.store import StoredObject
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 _FIELDS = ("metadata.name", "metadata.namespace")
@@ -16,26 +16,26 @@ _FIELDS = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects are meant: labels, and ``metadata.name`` and ``metadata.namespace``."""
+    """Selects objects by labels, ``metadata.name`` and ``metadata.namespace``."""
 
     labels: LabelSelector
     fields: tuple[tuple[str, bool, str], ...]
     """(field, whether it must be equal, value)."""
 
-    def __call__(self, stored: Stored) -> bool:
+    def __call__(self, stored: StoredObject) -> bool:
         return self.labels.matches(stored.labels) and all(
             ((stored.name if field == "metadata.name" else stored.namespace) == value) is equal
             for field, equal, value in self.fields
         )
 
     def __bool__(self) -> bool:
-        """False where everything is meant."""
+        """False if it selects all objects."""
         return bool(self.labels or self.fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What a client asks for."""
+    """The options of a client's list or watch."""
 
     watch: bool
     selection: Selection
@@ -43,17 +43,17 @@ class ListOptions:
     """0 for all."""
     next_page: str
     version: str
-    """As sent: "" and "0" have meanings of their own."""
+    """As sent: "" and "0" have special meanings."""
     match: str
     timeout: int
-    """Seconds; 0 for what the server likes."""
+    """Seconds; 0 leaves the choice to the server."""
     bookmarks: bool
     initial_events: bool | None
-    """sendInitialEvents; None where it was not said."""
+    """sendInitialEvents; None if the query has no such parameter."""
 
     @classmethod
     def parse(cls, query: Mapping[str, str], *, watch: bool | None = None) -> ListOptions:
-        """Raises ApiError: 400 for what cannot be read, 422 for what does not go together."""
+        """Raises StatusError: 400 for malformed parameters, 422 for parameters that exclude each other."""
         options = cls(
             watch=_flag(query, "watch") or False if watch is None else watch,
             selection=Selection(_labels(query.get("labelSelector", "")), _field_terms(query.get("fieldSelector", ""))),
@@ -71,14 +71,15 @@ class ListOptions:
         return options
 
     def version_number(self) -> int:
-        """0 where none was sent. Raises ApiError: 400 to a list, 500 to a watch, as the real server does."""
+        """The resourceVersion as a number; 0 if none was sent. Raises StatusError for a malformed version: 400 to a
+        list, 500 to a watch, as the real server does."""
         if not self.version:
             return 0
         if re.fullmatch("[0-9]+", self.version):
             return int(self.version)
         unread = f'strconv.ParseUint: parsing "{self.version}": invalid syntax'
         why = f'resourceVersion: Invalid value: "{self.version}": {unread}'
-        raise ApiError(500, "", why) if self.watch else bad_request(f"invalid resource version: {why}")
+        raise StatusError(500, "", why) if self.watch else bad_request(f"invalid resource version: {why}")
 
 
 def _list_mistakes(options: ListOptions) -> list[tuple[str, str, str]]:
@@ -129,7 +130,7 @@ def _unknown_match(found: str, known: str) -> tuple[str, str, str]:
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool | None:
-    """Anything but ``0`` and ``false`` is a yes, even nothing."""
+    """All values but ``0`` and ``false`` mean True, the empty value too."""
     value = query.get(name)
     return None if value is None else value.lower() not in ("0", "false")
 

@@ -1,4 +1,4 @@
-"""Which object, collection or document a request means."""
+"""Resolves the path of a request to an object, a collection or a document."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bridge.playground.http.errors import PathNotFound, method_not_allowed, resource_not_found
-from bridge.playground.objects.catalogue import Catalogue, Kind
+from bridge.playground.objects.catalogue import Kind, ServedKinds
 
 _NAMED = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _UNNAMED = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A path that is no resource's: discovery, health, version. ``parts`` are its segments."""
+class DocumentPath:
+    """A path of a document: discovery, health, version. ``parts`` are its segments."""
 
     parts: tuple[str, ...]
 
@@ -26,7 +26,7 @@ class Target:
     kind: Kind
     version: str
     namespace: str
-    """"" for all, or for a kind that has none."""
+    """"" for all namespaces, or for a kind without namespaces."""
     name: str
     """"" for the collection."""
     subresource: str
@@ -34,8 +34,8 @@ class Target:
     """RBAC's: get, list, watch, create, update, patch, delete, deletecollection."""
 
 
-def resolve(catalogue: Catalogue, method: str, path: str, query: Mapping[str, str]) -> Document | Target:
-    """Raises PathNotFound outside of the API, ApiError (404, 405) for what is not served inside."""
+def resolve(catalogue: ServedKinds, method: str, path: str, query: Mapping[str, str]) -> DocumentPath | Target:
+    """Raises PathNotFound for paths outside of the API, StatusError (404, 405) for unserved paths and verbs inside."""
     parts = tuple(part for part in path.split("/") if part)
     match parts:
         case ("api", version, *rest) if rest:
@@ -43,7 +43,7 @@ def resolve(catalogue: Catalogue, method: str, path: str, query: Mapping[str, st
         case ("apis", group, version, *rest) if rest:
             pass
         case _:
-            return Document(parts)
+            return DocumentPath(parts)
     if version not in catalogue.versions(group):
         raise unknown_version(catalogue, group, path)
     watch = rest[0] == "watch" or query.get("watch", "false").lower() not in ("false", "0")
@@ -52,12 +52,12 @@ def resolve(catalogue: Catalogue, method: str, path: str, query: Mapping[str, st
     return Target(kind, version, namespace, name, subresource, "watch" if verb == "list" and watch else verb)
 
 
-def unknown_version(catalogue: Catalogue, group: str, path: str) -> Exception:
-    """In a known group there is a handler that says so in JSON."""
+def unknown_version(catalogue: ServedKinds, group: str, path: str) -> Exception:
+    """The error for an unknown version. The real server answers in JSON if it knows the group, else in plain text."""
     return resource_not_found() if catalogue.versions(group) else PathNotFound(path)
 
 
-def _locate(catalogue: Catalogue, group: str, version: str, rest: list[str]) -> tuple[Kind, str, str, str]:
+def _locate(catalogue: ServedKinds, group: str, version: str, rest: list[str]) -> tuple[Kind, str, str, str]:
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces" and (kind := catalogue.at(group, version, rest[2])):
         namespace, rest = rest[1], rest[2:]

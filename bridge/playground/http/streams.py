@@ -1,4 +1,4 @@
-"""Sends the lines of one watch to its client, until its time is over, the client goes, or something breaks it."""
+"""Sends the lines of a watch to its client, until its timeout, the client's end, or a fault."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bridge.playground.objects.store import Forgotten
 from bridge.playground.rules import CutLine
 
 _BATCH = 256 * 1024
-"""Bytes of lines that are written at once; so much waits in memory for a slow client."""
+"""Bytes of lines that are written at once, and that wait in memory for a slow client."""
 
 _LAST_BOOKMARK = 2.0
-"""Seconds before the end of a watch at which it gets a bookmark, so that the next one begins close to it."""
+"""Seconds before the end of a watch at which it sends a bookmark, so that the next watch can begin close to its end."""
 
 
 class WatchStream:
-    """One open watch. ``run`` returns when it is over; the other methods may be called meanwhile."""
+    """An open watch. ``run`` returns at its end; the other methods may be called while it runs."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class WatchStream:
         self._woken.set()
 
     async def run(self, timeout: float, bookmark_interval: float) -> None:
-        """Tell news for ``timeout`` seconds, with a bookmark every ``bookmark_interval`` seconds."""
+        """Sends events for ``timeout`` seconds, and a bookmark every ``bookmark_interval`` seconds."""
         with contextlib.ExitStack() as ending:
             self._watch.collection.listeners.add(self.wake)
             ending.callback(self._watch.collection.listeners.discard, self.wake)
@@ -87,9 +87,9 @@ class WatchStream:
             try:
                 lines = self._watch.news()
             except Forgotten:
-                return  # So ends the watch of a client that does not keep up, without a word.
+                return  # The real server also ends the watch of a slow client without an ERROR event.
             if self._bookmark_due and not self._over:
-                # Before anything is awaited: later, it would speak for changes that came while the news were sent.
+                # Made before the first await: a later bookmark would cover changes that arrive during the sending.
                 lines.append(self._watch.bookmark())
                 self._bookmark_due = False
             await self._send(lines)
@@ -115,11 +115,11 @@ class WatchStream:
     async def _write(self, text: bytes) -> None:
         if not text:
             return
-        # One gzip member for each write, as Kubernetes 1.37 compresses watch lists.
+        # A gzip member for each write, as Kubernetes 1.37 compresses watch lists.
         await self._response.write(gzip.compress(text, 1) if self._compress else text)
 
     async def _break_off(self) -> None:
-        """Close the connection behind what was written: a reset would take the half line back."""
+        """Closes the connection after the written bytes are sent: a reset would drop the half line."""
         if self._request.transport is not None:
             self._request.transport.close()
         raise ConnectionResetError("cut in the middle of a line")
@@ -150,5 +150,5 @@ class WatchStream:
 
 
 def watch_timeout(asked: int, shortest: float) -> float:
-    """Seconds that a watch lasts: what the client asked for, else between ``shortest`` and twice as long."""
+    """Seconds that a watch lasts: the client's timeoutSeconds, else a random time from ``shortest`` to twice that."""
     return asked or shortest * (1 + random())

@@ -1,4 +1,4 @@
-"""Watches: which lines a client is told, from where on. What sends them is ``streams``."""
+"""Chooses and makes the lines of a watch. ``streams`` sends them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bridge.playground.http.encoding import encode
-from bridge.playground.http.errors import ApiError, expired
+from bridge.playground.http.errors import StatusError, expired
 from bridge.playground.http.options import ListOptions
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.empty import MEMBERS
 from bridge.playground.objects.objects import body
-from bridge.playground.objects.store import Event, Forgotten, Range, Store, Stored
+from bridge.playground.objects.store import Event, Forgotten, ObjectStore, Range, StoredObject
 
 _ADDED = b'{"type":"ADDED","object":'
 _MODIFIED = b'{"type":"MODIFIED","object":'
@@ -22,12 +22,12 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Watch:
-    """What one client has been told of one collection, and what comes next. Pure: it is asked, and says bytes."""
+    """The progress of a client's watch through a collection. Pure: returns the lines to be sent."""
 
-    def __init__(self, store: Store, kind: Kind, version: str, namespace: str, options: ListOptions) -> None:
-        """``store`` has reached ``wanted_version``. ``version`` is the API version that it is told in.
+    def __init__(self, store: ObjectStore, kind: Kind, version: str, namespace: str, options: ListOptions) -> None:
+        """``store`` has reached ``wanted_version``; ``version`` is the API version of the lines.
 
-        Raises ApiError with 410 for a resourceVersion that is no longer remembered.
+        Raises StatusError (410) for a resourceVersion that is older than the history.
         """
         self.kind = kind
         self.collection = store.collection(kind.collection)
@@ -39,26 +39,26 @@ class Watch:
         asked = options.version_number()
         from_state = not asked or bool(options.initial_events)
         self._begins_after = store.version if from_state else asked
-        """Changes and bookmarks up to this version are not told, even if it lies in the future."""
+        """Changes and bookmarks up to this version are not sent. The version may lie in the future."""
         try:
             self._position = self.collection.position_after(self._begins_after)
         except Forgotten as forgotten:
             raise expired(f"too old resource version: {asked} ({forgotten.oldest})") from None
         ahead = self.collection.since(self._position)
         self._marked = ahead[-1].version if ahead else self._begins_after
-        """The client knows by its events that it is so far; no bookmark needs to say it."""
-        tells_state = from_state and options.initial_events is not False
-        self.opening: Iterable[bytes] = self._state() if tells_state else ()
-        """The lines that it begins with, made when they are asked for, of the state now."""
+        """The version that the client knows from events; bookmarks are only sent for later versions."""
+        sends_state = from_state and options.initial_events is not False
+        self.opening: Iterable[bytes] = self._state() if sends_state else ()
+        """The first lines, of the current state, each made when it is sent."""
 
     def news(self) -> list[bytes]:
         """Lines for what has changed since the last call. Raises Forgotten for a watch that fell behind."""
         events = self.collection.since(self._position)
         self._position += len(events)
-        return [line for event in events if event.version > self._begins_after and (line := self._told(event))]
+        return [line for event in events if event.version > self._begins_after and (line := self._event_line(event))]
 
     def bookmark(self) -> bytes:
-        """Everything up to here has been told. Empty where that is not past what the watch began with."""
+        """A bookmark for all changes until now; empty if the client knows that version."""
         if self._store.version <= self._marked:
             return b""
         return bookmark_line(self.kind, self._version, self._store.version)
@@ -69,26 +69,26 @@ class Watch:
         lines = (self._line(_ADDED, each) for each in chosen)
         if not self.bookmarks:
             return lines
-        # Also where sendInitialEvents was not asked for, but no version named: Kubernetes 1.34 and newer.
+        # Kubernetes 1.34 and newer send this bookmark also to a watch without sendInitialEvents and resourceVersion.
         return chain(lines, [bookmark_line(self.kind, self._version, self._begins_after, initial_events_end=True)])
 
-    def _told(self, event: Event) -> bytes | None:
+    def _event_line(self, event: Event) -> bytes | None:
         before = event.before if event.before and self._concerns(event.before) else None
         after = event.after if event.after and self._concerns(event.after) else None
         if after:
             return self._line(_MODIFIED if before else _ADDED, after)
         return self._line(_DELETED, before, event.version) if before else None
 
-    def _concerns(self, stored: Stored) -> bool:
+    def _concerns(self, stored: StoredObject) -> bool:
         return (not self._namespace or stored.namespace == self._namespace) and self._selection(stored)
 
-    def _line(self, opening: bytes, stored: Stored, at: int | None = None) -> bytes:
+    def _line(self, opening: bytes, stored: StoredObject, at: int | None = None) -> bytes:
         return b"".join((opening, body(self.kind, stored, self._version, at), _END))
 
 
 def wanted_version(options: ListOptions) -> int:
     """The version that the server must have reached before it answers; 0 for any. A plain watch may begin in the
-    future: it is silent until then. Raises ApiError (500) for what is no version."""
+    future, and is silent until then. Raises StatusError (500) for a malformed version."""
     version = options.version_number()
     return version if options.initial_events else 0
 
@@ -106,5 +106,5 @@ def bookmark_line(kind: Kind, version: str, at: int, *, initial_events_end: bool
     return b'{"type":"BOOKMARK","object":%b}\n' % text
 
 
-def error_line(error: ApiError) -> bytes:
+def error_line(error: StatusError) -> bytes:
     return b'{"type":"ERROR","object":%b}\n' % encode(error.status())

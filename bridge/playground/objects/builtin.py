@@ -1,4 +1,4 @@
-"""The kinds that every cluster has: those of Kubernetes 1.36, in the order of its discovery."""
+"""The built-in kinds of Kubernetes 1.36, in the order of its discovery."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PROXY = ("create", "delete", "get", "patch", "update")
 
 def _kinds(group: str, *rows: str, versions: tuple[str, ...] = ("v1",)) -> list[Kind]:
     """A row is: plural, kind, and words. ``cluster`` has no namespaces, ``status`` and ``scale`` are subresources,
-    ``+all`` is a category, ``create-only`` and ``read-only`` kinds are never stored, ``kept`` ones not deleted
-    by the collection; other words are short names."""
+    ``+all`` is a category, ``create-only`` and ``read-only`` kinds are never stored, ``kept`` kinds have no
+    ``deletecollection``; other words are short names."""
     return [_kind(group, versions, *row.split()) for row in rows]
 
 
@@ -69,7 +69,7 @@ _HASH_VERSIONS = {
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): "v1beta1",
     ("apiextensions.k8s.io", "customresourcedefinitions"): "v1beta1",
 }
-"""Kinds that are stored in another version than the preferred one. Discovery's storageVersionHash tells it."""
+"""Kinds whose stored version is not the preferred version. Discovery shows it as storageVersionHash."""
 
 
 BUILT_IN: tuple[Kind, ...] = (

@@ -1,4 +1,4 @@
-"""Which kinds the server knows, and where on the API they are found."""
+"""The kinds that the server serves, and their paths in the API."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "u
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """Named in discovery. Of all of them, only ``status`` is served."""
+    """A subresource named in discovery. The server serves only ``status``."""
 
     name: str
     kind: str
     verbs: tuple[str, ...]
     group: str | None = None
-    """Of its kind, where that is not the group of the resource."""
+    """The group of its kind, if it differs from the resource's group."""
     version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of object, in all versions in which it is served."""
+    """A kind of object, in all served versions."""
 
     group: str = ""
     versions: tuple[str, ...] = ("v1",)
-    """The preferred one first."""
+    """The preferred version first."""
     plural: str
     kind: str
     namespaced: bool = True
@@ -39,13 +39,13 @@ class Kind:
     singular: str = ""
     list_kind: str = ""
     custom: bool = False
-    """From a CustomResourceDefinition: JSON members sorted by name, list items with kind and apiVersion."""
+    """A CustomResourceDefinition made it: JSON members are sorted by name, list items have kind and apiVersion."""
     stored_as: str = ""
-    """The collection that it shares with another kind; its own by default."""
+    """The collection shared with another kind; by default the kind has its own."""
     hash_version: str = ""
-    """The version that discovery's storageVersionHash is made of; the preferred one by default."""
+    """The version behind discovery's storageVersionHash; by default the preferred version."""
     status_versions: tuple[str, ...] | None = None
-    """Versions with a status subresource, where not all have it."""
+    """Versions with a status subresource; None if all versions have it."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Kind:
 
     @property
     def collection(self) -> str:
-        """Where its objects are stored."""
+        """The name of the collection that stores its objects."""
         return self.stored_as or self.name
 
     @property
@@ -73,12 +73,12 @@ class Kind:
         return f"{self.group}/{version}" if self.group else version
 
     def resource(self, version: str = "") -> Resource:
-        """The value that the rest of the bridge knows it by."""
+        """The resource in the model of the bridge; ``version`` defaults to the preferred version."""
         return Resource(self.group, version or self.versions[0], self.plural, self.kind, self.namespaced)
 
 
-class Catalogue:
-    """The kinds served now. Custom ones come and go."""
+class ServedKinds:
+    """The kinds served now. Custom kinds come and go with their definitions."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._by_name: dict[str, Kind] = {}
@@ -107,15 +107,15 @@ class Catalogue:
         return self._by_path.get((group, version, plural))
 
     def versions(self, group: str) -> list[str]:
-        """In the group's order of preference; empty where there is no such group."""
+        """The group's versions, preferred first; empty for an unknown group."""
         return self._groups.get(group, [])
 
     def groups(self) -> list[str]:
-        """The named groups, in the order in which discovery tells them."""
+        """The named groups, in discovery's order."""
         return [group for group in self._groups if group]
 
     def within(self, group: str, version: str) -> list[Kind]:
-        """The kinds of one version of a group, by name, as discovery tells them."""
+        """The kinds of a group in a version, sorted by name as in discovery."""
         found = (kind for kind in self if kind.group == group and version in kind.versions)
         return sorted(found, key=lambda kind: kind.plural)
 

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition makes the server serve."""
+"""Makes served kinds from CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MATURITY = {"": 2, "beta": 1, "alpha": 0}
 
 
 def kind_of(manifest: Manifest) -> Kind:
-    """Raises ApiError (422) for a definition that lacks what serving it needs."""
+    """The kind that a definition describes. Raises StatusError (422) for a definition with required fields missing."""
     spec = manifest.get("spec") or {}
     names = spec.get("names") or {}
     _demand(manifest, spec, names)
@@ -42,8 +42,8 @@ def kind_of(manifest: Manifest) -> Kind:
 
 
 def established(manifest: Manifest, now: str) -> Manifest:
-    """The definition as the server accepts it: defaults filled in, names taken, at once. The real server needs a
-    moment and two more changes for that."""
+    """The accepted definition, with defaults filled in and its names established at once. The real server takes two
+    more changes for that, a moment later."""
     spec = manifest["spec"]
     kind = kind_of(manifest)
     names = {"singular": kind.singular, "listKind": kind.list_kind, **spec["names"]}
@@ -74,7 +74,7 @@ def _demand(manifest: Manifest, spec: dict[str, Any], names: dict[str, Any]) -> 
 
 
 def _priority(version: str) -> tuple[int, int, int, str]:
-    """Kubernetes' order of versions: v2, v1, v1beta1, v1alpha1, and behind them whatever is named otherwise."""
+    """The sort key for Kubernetes' order of versions: v2, v1, v1beta1, v1alpha1, then all other names."""
     found = re.fullmatch(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?", version)
     if found is None:
         return (-1, 0, 0, version)

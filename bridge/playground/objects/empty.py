@@ -1,4 +1,4 @@
-"""What Go writes for an object without content: the members that it never leaves out. Bookmarks carry them."""
+"""The members that Go writes even for an empty object (no ``omitempty``). Bookmarks have them."""
 
 from __future__ import annotations
 
@@ -78,4 +78,4 @@ MEMBERS: dict[str, bytes] = {
     name: text.encode()
     for name, _, text in (row.partition(" ") for row in _ROWS.replace("\n    ", "").strip().splitlines())
 }
-"""By the name of the resource, or by name and version where the versions differ: JSON of an object."""
+"""Name of the resource (or name/version, if versions differ) → JSON of an object."""

@@ -1,4 +1,4 @@
-"""metadata.managedFields, so that objects have the bulk that real ones carry (KEP-555, FieldsV1)."""
+"""Writes metadata.managedFields, which makes objects as large as real objects (KEP-555, FieldsV1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NOT_OWNED = frozenset(
 )
 _MAPS = ("data", "binaryData")
 _LIST_KEYS = ("name", "type", "containerPort", "mountPath", "ip", "uid")
-"""Members by which the entries of a list are told apart. The real server reads them from each kind's schema."""
+"""Members that identify the entries of a list. The real server reads them from each kind's schema."""
 
 
 def managed_by(
@@ -23,10 +23,10 @@ def managed_by(
     status: bool,
     custom: bool,
 ) -> list[dict[str, Any]]:
-    """``entries`` after ``manager`` wrote the manifest: its own entry is made anew, the others stay.
+    """``entries`` after ``manager`` wrote the manifest: its own entry is replaced, the other entries stay.
 
-    Coarser than the real server, which knows each kind's schema: a manager owns all that it wrote, not only what it
-    changed, and lists are told apart by what their entries look like.
+    Coarser than the real server, which knows each kind's schema: a manager owns all fields that it wrote, changed or
+    not, and the shape of a list's entries decides which member identifies them.
     """
     owned = {"status": manifest.get("status")} if status else {**manifest, "status": None}
     fields = _object_fields(owned, custom=custom)
@@ -48,7 +48,7 @@ def managed_by(
 
 
 def _object_fields(manifest: dict[str, Any], *, custom: bool) -> dict[str, Any]:
-    """Without a schema, every object of a custom resource may be owned as a whole, which "." says."""
+    """The owned fields. A custom resource has no schema here, so "." marks each of its objects as owned whole."""
     fields: dict[str, Any] = {}
     for name, value in sorted(manifest.items()):
         if name in ("kind", "apiVersion") or value is None:

@@ -1,4 +1,4 @@
-"""From a manifest to stored bytes and back, in the order of members that the real server writes."""
+"""Packs manifests into stored bytes and back, with members in the real server's order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from bridge.model.object import object_key
 from bridge.playground.http.encoding import decode, encode
 from bridge.playground.objects.catalogue import Kind
-from bridge.playground.objects.store import Stored
+from bridge.playground.objects.store import StoredObject
 
 Manifest: TypeAlias = dict[str, Any]
 
@@ -31,14 +31,14 @@ _METADATA = (
 """ObjectMeta's members in the order of its Go struct."""
 
 _MAPS = ("data", "binaryData", "stringData")
-"""Members that are maps in Go, and so are written by name."""
+"""Members that are maps in Go, which writes them sorted by name."""
 
 _API_VERSION = "~apiVersion~kubedelta~"
 _RESOURCE_VERSION = "~resourceVersion~kubedelta~"
 
 
-def pack(kind: Kind, manifest: Manifest, version: int) -> Stored:
-    """``metadata`` has name, uid and, for a namespaced kind, namespace. The manifest is left as it was."""
+def pack(kind: Kind, manifest: Manifest, version: int) -> StoredObject:
+    """Packs a manifest, and leaves it unchanged. ``metadata`` has name, uid and, for a namespaced kind, namespace."""
     metadata = manifest["metadata"]
     ordered = {**manifest, "kind": kind.kind, "apiVersion": _API_VERSION}
     kept = {name: value for name, value in metadata.items() if value not in ({}, [], None, "")}
@@ -46,7 +46,7 @@ def pack(kind: Kind, manifest: Manifest, version: int) -> Stored:
     text = encode(ordered, sort=True) if kind.custom else encode(_in_go_order(ordered))
     opening, _, rest = text.partition(_API_VERSION.encode())
     middle, _, closing = rest.partition(_RESOURCE_VERSION.encode())
-    return Stored(
+    return StoredObject(
         key=object_key(metadata.get("namespace", ""), metadata["name"]),
         uid=metadata["uid"],
         version=version,
@@ -57,19 +57,19 @@ def pack(kind: Kind, manifest: Manifest, version: int) -> Stored:
     )
 
 
-def unpack(kind: Kind, stored: Stored, version: str = "", at: int | None = None) -> Manifest:
-    """The whole object, decoded anew at every call."""
+def unpack(kind: Kind, stored: StoredObject, version: str = "", at: int | None = None) -> Manifest:
+    """The whole object, decoded at every call, so that the caller may change it."""
     manifest: Manifest = decode(body(kind, stored, version, at))
     return manifest
 
 
-def body(kind: Kind, stored: Stored, version: str = "", at: int | None = None) -> bytes:
-    """JSON in that API version (the preferred one by default), with the resourceVersion ``at`` instead of its own."""
+def body(kind: Kind, stored: StoredObject, version: str = "", at: int | None = None) -> bytes:
+    """JSON in an API version (by default the preferred version); ``at`` replaces the object's resourceVersion."""
     return stored.body(kind.api_version(version or kind.versions[0]).encode(), at)
 
 
-def list_item(kind: Kind, stored: Stored, version: str) -> bytes:
-    """As it stands in a list: built-in kinds leave out kind and apiVersion there."""
+def list_item(kind: Kind, stored: StoredObject, version: str) -> bytes:
+    """JSON of a list item: built-in kinds leave out kind and apiVersion in lists."""
     if kind.custom:
         return body(kind, stored, version)
     return b"{%b%d%b" % (stored.middle.removeprefix(b'",'), stored.version, stored.closing)

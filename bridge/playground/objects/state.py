@@ -1,4 +1,4 @@
-"""What the server serves: the store, the kinds, the one writer, and the wait for a version."""
+"""The state of the server: the store, the kinds, the only writer, and the wait for a version."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.playground.http.errors import version_too_large
-from bridge.playground.objects.catalogue import Catalogue
-from bridge.playground.objects.store import Store
+from bridge.playground.objects.catalogue import ServedKinds
+from bridge.playground.objects.store import ObjectStore
 from bridge.playground.objects.writes import Writes
 
 VERSION_INFO = {
@@ -30,15 +30,15 @@ VERSION_INFO = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    store: Store
-    catalogue: Catalogue
+    store: ObjectStore
+    catalogue: ServedKinds
     writes: Writes
     version_info: dict[str, Any]
-    patience: float
-    """Seconds that a request waits for a version that is not there yet."""
+    version_wait: float
+    """Seconds that a request waits for a version from the future."""
 
     async def reached(self, version: int) -> None:
-        """Wait until the store is there. Raises ApiError (504) when that takes too long."""
+        """Waits until the store has reached the version. Raises StatusError (504) after ``version_wait`` seconds."""
         if self.store.version >= version:
             return
         arrived = asyncio.Event()
@@ -49,7 +49,7 @@ class State:
 
         self.store.listeners.add(look)
         try:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self.version_wait):
                 await arrived.wait()
         except TimeoutError:
             raise version_too_large(version, self.store.version) from None

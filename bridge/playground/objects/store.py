@@ -1,7 +1,7 @@
-"""What etcd and the watch cache are to a real API server: objects in versions, and the changes that led to them.
+"""The store, in the place of a real server's etcd and watch cache: versions of objects, and the changes between them.
 
-One counter numbers the changes of all collections. Each collection remembers its last ``history`` changes: a watch may
-begin, and a list be read, at any version since. Nothing here knows HTTP, a clock or an event loop.
+A single counter numbers the changes of all collections. Each collection keeps its last ``history`` changes: a watch may
+begin, and a list be read, at any version among them. Pure: no HTTP, no clock, no event loop.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import msgspec
 
 
 class Forgotten(Exception):
-    """The version is older than what is remembered. ``oldest`` is the oldest from which a watch may begin."""
+    """The version is older than the history. ``oldest`` is the oldest version from which a watch may begin."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"older than {oldest}")
         self.oldest = oldest
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
-    """One version of one object. Its JSON is kept in three parts, so that the same bytes serve every API version it is
-    read in, and the later resourceVersion at which a watch is told that it has gone."""
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
+    """A version of an object. Its JSON is kept in three parts, so that the same bytes serve every API version, and the
+    later resourceVersion of a DELETED event."""
 
     key: str
     """``namespace/name``, or the name alone."""
@@ -31,9 +31,9 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     version: int
     labels: dict[str, str]
     opening: bytes
-    """Up to the value of apiVersion."""
+    """The JSON before the value of apiVersion."""
     middle: bytes
-    """From there up to the value of metadata.resourceVersion."""
+    """The JSON from there to the value of metadata.resourceVersion."""
     closing: bytes
 
     @property
@@ -45,52 +45,53 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return self.key.rpartition("/")[2]
 
     def body(self, api_version: bytes, version: int | None = None) -> bytes:
-        """The whole object as JSON; ``version`` instead of its own, where one is given."""
+        """The whole object as JSON; ``version`` replaces its own resourceVersion."""
         return b"".join((self.opening, api_version, self.middle, b"%d" % (version or self.version), self.closing))
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One change. ``before`` is None for an object that is new, ``after`` for one that is gone."""
+    """A change. ``before`` is None for a new object, ``after`` is None for a deleted object."""
 
     version: int
     key: str
-    before: Stored | None
-    after: Stored | None
+    before: StoredObject | None
+    after: StoredObject | None
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Objects of one collection at one version, sorted by key."""
+    """The objects of a collection at a version, sorted by key."""
 
     keys: list[str]
-    objects: Mapping[str, Stored]
+    objects: Mapping[str, StoredObject]
 
-    def under(self, namespace: str, after: str = "") -> Iterator[Stored]:
-        """Those of a namespace ("" for all), behind the key ``after``."""
+    def under(self, namespace: str, after: str = "") -> Iterator[StoredObject]:
+        """The objects of a namespace ("" for all) whose keys follow ``after``."""
         prefix = f"{namespace}/" if namespace else ""
         start = max(bisect_left(self.keys, prefix), bisect_right(self.keys, after) if after else 0)
-        end = bisect_left(self.keys, f"{namespace}0") if namespace else len(self.keys)  # "0" is the sign behind "/"
+        # "0" follows "/" in ASCII, so this key follows all keys of the namespace.
+        end = bisect_left(self.keys, f"{namespace}0") if namespace else len(self.keys)
         return (self.objects[self.keys[at]] for at in range(start, end))
 
 
 @dataclass(slots=True)
 class Collection:
-    """The objects of one resource."""
+    """The objects of a resource, with its latest changes."""
 
     history: int
     floor: int
     """Changes up to and including this version are forgotten."""
-    objects: dict[str, Stored] = field(default_factory=dict)
+    objects: dict[str, StoredObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     dropped: int = 0
-    """Events that were dropped from the front of ``events``; a position is counted from the first ever."""
+    """Events dropped from the front of ``events``. Positions count all events since the beginning."""
     to_lose: int = 0
-    """So many changes to come are made and not announced."""
+    """The number of later changes to hide from watches."""
     listeners: set[Callable[[], None]] = field(default_factory=set)
     """Called after every change, and at the end."""
     ended: bool = False
-    """Its resource is no longer served."""
+    """The resource is no longer served."""
 
     def apply(self, event: Event) -> None:
         if event.after is None:
@@ -105,26 +106,26 @@ class Collection:
             return
         self.events.append(event)
         self._trim()
-        self._tell()
+        self._notify()
 
     def end(self) -> None:
         self.ended = True
-        self._tell()
+        self._notify()
 
     def position_after(self, version: int) -> int:
-        """Where in the history the changes after this version begin. Raises Forgotten."""
+        """The position of the first change after this version. Raises Forgotten."""
         if version < self.floor:
             raise Forgotten(self.floor)
         return self.dropped + bisect_right(self.events, version, key=lambda event: event.version)
 
     def since(self, position: int) -> list[Event]:
-        """The changes from that position on. Raises Forgotten for one that has fallen behind."""
+        """The changes from a position on. Raises Forgotten if they were dropped."""
         if position < self.dropped:
             raise Forgotten(self.floor)
         return self.events[position - self.dropped :]
 
     def at(self, version: int) -> Range:
-        """The objects as they were then. Raises Forgotten."""
+        """The objects at an earlier version. Raises Forgotten."""
         later = self.since(self.position_after(version))
         if not later:
             return Range(self.keys, self.objects)
@@ -137,26 +138,26 @@ class Collection:
         return Range(sorted(then), then)
 
     def forget(self, version: int) -> None:
-        """Forget the changes up to and including this version."""
+        """Drops the changes up to and including this version."""
         position = self.dropped + bisect_right(self.events, version, key=lambda event: event.version)
         self._drop(position - self.dropped)
         self.floor = max(self.floor, version)
 
-    def replace(self, objects: Mapping[str, Stored], version: int) -> None:
-        """Hold these from now on; nothing older than ``version`` is remembered."""
+    def replace(self, objects: Mapping[str, StoredObject], version: int) -> None:
+        """Replaces all objects. The history begins anew at ``version``."""
         self.objects, self.keys = dict(objects), sorted(objects)
         self._drop(len(self.events))
         self.floor = version
 
-    def _tell(self) -> None:
-        for heard in tuple(self.listeners):
-            heard()
+    def _notify(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
 
     def _trim(self) -> None:
         surplus = len(self.events) - self.history
         if surplus > 0:
             self.floor = self.events[surplus - 1].version
-        # In slices: dropping one event at a time would move the whole list every time.
+        # In slices, because each drop moves the whole list.
         if surplus > self.history // 4:
             self._drop(surplus)
 
@@ -166,15 +167,15 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All objects at one version."""
+class StoreSnapshot:
+    """All objects at a version."""
 
     version: int
-    objects: Mapping[str, Mapping[str, Stored]]
+    objects: Mapping[str, Mapping[str, StoredObject]]
 
 
-class Store:
-    """All collections under one counter."""
+class ObjectStore:
+    """All collections, with a common counter of versions."""
 
     def __init__(self, history: int) -> None:
         self.version = 1
@@ -184,39 +185,39 @@ class Store:
         self._collections: dict[str, Collection] = {}
 
     def collection(self, name: str) -> Collection:
-        """Made when it is first asked for."""
+        """The collection of this name, made by the first call."""
         found = self._collections.get(name)
         if found is None:
             found = self._collections[name] = Collection(self._history, floor=0)
         return found
 
     def begin(self, name: str) -> None:
-        """An empty collection that knows no changes before now."""
+        """Replaces a collection by an empty one, whose history begins now."""
         self._collections[name] = Collection(self._history, floor=self.version)
 
     def end(self, name: str) -> None:
-        """Its resource is no longer served: watches of it end."""
+        """Removes a collection whose resource is no longer served, and ends its watches."""
         if ended := self._collections.pop(name, None):
             ended.end()
 
-    def commit(self, name: str, key: str, before: Stored | None, after: Stored | None) -> int:
-        """Make one change. ``after`` has the version ``self.version + 1``. Returns the version of the change."""
+    def commit(self, name: str, key: str, before: StoredObject | None, after: StoredObject | None) -> int:
+        """Makes a change, and returns its version. ``after`` must have the version ``self.version + 1``."""
         self.version += 1
         self.collection(name).apply(Event(self.version, key, before, after))
-        for heard in tuple(self.listeners):
-            heard()
+        for listener in tuple(self.listeners):
+            listener()
         return self.version
 
     def compact(self) -> None:
-        """Forget every change until now, in all collections."""
+        """Drops the history of all collections."""
         for each in self._collections.values():
             each.forget(self.version)
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.version, {name: dict(each.objects) for name, each in self._collections.items()})
+    def snapshot(self) -> StoreSnapshot:
+        return StoreSnapshot(self.version, {name: dict(each.objects) for name, each in self._collections.items()})
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Be what was, as etcd after a restore: the counter goes back and no history is left."""
+    def restore(self, snapshot: StoreSnapshot) -> None:
+        """Returns to a snapshot, as etcd does after a restore: the counter goes back and the history is empty."""
         self.version = snapshot.version
         for name in self._collections.keys() | snapshot.objects.keys():
             self.collection(name).replace(snapshot.objects.get(name, {}), self.version)

@@ -1,4 +1,4 @@
-"""What an object must be before it may be written, or deleted. Each raises ApiError where it is not."""
+"""Validates objects before they are written or deleted. Each function raises StatusError."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from bridge.playground.http.errors import conflict, invalid
 from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import Manifest
-from bridge.playground.objects.store import Stored
+from bridge.playground.objects.store import StoredObject
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ANY_NAME = frozenset({"roles", "clusterroles", "rolebindings", "clusterrolebindings"})
 
 _DEMANDING = frozenset({"leases.coordination.k8s.io", crds.NAME})
-"""Built-in kinds that cannot be updated without saying which version is meant."""
+"""Built-in kinds that cannot be updated without a resourceVersion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precondition:
-    """What a delete demands of the object; empty parts demand nothing."""
+    """The preconditions of a delete; empty parts are not checked."""
 
     uid: str = ""
     resource_version: str = ""
@@ -39,7 +39,7 @@ def demand_name(kind: Kind, name: str) -> None:
         raise invalid(kind.group, kind.kind, name, [("FieldValueInvalid", why, "metadata.name")])
 
 
-def demand_unchanged(kind: Kind, before: Stored, metadata: Manifest) -> None:
+def demand_unchanged(kind: Kind, before: StoredObject, metadata: Manifest) -> None:
     wanted = metadata.get("resourceVersion") or ""
     if not wanted and (kind.custom or kind.name in _DEMANDING):
         why = "Invalid value: 0: must be specified for an update"
@@ -52,7 +52,7 @@ def demand_unchanged(kind: Kind, before: Stored, metadata: Manifest) -> None:
         raise conflict(kind.group, kind.plural, before.name, why)
 
 
-def demand_precondition(kind: Kind, before: Stored, demand: Precondition) -> None:
+def demand_precondition(kind: Kind, before: StoredObject, demand: Precondition) -> None:
     if demand.uid and demand.uid != before.uid:
         why = (
             f"the UID in the precondition ({demand.uid}) does not match the UID in record ({before.uid}). "

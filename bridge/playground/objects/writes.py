@@ -1,4 +1,4 @@
-"""Create, update, patch and delete, as the API server does them; over HTTP or called in the process."""
+"""Creates, updates, patches and deletes objects by the API server's rules, over HTTP or called in the process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from bridge.model.object import object_key
 from bridge.playground.http.errors import already_exists, bad_request, not_found
 from bridge.playground.objects import crds
-from bridge.playground.objects.catalogue import Catalogue, Kind
+from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.managed_fields import managed_by
 from bridge.playground.objects.objects import Manifest, pack, unpack
-from bridge.playground.objects.store import Store, Stored
+from bridge.playground.objects.store import ObjectStore, StoredObject
 from bridge.playground.objects.validation import Precondition, demand_name, demand_precondition, demand_unchanged
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-"""Of generated names: no vowels, so that no words come of it (apimachinery's ``util/rand``)."""
+"""Letters of generated names: without vowels, so that no words appear by accident (apimachinery's ``util/rand``)."""
 
 _KEPT = (
     "uid",
@@ -33,18 +33,19 @@ _KEPT = (
 
 
 class Writes:
-    """The one writer of a Store. Every method makes its change before it returns, and returns the object after it.
+    """The only writer of an ObjectStore. Every method makes its change before it returns, and returns the changed
+    object.
 
-    Raises ApiError where the real server answers with one.
+    Raises StatusError wherever the real server refuses.
     """
 
-    def __init__(self, store: Store, catalogue: Catalogue, random: Random, now: Callable[[], datetime]) -> None:
+    def __init__(self, store: ObjectStore, catalogue: ServedKinds, random: Random, now: Callable[[], datetime]) -> None:
         self._store = store
         self._catalogue = catalogue
         self._random = random
         self._now = now
 
-    def create(self, kind: Kind, version: str, namespace: str, manifest: Manifest, manager: str) -> Stored:
+    def create(self, kind: Kind, version: str, namespace: str, manifest: Manifest, manager: str) -> StoredObject:
         metadata = {**(manifest.get("metadata") or {})}
         name = metadata["name"] = self._name(kind, metadata)
         if kind.namespaced:
@@ -76,8 +77,8 @@ class Writes:
         manager: str,
         *,
         status: bool | None = None,
-    ) -> Stored:
-        """``status`` True changes the status alone, False everything else, None both."""
+    ) -> StoredObject:
+        """``status`` True changes the status alone, False all other members, None both."""
         before = self.find(kind, namespace, name)
         old = unpack(kind, before)
         metadata = {**(manifest.get("metadata") or {})}
@@ -102,7 +103,7 @@ class Writes:
         manager: str,
         *,
         status: bool | None = None,
-    ) -> Stored:
+    ) -> StoredObject:
         """A JSON merge patch (RFC 7396)."""
         before = self.find(kind, namespace, name)
         merged = merge_patch(unpack(kind, before), patch)
@@ -114,9 +115,11 @@ class Writes:
 
     def delete(
         self, kind: Kind, namespace: str, name: str, demand: Precondition | None = None, grace: int | None = 0
-    ) -> tuple[Stored, bool]:
-        """The object's last state, and whether it is gone: finalizers keep it, and a pod that runs on a node stays for
-        ``grace`` seconds, until somebody deletes it again without (None: as long as its spec says)."""
+    ) -> tuple[StoredObject, bool]:
+        """Returns the object's last state, and whether it is gone.
+
+        Finalizers keep the object. A pod on a node stays for ``grace`` seconds (None: its spec's), until it is deleted
+        again without grace."""
         before = self.find(kind, namespace, name)
         demand_precondition(kind, before, demand or Precondition())
         old = unpack(kind, before)
@@ -133,7 +136,7 @@ class Writes:
             metadata["generation"] += 1
         return self._commit(kind, before, old), False
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Stored:
+    def find(self, kind: Kind, namespace: str, name: str) -> StoredObject:
         key = object_key(namespace if kind.namespaced else "", name)
         found = self._store.collection(kind.collection).objects.get(key)
         if found is None:
@@ -141,7 +144,7 @@ class Writes:
         return found
 
     def serve_stored_definitions(self) -> None:
-        """After a restore: serve what the definitions in the store say, and nothing else that is custom."""
+        """After a restore: serves exactly the custom kinds whose definitions are in the store."""
         for kind in [kind for kind in self._catalogue if kind.custom]:
             self._catalogue.remove(kind.name)
         definition = self._catalogue.named(crds.NAME)
@@ -149,8 +152,16 @@ class Writes:
             self._catalogue.add(crds.kind_of(unpack(definition, stored)))
 
     def _replace(
-        self, kind: Kind, version: str, before: Stored, old: Manifest, new: Manifest, manager: str, *, status: bool
-    ) -> Stored:
+        self,
+        kind: Kind,
+        version: str,
+        before: StoredObject,
+        old: Manifest,
+        new: Manifest,
+        manager: str,
+        *,
+        status: bool,
+    ) -> StoredObject:
         new = self._defaulted(kind, new)
         metadata = new["metadata"]
         if new.get("spec") != old.get("spec") and "generation" in metadata:
@@ -166,7 +177,7 @@ class Writes:
             self._catalogue.add(crds.kind_of(new))
         return stored
 
-    def _remove(self, kind: Kind, before: Stored) -> Stored:
+    def _remove(self, kind: Kind, before: StoredObject) -> StoredObject:
         if kind.name == "namespaces":
             self._empty(before.name)
         if kind.name == crds.NAME:
@@ -175,7 +186,7 @@ class Writes:
         return before
 
     def _empty(self, namespace: str) -> None:
-        """What the namespace controller does, at once."""
+        """Deletes all objects of a namespace, at once; in a real cluster the namespace controller does that."""
         for kind in self._catalogue:
             if kind.namespaced and kind.watchable and not kind.stored_as:
                 collection = self._store.collection(kind.collection)
@@ -192,7 +203,7 @@ class Writes:
         self._catalogue.remove(kind.name)
         self._store.end(kind.collection)
 
-    def _commit(self, kind: Kind, before: Stored | None, manifest: Manifest) -> Stored:
+    def _commit(self, kind: Kind, before: StoredObject | None, manifest: Manifest) -> StoredObject:
         stored = pack(kind, manifest, self._store.version + 1)
         self._store.commit(kind.collection, stored.key, before, stored)
         return stored
@@ -247,7 +258,7 @@ _WITH_GENERATION = frozenset(
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396. Neither is changed."""
+    """Applies a JSON merge patch (RFC 7396) to a copy of ``target``."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -260,7 +271,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def _essence(manifest: Manifest) -> Manifest:
-    """What must differ for a change to be one."""
+    """The manifest without resourceVersion and managedFields: a write that leaves it equal is not a change."""
     metadata = {
         name: value for name, value in manifest["metadata"].items() if name not in ("resourceVersion", "managedFields")
     }
@@ -268,7 +279,7 @@ def _essence(manifest: Manifest) -> Manifest:
 
 
 def _grace(kind: Kind, manifest: Manifest, grace: int | None) -> int:
-    """Seconds that a pod stays after its delete: none before it has a node or after it ended."""
+    """Seconds that a pod stays after its delete: 0 before it has a node and after its end."""
     if kind.name != "pods" or not (manifest.get("spec") or {}).get("nodeName"):
         return 0
     if (manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed"):

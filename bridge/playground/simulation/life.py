@@ -1,4 +1,4 @@
-"""A small cluster that lives: deployments roll and scale, pods crash and come back, a CRD appears and is used."""
+"""Simulates a small cluster: deployments roll and scale, pods crash and come back, a CRD appears and is used."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ from bridge.playground.simulation.stories import CERTIFICATES, LEASES, NODES, St
 _NODES = ("node-a", "node-b", "node-c")
 _DEPLOYMENTS = {"shop": ("web", "cart", "search"), "payments": ("ledger", "gateway"), "monitoring": ("metrics",)}
 _AT_ONCE = 4
-"""So many stories are told side by side."""
+"""Stories that run at the same time."""
 
 _SHORTEST_NAP = 0.01
-"""Seconds. Above a hundred changes a second several are made at a time."""
+"""Seconds. Above a hundred changes a second, each wake-up makes several."""
 _LONGEST_BURST = 0.01
 """Seconds of changes without a nap."""
 _NAP_FOR_WORK = 1
-"""So many times as long as its work took, the next nap is at least."""
+"""The least length of a nap, as a multiple of the time of the work before."""
 
 
 @dataclass(slots=True)
-class _Told:
-    """A story under way, and the deployment that it holds ("" for none)."""
+class _RunningStory:
+    """A running story, and the deployment that it holds ("" for none)."""
 
     story: Story
     held: str
 
 
-class Life:
-    """Drives one server. The same seed lives the same life, if nobody else changes the server's objects."""
+class ClusterSimulation:
+    """Changes the objects of a server over time. The same seed makes the same changes, unless other clients change the
+    server's objects."""
 
     def __init__(self, server: Playground, *, rate: float = 20.0, seed: int = 0, definition_after: float = 3.0) -> None:
-        """``rate``: changes a second. ``definition_after``: seconds until the CRD appears."""
+        """``rate`` is in changes per second; ``definition_after`` is the time until the CRD appears, in seconds."""
         self._server = server
         self._rate = rate
         self._random = Random(seed)
         self._stories = Stories(server, self._random)
         self._definition_after = definition_after
-        self._told: list[_Told] = []
+        self._running: list[_RunningStory] = []
 
     def populate(self) -> None:
-        """The cluster as it is found: nodes, and every deployment with all its pods up."""
+        """Creates the initial cluster: nodes, and every deployment with all its pods up."""
         for node in _NODES:
             self._server.create(NODES, manifests.node(node), manager="kubelet")
             self._server.create(LEASES, manifests.lease(node, namespace="kube-node-lease", holder=node, seconds=40))
@@ -57,7 +58,7 @@ class Life:
                     pass
 
     async def run(self) -> None:
-        """Live until cancelled, in a cluster that is populated first where nobody did."""
+        """Makes changes until it is cancelled. An empty cluster is populated first."""
         if not self._server.list(NODES):
             self.populate()
         clock = asyncio.get_running_loop().time
@@ -68,8 +69,8 @@ class Life:
                 self.define()
                 defined = True
             due = int(lived * self._rate) - made
-            # What a slow machine, or a pause of the whole process, missed is not made up for: those who watch need the
-            # loop as well.
+            # Changes missed by a slow machine, or during a pause of the process, are skipped: the watchers need the
+            # event loop as well.
             began_steps = clock()
             while due > 0 and clock() - began_steps < _LONGEST_BURST:
                 self.step()
@@ -79,27 +80,26 @@ class Life:
             await asyncio.sleep(max(1 / self._rate, _SHORTEST_NAP, busy * _NAP_FOR_WORK))
 
     def define(self) -> None:
-        """The CRD appears, and stories of its objects may be told."""
+        """Creates the CRD, so that stories of its objects can begin."""
         for _ in self._stories.define_certificates():
             pass
 
     def step(self) -> None:
-        """Make exactly one change."""
+        """Makes exactly one change."""
         while True:
-            while len(self._told) < _AT_ONCE:
+            while len(self._running) < _AT_ONCE:
                 self._begin()
-            told = self._random.choice(self._told)
+            running = self._random.choice(self._running)
             try:
-                return next(told.story)
+                return next(running.story)
             except StopIteration:
-                self._told.remove(told)
+                self._running.remove(running)
 
     def _begin(self) -> None:
         stories = self._stories
         namespace = self._random.choice(list(_DEPLOYMENTS))
-        free = [
-            name for name in _DEPLOYMENTS[namespace] if f"{namespace}/{name}" not in {each.held for each in self._told}
-        ]
+        held = {each.held for each in self._running}
+        free = [name for name in _DEPLOYMENTS[namespace] if f"{namespace}/{name}" not in held]
         plain: list[Callable[[], Story]] = [
             stories.heartbeat,
             lambda: stories.reconfigure(namespace, "settings"),
@@ -110,7 +110,7 @@ class Life:
             plain.append(lambda: stories.certify(namespace))
         if free and self._random.random() < 0.6:
             name = self._random.choice(free)
-            tell = self._random.choice((stories.roll, stories.scale, stories.crash))
-            self._told.append(_Told(tell(namespace, name), f"{namespace}/{name}"))
+            begin = self._random.choice((stories.roll, stories.scale, stories.crash))
+            self._running.append(_RunningStory(begin(namespace, name), f"{namespace}/{name}"))
         else:
-            self._told.append(_Told(self._random.choice(plain)(), ""))
+            self._running.append(_RunningStory(self._random.choice(plain)(), ""))

@@ -1,4 +1,4 @@
-"""Manifests as clusters have them, to create objects with."""
+"""Realistic manifests to create objects with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def config_map(
 def secret(
     name: str, data: dict[str, str] | None = None, *, namespace: str = "default", labels: dict[str, str] | None = None
 ) -> Manifest:
-    """``data`` is base64 already, as the API wants it."""
+    """A Secret. The values of ``data`` are base64, as in the API."""
     filled = {"password": "aHVudGVyMg=="} if data is None else data
     return {**_head("v1", "Secret", name, namespace, labels), "type": "Opaque", "data": filled}
 
@@ -33,8 +33,8 @@ def pod(
     phase: str = "RecordSource",
     size: int = 0,
 ) -> Manifest:
-    """A pod of one container with probes, mounts and, once it has a ``node``, conditions. About 3 KB as JSON with its
-    managedFields; ``size`` (bytes) makes it larger by its environment, each byte of which is a byte of JSON."""
+    """A pod with a container, probes, mounts and, if it has a ``node``, conditions: about 3 KB of JSON with its
+    managedFields. ``size`` is added to its environment, in bytes of JSON."""
     spec = {
         "containers": [_container(image, size)],
         "restartPolicy": "Always",
@@ -60,7 +60,7 @@ def pod(
 
 
 def pod_status(phase: str, *, ready: bool | None = None, restarts: int = 0) -> Manifest:
-    """``ready`` by default where the phase is Running."""
+    """The status of a pod. ``ready`` defaults to True in the phase Running, else to False."""
     is_ready = phase == "Running" if ready is None else ready
     word = "True" if is_ready else "False"
     conditions = [
@@ -93,7 +93,7 @@ def deployment(
 
 
 def replica_set(deployment: Manifest, suffix: str) -> Manifest:
-    """Of a deployment as the server has it; ``suffix`` tells it from its siblings."""
+    """A ReplicaSet of a deployment that the server returned; ``suffix`` ends its name."""
     metadata, spec = deployment["metadata"], deployment["spec"]
     labels = {**spec["template"]["metadata"]["labels"], "pod-template-hash": suffix}
     head = _head("apps/v1", "ReplicaSet", f"{metadata['name']}-{suffix}", metadata["namespace"], labels)
@@ -103,7 +103,7 @@ def replica_set(deployment: Manifest, suffix: str) -> Manifest:
 
 
 def pod_of(owner: Manifest, suffix: str) -> Manifest:
-    """Of a replica set as the server has it."""
+    """A pod of a ReplicaSet that the server returned."""
     metadata, template = owner["metadata"], owner["spec"]["template"]
     (container,) = template["spec"]["containers"]
     made = pod(
@@ -141,7 +141,7 @@ def definition(
     namespaced: bool = True,
     short_names: tuple[str, ...] = (),
 ) -> Manifest:
-    """A CustomResourceDefinition that keeps any field; the first version is the stored one."""
+    """A CustomResourceDefinition that accepts any field; the first version is the stored version."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     names: dict[str, Any] = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     if short_names:
@@ -178,9 +178,9 @@ def _head(api_version: str, kind: str, name: str, namespace: str, labels: dict[s
 
 
 def _owner(manifest: Manifest) -> Manifest:
-    told = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"]}
-    about = {"name": manifest["metadata"]["name"], "uid": manifest["metadata"]["uid"]}
-    return {**told, **about, "controller": True, "blockOwnerDeletion": True}
+    kind = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"]}
+    identity = {"name": manifest["metadata"]["name"], "uid": manifest["metadata"]["uid"]}
+    return {**kind, **identity, "controller": True, "blockOwnerDeletion": True}
 
 
 def _container(image: str, size: int) -> Manifest:
@@ -203,6 +203,6 @@ def _container(image: str, size: int) -> Manifest:
     }
 
 
-def _toleration(what: str) -> Manifest:
-    key = f"node.kubernetes.io/{what}"
+def _toleration(condition: str) -> Manifest:
+    key = f"node.kubernetes.io/{condition}"
     return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}

@@ -1,7 +1,7 @@
-"""What happens in a cluster: stories of deployments, pods, configuration. Each step of a story makes one change.
+"""Stories: sequences of changes to deployments, pods and configuration, as real clusters have them.
 
-A story is an iterator: advancing it makes its next change, and it ends when it is told. Two stories must not touch the
-same deployment at once; ``life`` sees to that.
+A story is an iterator: each step makes a single change. Two stories must not change the same deployment at the same
+time; ``life`` ensures that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST, _MOST_CERTIFICATES = 6, 12
 
 
 class Stories:
-    """Tells stories on one server. The same ``random`` tells the same ones."""
+    """Makes stories for a server. The same ``random`` makes the same stories."""
 
     def __init__(self, server: Playground, random: Random) -> None:
         self._server = server
@@ -45,7 +45,7 @@ class Stories:
         yield from self._settled(namespace, name)
 
     def roll(self, namespace: str, name: str) -> Story:
-        """A new image: a new ReplicaSet takes the pods of the old one over, one by one."""
+        """A new image: a new ReplicaSet replaces the pods of the old ReplicaSet, singly."""
         deployment = self._server.get(DEPLOYMENTS, name, namespace=namespace)
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         container["image"] = _next_image(container["image"])
@@ -95,7 +95,7 @@ class Stories:
             yield
 
     def _settled(self, namespace: str, name: str) -> Story:
-        """The controller reports what it brought about."""
+        """The controller writes the deployment's status."""
         pods = len(self._pods(namespace, name))
         generation = self._server.get(DEPLOYMENTS, name, namespace=namespace)["metadata"]["generation"]
         status = {"observedGeneration": generation, "replicas": pods, "readyReplicas": pods, "availableReplicas": pods}
@@ -184,7 +184,7 @@ class Stories:
         yield
 
     def certify(self, namespace: str) -> Story:
-        """A certificate is asked for and issued; when there are many, an old one goes."""
+        """A certificate is requested and issued; beyond _MOST_CERTIFICATES, the oldest is deleted."""
         self._count += 1
         name = f"tls-{self._count:04}"
         made = manifests.custom(
@@ -206,7 +206,7 @@ class Stories:
             self._server.delete(CERTIFICATES, oldest["name"], namespace=oldest["namespace"])
             yield
 
-    # ── What is there ────────────────────────────────────────────────────────
+    # ── Reading the server ───────────────────────────────────────────────────
 
     def _pods(self, namespace: str, deployment: str) -> list[Manifest]:
         return [
@@ -235,6 +235,6 @@ def _next_image(image: str) -> str:
 
 
 def _micro_time(count: int) -> str:
-    """A time that no other heartbeat has. Nobody's clock is asked."""
+    """A time made of the counter, different for every heartbeat and independent of any clock."""
     hours, rest = divmod(count, 3600)
     return f"2026-01-{1 + hours // 24 % 28:02}T{hours % 24:02}:{rest // 60:02}:{rest % 60:02}.000000Z"

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.facts import InputUnreadable, RequestFailed
 from bridge.plan.plan import Wanted
-from bridge.playground import ApiError, Playground
+from bridge.playground import Playground, StatusError
 from tests.bridge.app.test_bridge import a_config_map, running
 from tests.kit.sinks import RecordingSink
 
@@ -74,10 +74,10 @@ async def test_line_ends_of_other_languages_pass_through() -> None:
 
 BREAKS: dict[str, Callable[[Playground], object]] = {
     "a Status in the middle of a watch": lambda cluster: cluster.misbehave.break_watches(
-        ApiError(500, "InternalError", "etcd is not well"), "configmaps"
+        StatusError(500, "InternalError", "etcd is not well"), "configmaps"
     ),
     "410 in the middle of a watch": lambda cluster: cluster.misbehave.break_watches(
-        ApiError(410, "Expired", "too old resource version"), "configmaps"
+        StatusError(410, "Expired", "too old resource version"), "configmaps"
     ),
     "a line cut in the middle": lambda cluster: cluster.misbehave.cut_line("configmaps"),
     "an HTML error page of a proxy": lambda cluster: (

@@ -14,7 +14,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.playground import Playground
-from bridge.playground.objects.store import Snapshot
+from bridge.playground.objects.store import StoreSnapshot
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
 
 BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))
@@ -41,7 +41,7 @@ def be_forgotten(cluster: Playground) -> None:
     write(cluster, 20)
 
 
-def be_restored(cluster: Playground, backup: Snapshot) -> None:
+def be_restored(cluster: Playground, backup: StoreSnapshot) -> None:
     """Nobody watches; and more happens than happened before."""
     reached = int(cluster.version)
     cluster.restore(backup)

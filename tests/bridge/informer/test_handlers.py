@@ -353,7 +353,7 @@ async def test_a_handler_that_would_never_be_called_is_refused() -> None:
     async with world.running():
         await world.happen("web")
 
-    with pytest.raises(RuntimeError, match="'late' comes too late"):
+    with pytest.raises(RuntimeError, match="'late' is too late"):
         world.handlers.add("late", Recorder())
 
 

@@ -162,12 +162,12 @@ def test_a_second_index_of_one_name_is_an_error_and_adds_none() -> None:
 
 @pytest.mark.parametrize("ask", [Indexer.by_index, Indexer.index_keys])
 def test_an_unknown_index_is_an_error_that_names_those_there_are(ask) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(UnknownIndex, match="no index named 'node'; there are: namespace, name, tier"):
+    with pytest.raises(UnknownIndex, match="no index is named 'node'; the indices are: namespace, name, tier"):
         ask(a_store(WEB), "node", "node-1")
 
 
 def test_the_values_of_an_unknown_index_are_an_error_as_well() -> None:
-    with pytest.raises(UnknownIndex, match="there are: none"):
+    with pytest.raises(UnknownIndex, match="the indices are: none"):
         Indexer().index_values("node")
 
 
@@ -281,7 +281,7 @@ def test_an_index_that_is_added_later_covers_what_was_loaded() -> None:
 def test_loading_comes_before_anything_else() -> None:
     store = a_store(WEB)
 
-    with pytest.raises(RuntimeError, match="1 objects are known already"):
+    with pytest.raises(RuntimeError, match="needs an empty store, and this has 1 objects"):
         store.load(VersionTable())
 
 

@@ -360,7 +360,7 @@ async def test_a_handler_that_never_returns_does_not_stop_the_store() -> None:
 
 
 async def test_an_informer_with_one_target_takes_no_handlers() -> None:
-    with pytest.raises(RuntimeError, match="the informer of pods delivers to one place"):
+    with pytest.raises(RuntimeError, match="the informer of pods has deliver"):
         _ = a_world().informer.handlers
 
 

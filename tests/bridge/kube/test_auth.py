@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.auth.credentials import FixedToken, Several, TokenFile
+from bridge.kube.auth.credentials import FixedToken, Several, TokenFileCredential
 
 
 class Clock:
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def test_a_token_file_is_read_again_when_it_changed(path: Path) -> None:
-    token = TokenFile(path, clock=Clock())
+    token = TokenFileCredential(path, clock=Clock())
     assert await token.token() == "first"
     write(path, "second")
     assert await token.token() == "second"
@@ -50,7 +50,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
         (tmp_path / name).write_text(name)
         os.utime(tmp_path / name, (1, 1))
     link.symlink_to("one")
-    token = TokenFile(link, clock=Clock())
+    token = TokenFileCredential(link, clock=Clock())
     assert await token.token() == "one"
     link.unlink()
     link.symlink_to("two")
@@ -59,7 +59,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
 
 async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path) -> None:
     clock = Clock()
-    token = TokenFile(path, clock=clock)
+    token = TokenFileCredential(path, clock=clock)
     assert await token.token() == "first"
     write(path, "other\n", like_before=True)
     assert await token.token() == "first"
@@ -68,7 +68,7 @@ async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path
 
 
 async def test_a_refused_token_is_replaced_where_the_file_has_another(path: Path) -> None:
-    token = TokenFile(path, clock=Clock())
+    token = TokenFileCredential(path, clock=Clock())
     assert await token.token() == "first"
     assert not await token.renew("first")
     write(path, "second")
@@ -78,7 +78,7 @@ async def test_a_refused_token_is_replaced_where_the_file_has_another(path: Path
 
 async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) -> None:
     clock = Clock()
-    token = TokenFile(path, clock=clock)
+    token = TokenFileCredential(path, clock=clock)
     assert await token.token() == "first"
     remove(path)
     clock.now += 60
@@ -90,7 +90,7 @@ async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) 
 
 
 async def test_a_fixed_token_stands_in_until_the_file_can_be_read(tmp_path: Path) -> None:
-    token = TokenFile(tmp_path / "token", fallback="fixed", clock=Clock())
+    token = TokenFileCredential(tmp_path / "token", fallback="fixed", clock=Clock())
     assert await token.token() == "fixed"
     (tmp_path / "token").write_text("from the file")
     assert await token.token() == "from the file"
@@ -110,7 +110,7 @@ async def test_a_token_that_cannot_be_had_is_named_by_its_file(
     if content is not None:
         write(path, content)
     with pytest.raises(CredentialsError) as raised:
-        await TokenFile(path, clock=Clock()).token()
+        await TokenFileCredential(path, clock=Clock()).token()
     assert str(raised.value) == f"tokenFile: {complaint.format(path=path)}"
 
 
@@ -119,7 +119,7 @@ async def test_a_token_is_never_printed() -> None:
 
 
 async def test_the_first_token_is_sent_and_all_credentials_are_renewed(path: Path) -> None:
-    file = TokenFile(path, clock=Clock())
+    file = TokenFileCredential(path, clock=Clock())
     both = Several([file, FixedToken("fixed")])
     assert await both.token() == "first"
     write(path, "second")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.auth.kubeconfig import Chosen, Exec, default_paths, load
+from bridge.kube.auth.kubeconfig import ChosenContext, Exec, default_paths, load
 
 CONFIG = """
 apiVersion: v1
@@ -47,7 +47,7 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
-def choose(*paths: Path, context: str | None = None) -> Chosen:
+def choose(*paths: Path, context: str | None = None) -> ChosenContext:
     return load(paths).choose(context)
 
 

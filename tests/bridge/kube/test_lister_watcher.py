@@ -278,7 +278,7 @@ async def test_a_list_that_breaks_off_is_a_failure(server: ScriptedServer, clien
 
 async def test_a_list_of_which_nothing_comes_is_given_up(server: ScriptedServer) -> None:
     server.on(PATH, Exchange.hung_up)
-    async with asyncio.timeout(SOON), connect(ClusterAccess(server=server.url), patience=0.1) as client:
+    async with asyncio.timeout(SOON), connect(ClusterAccess(server=server.url), answer_timeout=0.1) as client:
         assert await list_once(client) == Failed(f"{server.url} did not answer in time")
 
 
@@ -428,7 +428,7 @@ async def test_a_connection_cut_before_the_answer_is_a_failure(server: ScriptedS
 
 async def test_a_watch_that_never_begins_is_given_up(server: ScriptedServer) -> None:
     server.on(PATH, Exchange.hung_up)
-    async with connect(ClusterAccess(server=server.url), patience=0.1) as client:
+    async with connect(ClusterAccess(server=server.url), answer_timeout=0.1) as client:
         assert await watch_whole(client) == [Failed(f"{server.url} did not answer in time")]
 
 
@@ -495,7 +495,7 @@ async def test_silence_ends_a_watch(server: ScriptedServer) -> None:
         await exchange.hung_up()
 
     server.on(PATH, fall_silent)
-    async with connect(ClusterAccess(server=server.url), silence=0.2) as client:
+    async with connect(ClusterAccess(server=server.url), idle_timeout=0.2) as client:
         assert await watch_whole(client) == [Opened(), Bookmark("12"), Silent(0.2)]
 
 
@@ -504,18 +504,18 @@ async def test_a_watch_with_rare_events_is_not_idle(server: ScriptedServer) -> N
         await exchange.begin()
         for number in range(8):
             await exchange.send(bookmark(str(number)))
-            await asyncio.sleep(0.1)  # Together longer than the silence that is allowed.
+            await asyncio.sleep(0.1)  # Together longer than the idle timeout.
         await exchange.end()
 
     server.on(PATH, trickle)
-    async with connect(ClusterAccess(server=server.url), silence=0.5) as client:
+    async with connect(ClusterAccess(server=server.url), idle_timeout=0.5) as client:
         answers = await watch_whole(client)
     assert answers == [Opened(), *(Bookmark(str(number)) for number in range(8)), HungUp("the stream ended")]
 
 
 async def test_a_consumer_that_takes_its_time_is_not_taken_for_silence(server: ScriptedServer) -> None:
     server.on(PATH, streaming(event("ADDED", pod("a")), bookmark("12")))
-    async with connect(ClusterAccess(server=server.url), silence=0.2) as client:
+    async with connect(ClusterAccess(server=server.url), idle_timeout=0.2) as client:
         told = []
         async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
             async for answer in answers:
@@ -534,7 +534,7 @@ async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: Script
 
     server.on(PATH, for_ever)
     async with http_client(resolve(ClusterAccess(server=server.url))) as http, asyncio.timeout(SOON):
-        lister_watcher = ApiListerWatcher(http, PODS, Scope(), overtime=0.3)
+        lister_watcher = ApiListerWatcher(http, PODS, Scope(), grace=0.3)
         async with lister_watcher.watch(WatchRequest(version="7", timeout=0)) as answers:
             last = [answer async for answer in answers][-1]
     assert last == HungUp("the server did not end the watch after 0 seconds, as requested")

@@ -53,3 +53,19 @@ def test_a_scope_says_in_words_what_it_covers(scope: Scope, text: str) -> None:
 def test_scopes_that_cover_the_same_are_the_same() -> None:
     assert Scope() == Scope(None, "", "")
     assert len({Scope("shop"), Scope("shop"), Scope()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        (Scope(), Scope("shop"), True),
+        (Scope("shop"), Scope("shop", "tier=web"), True),
+        (Scope(None, "tier=web"), Scope(None, "tier=db"), True),
+        (Scope("shop"), Scope("payments"), False),
+        (Scope(None, "", "metadata.name=a"), Scope(), True),
+        (Scope(None, "", "metadata.name=a"), Scope(None, "", "status.phase=Running, metadata.name==a"), True),
+        (Scope(None, "", "metadata.name=a"), Scope(None, "", "metadata.name=b"), False),
+    ],
+)
+def test_only_other_namespaces_or_fixed_names_keep_scopes_apart(one: Scope, other: Scope, meet: bool) -> None:
+    assert one.meets(other) is other.meets(one) is meet

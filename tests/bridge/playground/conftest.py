@@ -17,7 +17,7 @@ from bridge.playground import Playground
 
 @pytest.fixture
 async def server() -> AsyncIterator[Playground]:
-    async with Playground(seed=1, patience=0.05) as playground:
+    async with Playground(seed=1, version_wait=0.05) as playground:
         yield playground
 
 

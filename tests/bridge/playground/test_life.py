@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bridge.playground import Life, Playground
+from bridge.playground import ClusterSimulation, Playground
 
 CERTIFICATES = "certificates.certs.example.com"
 CHANGING = ("deployments.apps", "configmaps", "secrets", "leases.coordination.k8s.io")
 
 
-def _cluster(seed: int = 3) -> tuple[Playground, Life]:
+def _cluster(seed: int = 3) -> tuple[Playground, ClusterSimulation]:
     server = Playground(seed=seed, now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
-    life = Life(server, seed=seed)
+    life = ClusterSimulation(server, seed=seed)
     life.populate()
     return server, life
 
@@ -101,7 +101,7 @@ def test_a_long_life_stays_small() -> None:
 
 async def test_it_runs_at_its_rate_until_it_is_cancelled() -> None:
     async with Playground(seed=1) as server:
-        life = Life(server, rate=1000, definition_after=0.1)
+        life = ClusterSimulation(server, rate=1000, definition_after=0.1)
         before = int(server.version)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(life.run())
@@ -113,7 +113,7 @@ async def test_it_runs_at_its_rate_until_it_is_cancelled() -> None:
 
 async def test_the_definition_appears_after_its_time() -> None:
     async with Playground(seed=1) as server:
-        life = Life(server, rate=50, definition_after=0.2)
+        life = ClusterSimulation(server, rate=50, definition_after=0.2)
         life.populate()
         with pytest.raises(LookupError):
             server.list(CERTIFICATES)

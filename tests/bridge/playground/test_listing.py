@@ -81,7 +81,7 @@ async def test_a_version_from_the_future_is_waited_for_and_then_504(
 
 
 async def test_a_version_that_comes_in_time_is_answered() -> None:
-    async with Playground(patience=30) as server, client_of(server) as http:
+    async with Playground(version_wait=30) as server, client_of(server) as http:
         soon = int(server.version) + 1
         async with asyncio.TaskGroup() as group:
             asked = group.create_task(http.get(f"{MAPS}?resourceVersion={soon}"))

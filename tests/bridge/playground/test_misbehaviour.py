@@ -9,7 +9,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from bridge.playground import ApiError, Misbehaviour, Playground, Rule
+from bridge.playground import FaultRule, Misbehaviour, Playground, StatusError
 from bridge.playground.simulation import manifests
 from bridge.playground.simulation.manifests import config_map
 from tests.bridge.playground.conftest import client_of, watching
@@ -21,19 +21,24 @@ PODS = "/api/v1/pods"
 # ── Answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-ANSWERS: list[tuple[int, str, Callable[[Misbehaviour], Rule]]] = [
+ANSWERS: list[tuple[int, str, Callable[[Misbehaviour], FaultRule]]] = [
     (429, "TooManyRequests", lambda wrong: wrong.too_many_requests("pods", retry_after=7)),
     (500, "InternalError", lambda wrong: wrong.internal_error("pods")),
     (403, "Forbidden", lambda wrong: wrong.forbid("pods")),
     (410, "Expired", lambda wrong: wrong.gone("pods")),
-    (503, "ServiceUnavailable", lambda wrong: wrong.fail(ApiError(503, "ServiceUnavailable", "later"), "pods")),
+    (503, "ServiceUnavailable", lambda wrong: wrong.fail(StatusError(503, "ServiceUnavailable", "later"), "pods")),
 ]
 
 
 @pytest.mark.parametrize(("code", "reason", "ask"), ANSWERS)
 @pytest.mark.parametrize("path", [PODS, f"{PODS}?watch=1"])
 async def test_a_resource_answers_with_an_error_until_that_is_stopped(
-    server: Playground, http: httpx.AsyncClient, code: int, reason: str, ask: Callable[[Misbehaviour], Rule], path: str
+    server: Playground,
+    http: httpx.AsyncClient,
+    code: int,
+    reason: str,
+    ask: Callable[[Misbehaviour], FaultRule],
+    path: str,
 ) -> None:
     with ask(server.misbehave) as rule:
         for _ in range(2):
@@ -239,7 +244,7 @@ async def test_any_bytes_may_be_put_into_a_watch(server: Playground, http: httpx
 async def test_a_watch_may_end_with_an_error_event(server: Playground, http: httpx.AsyncClient) -> None:
     async with watching(http, MAPS, resourceVersion=server.version) as watch:
         await server.until_watched("configmaps")
-        assert server.misbehave.break_watches(ApiError(500, "InternalError", "etcdserver: no leader")) == 1
+        assert server.misbehave.break_watches(StatusError(500, "InternalError", "etcdserver: no leader")) == 1
         kind, status = await watch.event()
         assert (kind, status["code"]) == ("ERROR", 500)
         assert await watch.rest() == []

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from bridge.playground import ApiError, Playground
+from bridge.playground import Playground, StatusError
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of, watching
 
@@ -64,7 +64,7 @@ async def test_objects_changed_in_the_process_are_seen_over_http(server: Playgro
 async def test_an_in_process_update_of_an_old_version_is_a_conflict(server: Playground) -> None:
     old = server.create("configmaps", manifests.config_map("a"))
     server.patch("configmaps", "a", {"data": {"k": "2"}})
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         server.update("configmaps", old)
     assert (caught.value.code, caught.value.reason) == (409, "Conflict")
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.playground.objects.store import Collection, Event, Forgotten, Range, Store, Stored
+from bridge.playground.objects.store import Collection, Event, Forgotten, ObjectStore, Range, StoredObject
 
 Step = tuple[str, bool]
 STEPS = st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b/x", "b-c/x", "b"]), st.booleans()), max_size=60)
 
 
-def _stored(key: str, version: int) -> Stored:
-    return Stored(key, uid=key, version=version, labels={}, opening=b"", middle=b"", closing=b"")
+def _stored(key: str, version: int) -> StoredObject:
+    return StoredObject(key, uid=key, version=version, labels={}, opening=b"", middle=b"", closing=b"")
 
 
-def _live(store: Store, steps: list[Step]) -> dict[int, dict[str, Stored]]:
+def _live(store: ObjectStore, steps: list[Step]) -> dict[int, dict[str, StoredObject]]:
     """Write or delete as the steps say; what there was at every version."""
     collection = store.collection("things")
     seen = {store.version: dict(collection.objects)}
@@ -30,7 +30,7 @@ def _live(store: Store, steps: list[Step]) -> dict[int, dict[str, Stored]]:
 
 @given(STEPS, st.integers(0, 70))
 def test_every_remembered_version_can_be_listed_as_it_was(steps: list[Step], history: int) -> None:
-    store = Store(history)
+    store = ObjectStore(history)
     seen = _live(store, steps)
     collection = store.collection("things")
     for version, objects in seen.items():
@@ -45,7 +45,7 @@ def test_every_remembered_version_can_be_listed_as_it_was(steps: list[Step], his
 
 @given(STEPS, st.integers(0, 70))
 def test_a_state_and_the_changes_since_are_the_state_now(steps: list[Step], history: int) -> None:
-    store = Store(history)
+    store = ObjectStore(history)
     seen = _live(store, steps)
     collection = store.collection("things")
     for version, objects in seen.items():
@@ -53,7 +53,7 @@ def test_a_state_and_the_changes_since_are_the_state_now(steps: list[Step], hist
             assert _after(objects, collection.since(collection.position_after(version))) == collection.objects
 
 
-def _after(objects: dict[str, Stored], events: list[Event]) -> dict[str, Stored]:
+def _after(objects: dict[str, StoredObject], events: list[Event]) -> dict[str, StoredObject]:
     now = dict(objects)
     for event in events:
         assert now.get(event.key) == event.before
@@ -66,7 +66,7 @@ def _after(objects: dict[str, Stored], events: list[Event]) -> dict[str, Stored]
 
 @given(STEPS, st.integers(1, 20))
 def test_exactly_so_many_changes_are_remembered(steps: list[Step], history: int) -> None:
-    store = Store(history)
+    store = ObjectStore(history)
     versions = list(_live(store, steps))
     collection = store.collection("things")
     checkpoint = [version for version in versions if version >= collection.floor]
@@ -75,7 +75,7 @@ def test_exactly_so_many_changes_are_remembered(steps: list[Step], history: int)
 
 @given(STEPS)
 def test_a_range_is_that_of_its_namespace_alone(steps: list[Step]) -> None:
-    store = Store(100)
+    store = ObjectStore(100)
     _live(store, steps)
     collection = store.collection("things")
     now = Range(collection.keys, collection.objects)
@@ -89,7 +89,7 @@ def test_a_range_is_that_of_its_namespace_alone(steps: list[Step]) -> None:
 
 @given(STEPS, STEPS)
 def test_a_restored_snapshot_is_what_was_and_remembers_nothing(before: list[Step], after: list[Step]) -> None:
-    store = Store(100)
+    store = ObjectStore(100)
     _live(store, before)
     snapshot, version = store.snapshot(), store.version
     objects = dict(store.collection("things").objects)

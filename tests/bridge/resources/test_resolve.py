@@ -63,3 +63,10 @@ def test_an_empty_wildcard_is_not_waited_for_but_a_name_is() -> None:
     assert found.desired == {}
     assert list(found.empty) == ["*.example.com"]
     assert list(found.unresolved) == ["widgets.example.com"]
+
+
+def test_entries_with_different_fixed_names_are_both_watched() -> None:
+    web, db = (Scope(None, "", f"metadata.name={name}") for name in ("web", "db"))
+    found = resolve_wanted([Wanted("pods", (web,)), Wanted("po", (db,))], served(Served(PODS, "pod", ("po",))))
+    assert found.desired == {("pods", web): PODS, ("pods", db): PODS}
+    assert found.twice == ()
