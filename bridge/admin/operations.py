@@ -113,7 +113,7 @@ class OfflineOperations:
             size.age,
             cursor.configured,
             "" if backfill is None else backfill.kind.value,
-            0 if backfill is None else backfill.last - cursor.settled_place,
+            0 if backfill is None else backfill.last - cursor.settled_item,
             cursor.paused,
         )
 

@@ -11,7 +11,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import partition_key
 from bridge.outbox.objects.ledger_sql import covering
-from bridge.outbox.storage.inspection import Held, StateInspection
+from bridge.outbox.storage.inspection import LedgerObject, StateInspection
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.resources.resolve import Resolution, wanted_scopes
 from bridge.verify.compare import Version
@@ -32,7 +32,9 @@ class Changes:
     """Of the deleted, those that the configuration covers no longer, or in another way: by resource."""
 
 
-def compare(resource: str, held: Iterable[tuple[str, Held]], live: Mapping[str, Version], *, narrowed: bool) -> Changes:
+def compare(
+    resource: str, held: Iterable[tuple[str, LedgerObject]], live: Mapping[str, Version], *, narrowed: bool
+) -> Changes:
     """``held`` with the keys of ``live``. ``narrowed``: other parts are watched than before, so that what is missing
     may be there and not be meant any more."""
     found = Changes()
@@ -93,7 +95,7 @@ def _names(look: StateInspection) -> set[str]:
     return {resource.name for resource in look.resources()}
 
 
-def _split(look: StateInspection, resource: Resource, scopes: Sequence[Scope]) -> tuple[list[Held], int]:
+def _split(look: StateInspection, resource: Resource, scopes: Sequence[Scope]) -> tuple[list[LedgerObject], int]:
     covered, gone = [], 0
     for each in look.objects(resource):
         if covering(scopes, each.key) is None:
@@ -103,6 +105,6 @@ def _split(look: StateInspection, resource: Resource, scopes: Sequence[Scope]) -
     return covered, gone
 
 
-def _key(cluster: str, resource: Resource, held: Held) -> str:
+def _key(cluster: str, resource: Resource, held: LedgerObject) -> str:
     namespace, _, name = held.key.rpartition("/")
     return partition_key(cluster, resource.group, resource.plural, namespace, name)

@@ -13,6 +13,7 @@ from bridge.delivery.circuit import Retry
 from bridge.delivery.parking import Parking
 from bridge.delivery.ports import DeadLetters, Missing, RecordSource
 from bridge.facts import ListenerOverrun, Report
+from bridge.model.gaps import overrun_gap
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.status import CircuitState, SinkState
@@ -174,8 +175,7 @@ class SinkWorker(ABC):
     def _gap(self, missed: Missing) -> Gap:
         count = missed.last - missed.first + 1
         self._report(ListenerOverrun(self.name, missed.first, missed.last, count))
-        reason = "the sink was further behind than the outbox is long"
-        return Gap(missed.last, missed.first, count, reason, self._now())
+        return overrun_gap(missed.first, missed.last, self._now())
 
 
 def passages(records: Sequence[Record]) -> Iterator[slice]:

@@ -5,6 +5,7 @@ answers       answers of the API server to a list or a watch
 change        a change against the known version
 dead_letter   dead letters
 formats       CloudEvents and Debezium's envelope
+gaps          the reasons for a Gap, and the gap of each
 object        identity and bytes of one object
 policies      policies that the configuration chooses: start, full backlog, rejected record
 primitives    general helpers: backoff, ring buffer, compression, printable text

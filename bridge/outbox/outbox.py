@@ -21,7 +21,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
 from bridge.outbox.consumers import cursors, dead_letters
-from bridge.outbox.consumers.backlog import Size, SparseIndex, trim_through
+from bridge.outbox.consumers.backlog import BacklogSize, SparseIndex, trim_through
 from bridge.outbox.consumers.cursors import Progress
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.consumers.sink_cursors import SinkCursors
@@ -86,7 +86,7 @@ class Outbox:
         self._store = Store(
             opened.state_directory, opened.connection, opened.codec, min_free=retention.min_free, report=report
         )
-        self._last, self._trimmed = opened.last, opened.trimmed
+        self._last, self._log_start = opened.last, opened.log_start
         self._loose = opened.loose
         self._bytes = 0
         self.sparse_index = SparseIndex()
@@ -203,17 +203,17 @@ class Outbox:
     @property
     def first(self) -> int:
         """Sequence number of the oldest record that sinks can read; ``last + 1`` without records."""
-        return self._trimmed + 1
+        return self._log_start
 
     @property
     def records(self) -> int:
         """Number of records between the trimmed ones and the newest, kept for sinks and replays."""
-        return self._last - self._trimmed
+        return self._last + 1 - self._log_start
 
     @property
     def size(self) -> int:
         """Bytes on disk of ``records``."""
-        return self.sparse_index.bytes_after(self._trimmed)
+        return self.sparse_index.bytes_after(self._log_start - 1)
 
     async def read(self, after: int, limit: int) -> Slice[Record]:
         """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
@@ -234,7 +234,7 @@ class Outbox:
 
     # ── State ────────────────────────────────────────────────────────────────
 
-    def backlog_of(self, sink: str) -> Size:
+    def backlog_of(self, sink: str) -> BacklogSize:
         """The records, bytes and age that this sink has not settled. Items of a backfill count as records only: their
         bytes belong to the ledger, which exists anyway."""
         cursor, now = self.sinks[sink], self._now()
@@ -244,12 +244,12 @@ class Outbox:
             age = max(age, now - cursor.oldest_at)
         else:
             cursor.oldest_at = now - age
-        return Size(self.sinks.lag(sink), self.sparse_index.bytes_after(held), age)
+        return BacklogSize(self.sinks.lag(sink), self.sparse_index.bytes_after(held), age)
 
     @property
     def oldest_seconds(self) -> float:
         """Age of the oldest record in seconds; 0 without records."""
-        return self.sparse_index.age_of(self._trimmed, self._now()) if self.records else 0.0
+        return self.sparse_index.age_of(self._log_start - 1, self._now()) if self.records else 0.0
 
     @property
     def no_room(self) -> str:
@@ -289,23 +289,23 @@ class Outbox:
             self._now(),
             self._last,
         )
-        if self._trimmed < through:
+        if self._log_start <= through:
             # After the save: a cursor on disk never points at a trimmed record, whenever the process is killed.
-            trimmed, gone = self._trimmed, self._bytes - self.size
-            self._trimmed = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
-            self.sparse_index.trim(self._trimmed)
-            self._loose.trimmed(self._trimmed - trimmed, self._bytes - self.size - gone)
+            start, gone = self._log_start, self._bytes - self.size
+            self._log_start = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
+            self.sparse_index.trim(self._log_start - 1)
+            self._loose.add(self._log_start - start, self._bytes - self.size - gone)
         if self._is_clearing_due():
             await self._clear()
         if samples := self._store.codec.bodies.take_samples():
             await self._make_dictionary(*samples)
 
     def _is_clearing_due(self) -> bool:
-        if self._loose.awaiting and not any(cursor.backfill for cursor in self.sinks.all):
+        if self._loose.has_pinned and not any(cursor.backfill for cursor in self.sinks.all):
             return True
         if self._store.state_directory.free_bytes() < self._keeping.min_free + _TIGHT:
-            return self._loose.cleared < self._trimmed
-        return self._loose.is_due(self._rhythm, self._trimmed)
+            return self._loose.checkpoint < self._log_start
+        return self._loose.is_due(self._rhythm, self._log_start)
 
     async def _clear(self) -> None:
         clear = LogCleaner(self._rhythm)

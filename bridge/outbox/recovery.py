@@ -11,10 +11,10 @@ from time import time_ns
 
 import apsw
 
+from bridge.model.gaps import rebuilt_gap
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Gap
 from bridge.outbox.consumers import cursors, dead_letters
-from bridge.outbox.consumers.cursors import Cursor
+from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import cleaner, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
@@ -26,7 +26,6 @@ from bridge.outbox.storage.mark import Mark
 from bridge.outbox.storage.sql import one, row
 from bridge.outbox.storage.state_directory import FILE, WAL, StateDirectory
 
-_REBUILT = "the database was damaged, and undelivered records in it are lost"
 _SKIPPED = 1_000_000
 """Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
 _MOST = 1 << 62
@@ -45,10 +44,10 @@ class OpenedState:
     connection: apsw.Connection
     codec: record_codec.Codec
     """Resources and dictionaries by the numbers that rows have."""
-    cursors: dict[str, Cursor]
-    dead_letters: dict[str, dead_letters.Found]
+    cursors: dict[str, SinkCursor]
+    dead_letters: dict[str, dead_letters.SavedDeadLetters]
     last: int
-    trimmed: int
+    log_start: int
     objects: int
     loose: CleanableLog
     marks: list[tuple[int, int, float]]
@@ -153,7 +152,7 @@ def _read(
                     cursors.register(connection, sink, start, now)
                 # Without the condition every start would write, and fail on a full disk where deliveries can go on.
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
-        last, trimmed = row(connection, "SELECT last, trimmed FROM meta")
+        last, log_start = row(connection, "SELECT last, log_start FROM meta")
         return OpenedState(
             state_directory,
             connection,
@@ -161,23 +160,23 @@ def _read(
             cursors.load(connection, sinks),
             dead_letters.load(connection, sinks),
             last,
-            trimmed,
+            log_start,
             one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
             cleaner.loose(connection),
-            list(_marks(connection, trimmed, now)),
+            list(_marks(connection, log_start, now)),
             one(connection, _NEWEST_EPOCH),
         )
 
 
 def _check(connection: apsw.Connection) -> None:
     require_small(connection)
-    last, trimmed, cleared = row(connection, "SELECT last, trimmed, cleared FROM meta")
+    last, log_start, checkpoint = row(connection, "SELECT last, log_start, cleaner_checkpoint FROM meta")
     newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
     settled = one(connection, "SELECT coalesce(max(settled), 0) FROM cursors")
-    if not 0 <= cleared <= trimmed <= last < _MOST or newest > last or settled > last:
+    if not 1 <= checkpoint <= log_start <= last + 1 <= _MOST or newest > last or settled > last:
         raise Damaged(
-            f"the newest record has the number {newest}, the last assigned is {last}, trimmed through {trimmed}, "
-            f"cleaned through {cleared}, settled through {settled}"
+            f"the newest record has the number {newest}, the last assigned is {last}, the log starts at "
+            f"{log_start}, the cleaner's checkpoint is {checkpoint}, the newest cursor is at {settled}"
         )
 
 
@@ -188,29 +187,31 @@ def _bodies(connection: apsw.Connection) -> BodyCodec:
         raise Damaged(str(error)) from error
 
 
-def _marks(connection: apsw.Connection, trimmed: int, now: str) -> Iterator[tuple[int, int, float]]:
+def _marks(connection: apsw.Connection, log_start: int, now: str) -> Iterator[tuple[int, int, float]]:
     present = datetime.fromisoformat(now)
     found = connection.execute(
         "SELECT max(seq), sum(length(body) + coalesce(length(before), 0)), min(time)"
-        " FROM log WHERE seq > ? GROUP BY seq / 1000 ORDER BY 1",
-        (trimmed,),
+        " FROM log WHERE seq >= ? GROUP BY seq / 1000 ORDER BY 1",
+        (log_start,),
     )
     for last, size, time in found:
         try:
             age = (present - datetime.fromisoformat(time)).total_seconds()
         except (ValueError, TypeError) as error:
             raise Damaged(f"a record up to {last} has no valid time: {error}") from error
+        if not isinstance(size, int):  # SQLite's sum() of NULLs only.
+            raise Damaged(f"the records up to {last} have no bodies")
         yield last, size, max(0.0, age)
 
 
 def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
     """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
     ``sync``, in this epoch."""
-    gap = Gap(last + 1, last + 1, None, _REBUILT, now)
+    gap = rebuilt_gap(last + 1, now)
     with usable(Path(connection.filename)), connection:
         connection.execute(
             # Replay numbers must not repeat; no earlier database planned more replays than it had records.
-            "UPDATE meta SET last = ?, trimmed = ?2, cleared = ?2, rebuilt = 1, epoch = ?3, replays = ?2",
+            "UPDATE meta SET last = ?1, log_start = ?1, cleaner_checkpoint = ?1, rebuilt = 1, epoch = ?3, replays = ?2",
             (gap.sequence, last, epoch),
         )
         connection.execute(record_codec.INSERT, record_codec.gap_row(gap))

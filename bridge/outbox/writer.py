@@ -29,7 +29,7 @@ it must have no effect outside the database. It may raise UnknownTarget before i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class GroupCommit:
     """Timing of the writer, in seconds."""
 
     window: float = 0.002
@@ -74,13 +74,13 @@ class Writer:
         *,
         min_free: int,
         report: Report,
-        pace: Pace | None = None,
+        group_commit: GroupCommit | None = None,
     ) -> None:
         self._connection = connection
         self._holder = state_directory
         self._min_free = min_free
         self._report = report
-        self._pace = pace or Pace()
+        self._group_commit = group_commit or GroupCommit()
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -138,14 +138,14 @@ class Writer:
     def _collect(self, group: list[_Job[Any]]) -> bool:
         """Fills ``group`` with the next job and those within the window. Returns False at the end of the queue."""
         job = self._jobs.get()
-        deadline = time.monotonic() + self._pace.window
+        deadline = time.monotonic() + self._group_commit.window
         weight = 0
         while job is not None:
             group.append(job)
             weight += job.weight
             try:
                 # After the window, or above the bound of records, only jobs that are queued already join.
-                left = deadline - time.monotonic() if weight < self._pace.records else 0.0
+                left = deadline - time.monotonic() if weight < self._group_commit.records else 0.0
                 job = self._jobs.get(timeout=left) if left > 0 else self._jobs.get_nowait()
             except queue.Empty:
                 return True
@@ -167,8 +167,8 @@ class Writer:
                 self.no_room = str(error)
                 if stuck_since is None:
                     stuck_since = time.monotonic()
-                    self._tell(OutboxFull(str(error), self._pace.retry))
-                self._closing.wait(self._pace.retry)
+                    self._tell(OutboxFull(str(error), self._group_commit.retry))
+                self._closing.wait(self._group_commit.retry)
             else:
                 break
         if stuck_since is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.outbox.consumers.cursors import Cursor
+from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.resources.current_resources import CurrentResources
 from sinks.base import Sink, StatefulSink
 
@@ -12,7 +12,7 @@ from sinks.base import Sink, StatefulSink
 class AwareSinks:
     """Makes the sinks of one name, one for each attempt to open it, each with the memory of the one before."""
 
-    def __init__(self, make: Callable[[], Sink], cursor: Cursor, watched: CurrentResources) -> None:
+    def __init__(self, make: Callable[[], Sink], cursor: SinkCursor, watched: CurrentResources) -> None:
         self._make = make
         self._cursor = cursor
         self._watched = watched

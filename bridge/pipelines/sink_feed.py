@@ -72,7 +72,7 @@ class SinkFeed:
         cursor = self._sinks[self.sink]
         backfill = cursor.backfill
         through = self.taken if backfill is None else min(self.taken, backfill.log_from)
-        return max(0, through - cursor.settled) + (0 if backfill is None else backfill.told - cursor.settled_place)
+        return max(0, through - cursor.settled) + (0 if backfill is None else backfill.told - cursor.settled_item)
 
     @property
     def exhausted(self) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
-from bridge.outbox.consumers.compaction import Compaction, Kept, Step, compact
+from bridge.outbox.consumers.compaction import BacklogRecord, Compaction, Kept, compact
 
 KEYS = st.sampled_from("ab")
 UIDS = st.sampled_from(["u0", "u1"])
@@ -26,7 +26,7 @@ class Consumer:
     state: dict[str, int] = field(default_factory=dict)
     """Key → the version that it has."""
     objects: set[tuple[str, str]] = field(default_factory=set)
-    surprises: list[Step] = field(default_factory=list)
+    surprises: list[BacklogRecord] = field(default_factory=list)
     """Added though it was there; changed or deleted though it was not."""
     told_before: dict[int, int | None] = field(default_factory=dict)
     """Sequence of a record → the version that the consumer had of the name before it."""
@@ -34,7 +34,7 @@ class Consumer:
     def copy(self) -> Consumer:
         return Consumer(self.state.copy(), self.objects.copy())
 
-    def hears(self, told: Iterable[tuple[Step, int]]) -> Consumer:
+    def hears(self, told: Iterable[tuple[BacklogRecord, int]]) -> Consumer:
         for step, version in told:
             there = (step.key, step.uid) in self.objects
             self.told_before[step.sequence] = self.state.get(str(step.key))
@@ -57,20 +57,21 @@ class Story:
     """What a consumer knows, and what happens then."""
 
     known: Consumer
-    steps: list[Step]
+    steps: list[BacklogRecord]
     versions: dict[int, int]
     """Sequence → the version of the object in that record. That of a sync is the one that was there."""
 
-    def with_bodies(self, steps: Iterable[Step]) -> list[tuple[Step, int]]:
+    def with_bodies(self, steps: Iterable[BacklogRecord]) -> list[tuple[BacklogRecord, int]]:
         return [(step, self.versions[step.sequence]) for step in steps]
 
     def all_told(self) -> Consumer:
         return self.known.copy().hears(self.with_bodies(self.steps))
 
-    def as_steps(self, kept: Iterable[Kept]) -> list[Step]:
+    def as_steps(self, kept: Iterable[Kept]) -> list[BacklogRecord]:
         at = {step.sequence: step for step in self.steps}
         return [
-            Step(each.sequence, at[each.sequence].key, at[each.sequence].uid, each.op, each.before) for each in kept
+            BacklogRecord(each.sequence, at[each.sequence].key, at[each.sequence].uid, each.op, each.before)
+            for each in kept
         ]
 
 
@@ -97,12 +98,12 @@ def stories(draw: st.DrawFn, *, orderly: bool = True) -> Story:
             state.pop(key, None)
         else:
             state[key] = (uid, version)
-        story.steps.append(Step(sequence, key, uid, op))
+        story.steps.append(BacklogRecord(sequence, key, uid, op))
         story.versions[sequence] = version
     return story
 
 
-def prefix(data: st.DataObject, steps: Sequence[Step], through: int) -> list[Step]:
+def prefix(data: st.DataObject, steps: Sequence[BacklogRecord], through: int) -> list[BacklogRecord]:
     """Some of the first steps, up to that sequence number at most."""
     possible = sum(step.sequence <= through for step in steps)
     return list(steps[: data.draw(st.integers(0, possible))])
@@ -219,7 +220,7 @@ def test_a_fold_in_pieces_is_a_fold_at_once(story: Story, through: int, size: in
 @often
 @given(stories(), THROUGH)
 def test_a_living_object_keeps_one_record_and_any_doubtful_add(story: Story, through: int) -> None:
-    left: dict[tuple[object, str], list[Step]] = defaultdict(list)
+    left: dict[tuple[object, str], list[BacklogRecord]] = defaultdict(list)
     for step in story.as_steps(compact(story.steps, through)):
         left[(step.key, step.uid)].append(step)
 

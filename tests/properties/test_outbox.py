@@ -178,7 +178,7 @@ class OutboxMachine(RuleBasedStateMachine):
     )
     def begin(self, first: StartPolicy, age: float, size: int, when: bool, part: float) -> None:
         self.retention = Retention(retain_age=age, retain_bytes=size, before=when)
-        self.cleaner_policy = CleanerPolicy(least=0, part=part, stretch=5, looked=3, removed=2)
+        self.cleaner_policy = CleanerPolicy(min_bytes=0, min_ratio=part, range_records=5, examined=3, removed=2)
         self.configured = {"left": first, "right": StartPolicy.SNAPSHOT}
         self.run(self.open())
 

@@ -17,8 +17,9 @@ import apsw
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.record import Concern, Delta, Gap, Record, Snapshot, SnapshotEdge, snapshot_id
-from bridge.outbox.consumers.compaction import Step, compact
+from bridge.model.gaps import dropped_gap
+from bridge.model.record import Concern, Delta, Record, Snapshot, SnapshotEdge, snapshot_id
+from bridge.outbox.consumers.compaction import BacklogRecord, compact
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.statements import bounded
@@ -92,7 +93,6 @@ _PART = 10_000
 """Rows read in each transaction."""
 MOST_CONCERNS = 1_000
 """Pairs of resource and namespace in a Gap. A Gap about more pairs names the resources only."""
-DROPPED_REASON = "the sink's backlog was at its bound, and its policy is drop"
 
 
 def load(database: apsw.Connection, sink: str) -> Backfill | None:
@@ -104,7 +104,7 @@ def load(database: apsw.Connection, sink: str) -> Backfill | None:
     )
     if not kind:
         return None
-    first, last = row(database, "SELECT min(place), max(place) FROM backfill_items WHERE sink = ?", (sink,))
+    first, last = row(database, "SELECT min(item), max(item) FROM backfill_items WHERE sink = ?", (sink,))
     if kind not in set(BackfillKind):
         raise Damaged(f"sink {sink} has a backfill of an unknown kind: {kind}")
     return Backfill(BackfillKind(kind), after, cut, 0 if first is None else first - 1, last or 0, replay)
@@ -117,27 +117,27 @@ def read(
     Damaged if a record of the log is missing."""
     columns = ", ".join(f"l.{name}" for name in record_codec.COLUMNS.split(", "))
     found = database.execute(
-        f"SELECT s.place, {_SELECTED}, {columns} FROM backfill_items s"
-        " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.place > ? ORDER BY s.place LIMIT ?",
+        f"SELECT s.item, {_SELECTED}, {columns} FROM backfill_items s"
+        " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.item > ? ORDER BY s.item LIMIT ?",
         (sink, backfill.told, limit),
     )
-    places = [backfill.told]
+    items = [backfill.told]
     last = _end_of_snapshot(database, sink, backfill)
 
     def records() -> Iterator[Record]:
-        for place, *values in found:
-            places.append(place)
+        for item, *values in found:
+            items.append(item)
             record = _record(sink, BackfillItem(*values[:_WIDTH]), values[_WIDTH:], codec)
             # Indexes up to 0 are records in flight before the replay: these keep the ids of their first delivery.
-            if backfill.replay and place > 0 and not isinstance(record, Snapshot):
+            if backfill.replay and item > 0 and not isinstance(record, Snapshot):
                 record = msgspec.structs.replace(record, replay=backfill.replay)
-            if place <= last and isinstance(record, Delta):
+            if item <= last and isinstance(record, Delta):
                 record = msgspec.structs.replace(
-                    record, snapshot=snapshot_id(sink, backfill.after), last_of_snapshot=place == last
+                    record, snapshot=snapshot_id(sink, backfill.after), last_of_snapshot=item == last
                 )
             yield record
 
-    return list(bounded(records())), places[-1]
+    return list(bounded(records())), items[-1]
 
 
 def _end_of_snapshot(database: apsw.Connection, sink: str, backfill: Backfill) -> int:
@@ -146,14 +146,14 @@ def _end_of_snapshot(database: apsw.Connection, sink: str, backfill: Backfill) -
     if backfill.kind is not BackfillKind.SNAPSHOT:
         return 0
     query = (
-        "SELECT place FROM backfill_items WHERE sink = ? AND place > ? AND time IS NULL AND seq <= ?"
-        " ORDER BY place DESC LIMIT 1"
+        "SELECT item FROM backfill_items WHERE sink = ? AND item > ? AND time IS NULL AND seq <= ?"
+        " ORDER BY item DESC LIMIT 1"
     )
     found = database.execute(query, (sink, backfill.told, backfill.after)).fetchone()
     return 0 if found is None else int(found[0])
 
 
-_SELECTED = "s.seq, s.op, s.first, s.count, s.time, s.before_seq, s.before, s.concerns"
+_SELECTED = "s.seq, s.op, s.first_seq, s.records, s.time, s.before_seq, s.before, s.concerns"
 _WIDTH = len(BackfillItem._fields)
 
 
@@ -161,10 +161,7 @@ def _record(sink: str, selected: BackfillItem, logged: Sequence[Any], codec: rec
     sequence, op, first, count, time, before_sequence, before, concerns = selected
     if time is not None:
         if op == record_codec.GAP:
-            about = _concerns_of(concerns, codec)
-            return Gap(
-                sequence, first or sequence, count, DROPPED_REASON, time, concerns=about or (), only=about is not None
-            )
+            return dropped_gap(first or sequence, sequence, count or 0, time, _concerns_of(concerns, codec))
         return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time)
     if logged[0] is None:
         raise Damaged(f"record {sequence}, which sink {sink} has not settled, is missing")
@@ -194,7 +191,7 @@ def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
     """Plans every object of the ledger as ``added``, in the order of their last records, between two notices."""
     cut = one(database, "SELECT last FROM meta")
     database.execute(
-        "INSERT INTO backfill_items (sink, place, seq, op)"
+        "INSERT INTO backfill_items (sink, item, seq, op)"
         f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT}",
         (sink,),
     )
@@ -218,9 +215,9 @@ def begin_replay(
     namespace if given. Returns the backfill (None for no records), and the count, first and last sequence number of its
     records. The replay's number becomes durable with the items: a replay that goes on after a crash keeps its number,
     and no other replay of this database gets the same."""
-    trimmed = one(database, "SELECT trimmed FROM meta")
-    wheres = ["seq > ?", "seq <= ?", _MEANT_FOR]
-    values: list[int | str] = [trimmed, taken, _quoted(sink)]
+    log_start = one(database, "SELECT log_start FROM meta")
+    wheres = ["seq >= ?", "seq <= ?", _MEANT_FOR]
+    values: list[int | str] = [log_start, taken, _quoted(sink)]
     # Times are RFC 3339 in UTC with microseconds: texts of one length, whose order is the order of time.
     wheres.append("seq >= ?" if isinstance(start, int) else "time >= ?")
     values.append(start)
@@ -231,7 +228,7 @@ def begin_replay(
         wheres.append("substr(key, 1, length(?) + 1) = ? || '/'")
         values += [namespace, namespace]
     database.execute(
-        "INSERT INTO backfill_items (sink, place, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, op FROM log"
+        "INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, op FROM log"
         f" WHERE {' AND '.join(wheres)}",
         (sink, *values),
     )
@@ -261,7 +258,7 @@ def compacted(
     count = of_snapshot = 0
     snapshot = backfill.after if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT else 0
 
-    def steps() -> Iterator[Step]:
+    def waiting() -> Iterator[BacklogRecord]:
         nonlocal count, of_snapshot
         for selected, _, kind, key, uid in _waiting(database, sink, backfill, taken, through):
             count += 1
@@ -271,10 +268,10 @@ def compacted(
             of_snapshot += selected.sequence <= snapshot
             if selected.before_sequence is not None:
                 befores[selected.before_sequence] = selected.before
-            yield Step(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence)
+            yield BacklogRecord(selected.sequence, (kind, key), uid, Op(selected.op), selected.before_sequence)
 
     planned = []
-    for kept in compact(steps(), uncertain_through):
+    for kept in compact(waiting(), uncertain_through):
         if kept.before == kept.sequence:
             planned.append(BackfillItem(kept.sequence, kept.op.value))
         else:
@@ -350,8 +347,8 @@ def _waiting(
     object."""
     if backfill is not None:
         selections = (
-            f"SELECT s.place, {_SELECTED}, l.resource, l.kind, l.key, l.uid FROM backfill_items s"
-            " LEFT JOIN log l ON l.seq = s.seq WHERE s.place > ? AND s.sink = ? ORDER BY s.place"
+            f"SELECT s.item, {_SELECTED}, l.resource, l.kind, l.key, l.uid FROM backfill_items s"
+            " LEFT JOIN log l ON l.seq = s.seq WHERE s.item > ? AND s.sink = ? ORDER BY s.item"
         )
         for _, *values, resource, kind, key, uid in _in_parts(database, selections, backfill.told, sink):
             yield BackfillItem(*values), resource, kind, key, uid
@@ -402,7 +399,7 @@ def replan(
 ) -> Backfill:
     """Replaces everything through ``cut`` that the sink has not received with the items ``planned``."""
     base = backfill or _with_in_flight(database, sink, Backfill(kind, taken, taken, 0, 0), settled)
-    database.execute("DELETE FROM backfill_items WHERE sink = ? AND place > ?", (sink, base.told))
+    database.execute("DELETE FROM backfill_items WHERE sink = ? AND item > ?", (sink, base.told))
     begin = max(base.told, 0)
     numbered = list(enumerate(planned, begin + 1))
     _insert(database, sink, numbered)
@@ -422,9 +419,9 @@ def _with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, se
     return replace(backfill, since=settled, in_flight=tuple(sequence for sequence, _ in in_flight))
 
 
-def settle(database: apsw.Connection, sink: str, place: int) -> None:
-    """Deletes the items up to ``place``, which the sink has settled."""
-    database.execute("DELETE FROM backfill_items WHERE sink = ? AND place <= ?", (sink, place))
+def settle(database: apsw.Connection, sink: str, item: int) -> None:
+    """Deletes the items up to ``item``, which the sink has settled."""
+    database.execute("DELETE FROM backfill_items WHERE sink = ? AND item <= ?", (sink, item))
 
 
 def end(database: apsw.Connection, sink: str) -> None:
@@ -442,9 +439,9 @@ def _quoted(sink: str) -> str:
 
 def _insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, BackfillItem]]) -> None:
     database.executemany(
-        "INSERT INTO backfill_items (sink, place, seq, op, first, count, time, before_seq, before, concerns)"
+        "INSERT INTO backfill_items (sink, item, seq, op, first_seq, records, time, before_seq, before, concerns)"
         " VALUES (?,?,?,?,?,?,?,?,?,?)",
-        [(sink, place, *selected) for place, selected in planned],
+        [(sink, item, *selected) for item, selected in planned],
     )
 
 

@@ -25,7 +25,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class BacklogSize:
     """The present size of a backlog."""
 
     records: int
@@ -34,7 +34,7 @@ class Size:
     """Age of the oldest record, in seconds."""
 
 
-def why_full(bounds: Bounds, size: Size, setting: str) -> str:
+def why_full(bounds: Bounds, size: BacklogSize, setting: str) -> str:
     """The bound that the backlog has reached, in words; empty below all bounds. An empty backlog is never full,
     whatever the bounds. ``setting``: the path of the bounds in the configuration."""
     if not size.records:

@@ -25,7 +25,7 @@ import msgspec
 from bridge.model.change import Op
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class BacklogRecord(msgspec.Struct, frozen=True, gc=False):
     """A record of the backlog, as far as compaction reads it."""
 
     sequence: int
@@ -48,19 +48,19 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     for."""
 
 
-def compact(steps: Iterable[Step], uncertain_through: int) -> list[Kept]:
-    """The records that remain of ``steps``, ascending by sequence number. See Compaction."""
+def compact(records: Iterable[BacklogRecord], uncertain_through: int) -> list[Kept]:
+    """The records that remain of ``records``, ascending by sequence number. See Compaction."""
     compaction = Compaction(uncertain_through)
-    compaction.fold(steps)
+    compaction.fold(records)
     return compaction.kept()
 
 
 class Compaction:
-    """Folds the steps of a sink's backlog in the order of their sequence numbers. Memory grows with the number of
-    living objects and of kept deletes; a step takes about 1 µs.
+    """Folds the records of a sink's backlog in the order of their sequence numbers. Memory grows with the number of
+    living objects and of kept deletes; a record takes about 1 µs.
 
-    ``uncertain_through``: steps up to this sequence number may have reached the sink; later steps certainly have not.
-    Kept records can be compacted again, with newer steps behind them and the same ``uncertain_through``.
+    ``uncertain_through``: records up to this sequence number may have reached the sink; later records certainly have
+    not. Kept records can be compacted again, with newer records behind them and the same ``uncertain_through``.
     """
 
     def __init__(self, uncertain_through: int) -> None:
@@ -68,47 +68,49 @@ class Compaction:
         self._lives: dict[Hashable, _Life] = {}
         self._ended: list[Kept] = []
 
-    def fold(self, steps: Iterable[Step]) -> None:
-        """Adds steps that follow the earlier ones."""
+    def fold(self, records: Iterable[BacklogRecord]) -> None:
+        """Adds records that follow the earlier ones."""
         lives = self._lives
-        for step in steps:
-            key, op = step.key, step.op
+        for record in records:
+            key, op = record.key, record.op
             life = lives.get(key)
             if life is None:
-                self._meet(step, named_anew=False)
-            elif life.uid != step.uid:
+                self._meet(record, named_anew=False)
+            elif life.uid != record.uid:
                 # Another object took the name, and the delete of the first is unknown: both objects' records are kept.
                 del lives[key]
                 self._ended += life.kept()
-                self._meet(step, named_anew=True)
+                self._meet(record, named_anew=True)
             elif op is Op.DELETED:
                 del lives[key]
                 if not life.unheard_of:
-                    self._ended.append(Kept(step.sequence, op, step.sequence))
+                    self._ended.append(Kept(record.sequence, op, record.sequence))
             elif op is not Op.SYNC:
-                life.change(step)
+                life.change(record)
             elif life.op is op:
-                life.newest = life.before = step.sequence
+                life.newest = life.before = record.sequence
 
     def kept(self) -> list[Kept]:
-        """The records that remain of all steps so far, ascending by sequence number."""
+        """The records that remain of all records so far, ascending by sequence number."""
         kept = self._ended.copy()
         for life in self._lives.values():
             kept += life.kept()
         kept.sort(key=attrgetter("sequence"))
         return kept
 
-    def _meet(self, step: Step, *, named_anew: bool) -> None:
-        """Begins a life with its first step, or with its first step in the backlog."""
-        if step.op is Op.DELETED:
-            self._ended.append(Kept(step.sequence, step.op, step.sequence))
+    def _meet(self, record: BacklogRecord, *, named_anew: bool) -> None:
+        """Begins a life with its first record, or with its first record in the backlog."""
+        if record.op is Op.DELETED:
+            self._ended.append(Kept(record.sequence, record.op, record.sequence))
             return
-        unheard_of = step.op is Op.ADDED and step.sequence > self._uncertain_through and not named_anew
-        self._lives[step.key] = _Life(step.uid, step.op, step.sequence, step.before or step.sequence, unheard_of)
+        unheard_of = record.op is Op.ADDED and record.sequence > self._uncertain_through and not named_anew
+        self._lives[record.key] = _Life(
+            record.uid, record.op, record.sequence, record.before or record.sequence, unheard_of
+        )
 
 
 class _Life(msgspec.Struct, gc=False):
-    """An object that exists after the last step."""
+    """An object that exists after the last record."""
 
     uid: str
     op: Op
@@ -116,18 +118,18 @@ class _Life(msgspec.Struct, gc=False):
     newest: int
     before: int
     unheard_of: bool
-    """True if the object was added by a step that the sink certainly has not received."""
+    """True if the object was added by a record that the sink certainly has not received."""
     added: int = 0
     """Sequence number of an ``added`` that may have reached the sink, and goes out again before the newest state; 0 for
     none."""
     added_before: int = 0
 
-    def change(self, step: Step) -> None:
+    def change(self, record: BacklogRecord) -> None:
         if self.op is not Op.UPDATED and not self.unheard_of:
             if self.op is Op.ADDED:
                 self.added, self.added_before = self.newest, self.before
-            self.op, self.before = Op.UPDATED, step.before or step.sequence
-        self.newest = step.sequence
+            self.op, self.before = Op.UPDATED, record.before or record.sequence
+        self.newest = record.sequence
 
     def kept(self) -> list[Kept]:
         newest = Kept(self.newest, self.op, self.before)

@@ -16,7 +16,7 @@ from bridge.outbox.storage.sql import one, row
 
 
 @dataclass(slots=True)
-class Cursor:
+class SinkCursor:
     """The progress of a sink, in memory."""
 
     sink: str
@@ -26,7 +26,7 @@ class Cursor:
     backfill: Backfill | None
     configured: bool = True
     dirty: bool = False
-    settled_place: int = 0
+    settled_item: int = 0
     """Items of the backfill up to this index are settled."""
     paused: bool = False
     """True while an operator pauses the sink. Durable: a restart resumes no sink."""
@@ -50,24 +50,24 @@ class Cursor:
         return self.backfill is not None and bool(self.backfill.in_flight) and self.settled < self.backfill.after
 
     @property
-    def place_to_save(self) -> int | None:
-        """The index for ``Progress.place``."""
-        if self.backfill is None or (self.settled_place == 0 and not self.backfill.in_flight):
+    def item_to_save(self) -> int | None:
+        """The index for ``Progress.item``."""
+        if self.backfill is None or (self.settled_item == 0 and not self.backfill.in_flight):
             return None
-        return self.settled_place
+        return self.settled_item
 
     @property
     def backfill_is_settled(self) -> bool:
         """True once the backfill and the log in front of it are settled."""
         backfill = self.backfill
-        return backfill is not None and self.settled >= backfill.after and self.settled_place >= backfill.last
+        return backfill is not None and self.settled >= backfill.after and self.settled_item >= backfill.last
 
     def records_until(self, last: int) -> int:
         """Records that are unsettled up to ``last``, including records for other sinks."""
         if self.backfill is None:
             return max(0, last - self.settled)
         before = max(0, self.backfill.log_from - self.settled)
-        return before + self.backfill.last - self.settled_place + max(0, last - self.backfill.cut)
+        return before + self.backfill.last - self.settled_item + max(0, last - self.backfill.cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +76,26 @@ class Progress:
 
     sink: str
     settled: int
-    place: int | None
+    item: int | None
     """None if no item of a backfill is settled."""
     memory: bytes
 
 
-def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Cursor]:
+def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, SinkCursor]:
     """All cursors of the database by sink; ``configured`` marks the sinks of the present configuration."""
     there = set(configured)
     found = list(database.execute("SELECT sink, settled, absent_seconds, paused, memory FROM cursors"))
     cursors = {}
     for sink, settled, absent, paused, memory in found:
         backfill = backfills.load(database, sink)
-        place = 0 if backfill is None else backfill.told
-        cursors[sink] = Cursor(
+        item = 0 if backfill is None else backfill.told
+        cursors[sink] = SinkCursor(
             sink,
             settled,
             absent,
             backfill,
             configured=sink in there,
-            settled_place=place,
+            settled_item=item,
             paused=bool(paused),
             memory=memory,
         )
@@ -105,8 +105,8 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Curs
 def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str) -> None:
     """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no
     objects."""
-    last, trimmed = row(database, "SELECT last, trimmed FROM meta")
-    settled = trimmed if start is StartPolicy.EARLIEST else last
+    last, log_start = row(database, "SELECT last, log_start FROM meta")
+    settled = log_start - 1 if start is StartPolicy.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
     if start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
         backfills.begin_snapshot(database, sink, time)
@@ -120,8 +120,8 @@ def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
             "UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?",
             (each.settled, each.memory, each.sink),
         )
-        if each.place is not None:
-            backfills.settle(database, each.sink, each.place)
+        if each.item is not None:
+            backfills.settle(database, each.sink, each.item)
 
 
 def miss(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:

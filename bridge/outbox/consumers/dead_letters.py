@@ -23,7 +23,7 @@ MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SavedDeadLetters:
     """The dead letters of a sink at the start of the process."""
 
     dead_letters: Mapping[int, tuple[OrderingKey, int, bool]]
@@ -32,7 +32,7 @@ class Found:
     retrying: bool
 
 
-def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
+def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, SavedDeadLetters]:
     """The dead letters of these sinks, and of every other sink that has some."""
     dead_letters: dict[str, dict[int, tuple[OrderingKey, int, bool]]] = {sink: {} for sink in sinks}
     again: set[str] = set()
@@ -43,14 +43,14 @@ def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, Found]:
         dead_letters.setdefault(sink, {})[number] = ((name, key), sequence, bool(parked))
         if retrying:
             again.add(sink)
-    return {sink: Found(those, sink in again) for sink, those in dead_letters.items()}
+    return {sink: SavedDeadLetters(those, sink in again) for sink, those in dead_letters.items()}
 
 
 class DeadLetters:
-    """The dead letters of a sink. A dead letter is durable when ``bury`` returns, and survives a crash with its record,
-    so the log can be trimmed behind it."""
+    """The dead letters of a sink. A dead letter is durable when ``add_dead_letters`` returns, and survives a crash with
+    its record, so the log can be trimmed behind it."""
 
-    def __init__(self, store: Store, sink: str, found: Found, most: int = MOST) -> None:
+    def __init__(self, store: Store, sink: str, found: SavedDeadLetters, most: int = MOST) -> None:
         self._store = store
         self._sink = sink
         self._most = most
@@ -95,7 +95,7 @@ class DeadLetters:
             for each in new_dead_letters
         ]
         await self._store.write(
-            partial(_bury, dead_letters=dead_letters),
+            partial(_insert, dead_letters=dead_letters),
             committed=lambda done: self._note_buried(new_dead_letters, *done),
             weight=len(dead_letters),
             shrinks=True,
@@ -254,7 +254,7 @@ def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list
     return found
 
 
-def _bury(database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]]) -> tuple[list[int | None], bool]:
+def _insert(database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]]) -> tuple[list[int | None], bool]:
     """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
     once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
     operator's request would ever cover it."""

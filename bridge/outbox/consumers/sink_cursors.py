@@ -14,7 +14,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.record import Record
 from bridge.outbox.consumers import backfills, cursors
 from bridge.outbox.consumers.backfills import Backfill, BackfillKind
-from bridge.outbox.consumers.cursors import Cursor, Progress
+from bridge.outbox.consumers.cursors import Progress, SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.store import Store
 
@@ -25,7 +25,7 @@ class SinkCursors:
     def __init__(
         self,
         store: Store,
-        known: Mapping[str, Cursor],
+        known: Mapping[str, SinkCursor],
         dead_letters: Mapping[str, DeadLetters],
         *,
         last: Callable[[], int],
@@ -42,7 +42,7 @@ class SinkCursors:
             if cursor.backfill is not None and cursor.backfill.kind is BackfillKind.SNAPSHOT:
                 report(SnapshotBegan(cursor.sink, max(0, cursor.backfill.left - 2)))  # Without its two notices.
 
-    def __getitem__(self, sink: str) -> Cursor:
+    def __getitem__(self, sink: str) -> SinkCursor:
         """Raises UnknownTarget."""
         try:
             return self._cursors[sink]
@@ -50,7 +50,7 @@ class SinkCursors:
             raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(self._cursors) or 'none'}") from None
 
     @property
-    def all(self) -> Sequence[Cursor]:
+    def all(self) -> Sequence[SinkCursor]:
         """Every cursor, also of sinks that are no longer configured."""
         return tuple(self._cursors.values())
 
@@ -68,10 +68,10 @@ class SinkCursors:
             cursor.settled, cursor.dirty = through, True
             _settle_in_flight(cursor)
 
-    def settle_backfill(self, sink: str, place: int) -> None:
-        """Settles the items of the backfill up to the index ``place``."""
+    def settle_backfill(self, sink: str, item: int) -> None:
+        """Settles the items of the backfill up to the index ``item``."""
         cursor = self._cursors[sink]
-        cursor.settled_place, cursor.dirty = place, True
+        cursor.settled_item, cursor.dirty = item, True
 
     def remember(self, sink: str, memory: bytes) -> None:
         """Stores bytes that the sink gets back after a restart. They are saved together with the cursor of that
@@ -88,7 +88,7 @@ class SinkCursors:
             return
         if backfill.kind is BackfillKind.SNAPSHOT:
             self._report(SnapshotEnded(sink, max(0, backfill.last - 2)))
-        cursor.backfill, cursor.settled_place, cursor.dirty = None, 0, True
+        cursor.backfill, cursor.settled_item, cursor.dirty = None, 0, True
         cursor.settled = max(cursor.settled, backfill.cut)
         # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
         self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
@@ -103,7 +103,7 @@ class SinkCursors:
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
-                progress.append(Progress(cursor.sink, cursor.settled, cursor.place_to_save, cursor.memory))
+                progress.append(Progress(cursor.sink, cursor.settled, cursor.item_to_save, cursor.memory))
                 cursor.dirty = False
         return progress
 
@@ -174,7 +174,7 @@ class SinkCursors:
         return found
 
     async def _replan(
-        self, cursor: Cursor, kind: BackfillKind, taken: int, cut: int, planned: Sequence[backfills.BackfillItem]
+        self, cursor: SinkCursor, kind: BackfillKind, taken: int, cut: int, planned: Sequence[backfills.BackfillItem]
     ) -> None:
         await self._store.write(
             partial(
@@ -225,22 +225,22 @@ class SinkCursors:
                 await self._store.write(partial(_forget, sink=cursor.sink), shrinks=True)
 
 
-def _set_backfill(cursor: Cursor, backfill: Backfill | None) -> None:
+def _set_backfill(cursor: SinkCursor, backfill: Backfill | None) -> None:
     """Runs once the plan is durable, even if the caller was cancelled: memory follows the database."""
     begins = cursor.backfill is None
     cursor.backfill = backfill
     if begins and backfill is not None:
-        cursor.settled_place = -len(backfill.in_flight)
+        cursor.settled_item = -len(backfill.in_flight)
         _settle_in_flight(cursor)
 
 
-def _settle_in_flight(cursor: Cursor) -> None:
+def _settle_in_flight(cursor: SinkCursor) -> None:
     """Settles the items of records that were in flight when the backfill was planned, once the cursor passes the
     records."""
     backfill = cursor.backfill
     if backfill is not None and backfill.in_flight:
-        place = bisect_right(backfill.in_flight, cursor.settled) - len(backfill.in_flight)
-        cursor.settled_place = max(cursor.settled_place, place)
+        item = bisect_right(backfill.in_flight, cursor.settled) - len(backfill.in_flight)
+        cursor.settled_item = max(cursor.settled_item, item)
 
 
 def _end(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:

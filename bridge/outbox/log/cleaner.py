@@ -5,9 +5,9 @@ holds the last state of its object. The ledger says which record does: each row 
 Replaced records stay until the next pass. Where objects change at random, immediate removal would write a page of the
 log and a page of the ledger for every change.
 
-A pass reads the ledger from ``meta.cleared`` to ``meta.trimmed``, range by range. It collects the numbers of the
-garbage in memory, in order, and removes the records in steps, so that each page is written once for many of them. After
-a crash the pass reads its range again.
+A pass reads the ledger from ``meta.cleaner_checkpoint`` to ``meta.log_start``, range by range. It collects the numbers
+of the garbage in memory, in order, and removes the records in steps, so that each page is written once for many of
+them. After a crash the pass reads its range again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PAGES = 1024
 
 # The state of a pass between transactions: the progress within a range, and its garbage. Lost in a crash.
 _TEMPORARY = """
-CREATE TEMP TABLE stretch (looked INTEGER NOT NULL, through INTEGER NOT NULL) STRICT;
-CREATE TEMP TABLE leaving (seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL) STRICT;
+CREATE TEMP TABLE cleaner_range (next INTEGER NOT NULL, stop INTEGER NOT NULL) STRICT;
+CREATE TEMP TABLE garbage (seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL) STRICT;
 """
 
 # Kind by kind, in the order of the ledger's primary key: without this SQLite would scan the ledger for each range.
 _RECORDS = (
     "(SELECT 0 AS id UNION ALL SELECT id FROM kinds) k"
-    " CROSS JOIN ledger l ON l.kind = k.id AND l.seq > ?1 AND l.seq <= ?2"
+    " CROSS JOIN ledger l ON l.kind = k.id AND l.seq >= ?1 AND l.seq < ?2"
 )
 
 
@@ -41,14 +41,14 @@ _RECORDS = (
 class CleanerPolicy:
     """Decides when a pass of the cleaner pays, and the sizes of its steps."""
 
-    least: int = 4 << 20
+    min_bytes: int = 4 << 20
     """Bytes of garbage that start a pass."""
-    part: float = 1.0
-    """Records trimmed since the last pass that start a pass, as a part of the records that it kept. Both bounds must be
-    reached, which makes the cost of a removed record constant."""
-    stretch: int = 500_000
+    min_ratio: float = 1.0
+    """Records trimmed since the last pass that start a pass, as a ratio to the records that it kept (compare Kafka's
+    min.cleanable.dirty.ratio). Both bounds must be reached, which makes the cost of a removed record constant."""
+    range_records: int = 500_000
     """Records in a range. The cleaner holds a few bytes in memory for each of its garbage records."""
-    looked: int = 20_000
+    examined: int = 20_000
     """Records examined in each transaction."""
     removed: int = 2_000
     """Records removed in each transaction. Appends wait for that transaction."""
@@ -60,20 +60,21 @@ class CleanableLog:
 
     bytes: int
     """Bytes that a pass would free."""
-    cleared: int
-    """The cleaner's checkpoint: up to this record only pinned garbage is left."""
+    checkpoint: int
+    """The first record that the cleaner has not examined. Of the garbage before it, only the pinned is left."""
     kept: int
-    """Records up to ``cleared`` that the last pass kept."""
-    awaiting: bool
+    """Records before ``checkpoint`` that the last pass kept."""
+    has_pinned: bool
     """True if some of them stayed for a backfill only."""
 
-    def trimmed(self, records: int, size: int) -> None:
+    def add(self, records: int, size: int) -> None:
         """Adds ``records`` trimmed records with bodies of ``size`` bytes."""
         self.bytes += size + records * _ROW_BYTES
 
-    def is_due(self, cleaner_policy: CleanerPolicy, trimmed: int) -> bool:
+    def is_due(self, cleaner_policy: CleanerPolicy, log_start: int) -> bool:
         """True if a pass pays now."""
-        return self.bytes >= cleaner_policy.least and trimmed - self.cleared >= max(1, cleaner_policy.part * self.kept)
+        trimmed = log_start - self.checkpoint
+        return self.bytes >= cleaner_policy.min_bytes and trimmed >= max(1, cleaner_policy.min_ratio * self.kept)
 
 
 def prepare(database: apsw.Connection) -> None:
@@ -85,8 +86,8 @@ def prepare(database: apsw.Connection) -> None:
 def trim(database: apsw.Connection, through: int) -> int:
     """Trims the log up to ``through``: sinks read those records no more, except as items of a backfill. Returns the new
     start of the log, which never goes back."""
-    database.execute("UPDATE meta SET trimmed = max(trimmed, ?)", (through,))
-    return one(database, "SELECT trimmed FROM meta")
+    database.execute("UPDATE meta SET log_start = max(log_start, ?)", (through + 1,))
+    return one(database, "SELECT log_start FROM meta")
 
 
 class LogCleaner:
@@ -100,62 +101,67 @@ class LogCleaner:
     def __call__(self, database: apsw.Connection) -> bool:
         # Halved before the attempt: on a full disk the writer rolls back and calls again, and ``was_done`` never runs.
         self._tried, self._most = self._most, max(1, self._most // 2)
-        looked, through = _stretch(database, self._rhythm.stretch)
-        if looked < through:
-            _look(database, looked, min(through, looked + self._rhythm.looked))
+        begin, stop = _current_range(database, self._rhythm.range_records)
+        if begin < stop:
+            _collect(database, begin, min(stop, begin + self._rhythm.examined))
         elif not _remove(database, self._tried):
-            database.execute("UPDATE meta SET cleared = ?", (through,))
-            database.execute("DELETE FROM stretch")
-        return bool(one(database, "SELECT EXISTS (SELECT 1 FROM stretch) OR cleared < trimmed FROM meta"))
+            database.execute("UPDATE meta SET cleaner_checkpoint = ?", (stop,))
+            database.execute("DELETE FROM cleaner_range")
+        return bool(
+            one(database, "SELECT EXISTS (SELECT 1 FROM cleaner_range) OR cleaner_checkpoint < log_start FROM meta")
+        )
 
     def was_done(self, _more: bool) -> None:
         """Runs after the commit: there was room, so the next step may be larger."""
         self._most = min(self._rhythm.removed, 2 * self._tried)
 
 
-def _stretch(database: apsw.Connection, most: int) -> tuple[int, int]:
-    """Progress within the current range, and its end. A new range takes over the pinned garbage of earlier ranges once
-    no backfill is left; before, each pass would examine that garbage again."""
-    if not one(database, "SELECT EXISTS (SELECT 1 FROM stretch)"):
-        database.execute("INSERT INTO stretch SELECT cleared, min(trimmed, cleared + ?) FROM meta", (most,))
-        if not _are_some_selected(database):
-            database.execute("INSERT INTO leaving SELECT seq, kind FROM awaited")
-    looked, through = row(database, "SELECT looked, through FROM stretch")
-    return looked, through
-
-
-def _look(database: apsw.Connection, after: int, through: int) -> None:
-    """Collects garbage. Pinned records stay even if the record that replaced them is removed: see
-    ``ledger_sql.PRESENT``."""
-    bounds = (after, through)
-    database.execute(
-        f"INSERT OR IGNORE INTO leaving SELECT l.replaces, l.kind FROM {_RECORDS} WHERE l.replaces IS NOT NULL", bounds
-    )
-    database.execute(
-        f"INSERT OR IGNORE INTO leaving SELECT l.seq, l.kind FROM {_RECORDS} WHERE l.informer IS NULL", bounds
-    )
-    database.execute("UPDATE stretch SET looked = ?", (through,))
-    if _are_some_selected(database):
+def _current_range(database: apsw.Connection, most: int) -> tuple[int, int]:
+    """The next record of the current range, and its end (exclusive). A new range takes over the pinned garbage of
+    earlier ranges once no backfill is left; before, each pass would examine that garbage again."""
+    if not one(database, "SELECT EXISTS (SELECT 1 FROM cleaner_range)"):
         database.execute(
-            "INSERT OR IGNORE INTO awaited SELECT seq, kind FROM leaving"
-            " WHERE EXISTS (SELECT 1 FROM backfill_items s WHERE s.seq = leaving.seq)"
+            "INSERT INTO cleaner_range SELECT cleaner_checkpoint, min(log_start, cleaner_checkpoint + ?) FROM meta",
+            (most,),
         )
-        database.execute("DELETE FROM leaving WHERE seq IN (SELECT seq FROM awaited)")
+        if not _has_backfills(database):
+            database.execute("INSERT INTO garbage SELECT seq, kind FROM pinned")
+    begin, stop = row(database, "SELECT next, stop FROM cleaner_range")
+    return begin, stop
+
+
+def _collect(database: apsw.Connection, begin: int, stop: int) -> None:
+    """Collects the garbage that the records from ``begin`` up to ``stop`` (exclusive) left. Pinned records stay even if
+    the record that replaced them is removed: see ``ledger_sql.PRESENT``."""
+    bounds = (begin, stop)
+    database.execute(
+        f"INSERT OR IGNORE INTO garbage SELECT l.replaces, l.kind FROM {_RECORDS} WHERE l.replaces IS NOT NULL", bounds
+    )
+    database.execute(
+        f"INSERT OR IGNORE INTO garbage SELECT l.seq, l.kind FROM {_RECORDS} WHERE l.informer IS NULL", bounds
+    )
+    database.execute("UPDATE cleaner_range SET next = ?", (stop,))
+    if _has_backfills(database):
+        database.execute(
+            "INSERT OR IGNORE INTO pinned SELECT seq, kind FROM garbage"
+            " WHERE EXISTS (SELECT 1 FROM backfill_items s WHERE s.seq = garbage.seq)"
+        )
+        database.execute("DELETE FROM garbage WHERE seq IN (SELECT seq FROM pinned)")
 
 
 def _remove(database: apsw.Connection, most: int) -> bool:
     """Removes the first ``most`` records of the garbage. Returns False if there was no garbage."""
-    [last] = row(database, "SELECT max(seq) FROM (SELECT seq FROM leaving ORDER BY seq LIMIT ?)", (most,))
+    [last] = row(database, "SELECT max(seq) FROM (SELECT seq FROM garbage ORDER BY seq LIMIT ?)", (most,))
     if last is None:
         return False
-    database.execute("DELETE FROM log WHERE seq IN (SELECT seq FROM leaving WHERE seq <= ?)", (last,))
-    database.execute("DELETE FROM ledger WHERE (kind, seq) IN (SELECT kind, seq FROM leaving WHERE seq <= ?)", (last,))
-    database.execute("DELETE FROM awaited WHERE seq IN (SELECT seq FROM leaving WHERE seq <= ?)", (last,))
-    database.execute("DELETE FROM leaving WHERE seq <= ?", (last,))
+    database.execute("DELETE FROM log WHERE seq IN (SELECT seq FROM garbage WHERE seq <= ?)", (last,))
+    database.execute("DELETE FROM ledger WHERE (kind, seq) IN (SELECT kind, seq FROM garbage WHERE seq <= ?)", (last,))
+    database.execute("DELETE FROM pinned WHERE seq IN (SELECT seq FROM garbage WHERE seq <= ?)", (last,))
+    database.execute("DELETE FROM garbage WHERE seq <= ?", (last,))
     return True
 
 
-def _are_some_selected(database: apsw.Connection) -> bool:
+def _has_backfills(database: apsw.Connection) -> bool:
     return bool(one(database, "SELECT EXISTS (SELECT 1 FROM backfill_items)"))
 
 
@@ -179,12 +185,12 @@ def _has_too_many_free(database: apsw.Connection) -> bool:
 
 def loose(database: apsw.Connection) -> CleanableLog:
     """The estimate from the database. Counts the ledger."""
-    last, trimmed, cleared = row(database, "SELECT last, trimmed, cleared FROM meta")
-    records = one(database, "SELECT count(*) FROM ledger")
+    last, log_start, checkpoint = row(database, "SELECT last, log_start, cleaner_checkpoint FROM meta")
+    records, unexamined = one(database, "SELECT count(*) FROM ledger"), last + 1 - checkpoint
     pages = int(database.pragma("page_count")) - int(database.pragma("freelist_count"))
     return CleanableLog(
-        pages * page_bytes(database) * (trimmed - cleared) // max(records, last - cleared, 1),
-        cleared,
-        max(0, records - (last - cleared)),
-        bool(one(database, "SELECT EXISTS (SELECT 1 FROM awaited)")),
+        pages * page_bytes(database) * (log_start - checkpoint) // max(records, unexamined, 1),
+        checkpoint,
+        max(0, records - unexamined),
+        bool(one(database, "SELECT EXISTS (SELECT 1 FROM pinned)")),
     )

@@ -119,7 +119,7 @@ def read(database: apsw.Connection, codec: record_codec.Codec, after: int, limit
     empty. Raises Damaged."""
     database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
     try:
-        first = max(after, one(database, "SELECT trimmed FROM meta")) + 1
+        first = max(after + 1, one(database, "SELECT log_start FROM meta"))
         found = database.execute(
             f"SELECT {record_codec.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit)
         )

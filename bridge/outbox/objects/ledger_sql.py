@@ -67,7 +67,7 @@ Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None]
 """A row of the ledger: kind, seq, key, informer, uid, version, replaces."""
 
 _LAST_STATES = (
-    "ledger WHERE {of}informer IS NOT NULL AND seq NOT IN (SELECT seq FROM awaited)"
+    "ledger WHERE {of}informer IS NOT NULL AND seq NOT IN (SELECT seq FROM pinned)"
     " AND seq NOT IN (SELECT replaces FROM ledger WHERE {of}replaces IS NOT NULL)"
 )
 PRESENT = _LAST_STATES.format(of="")

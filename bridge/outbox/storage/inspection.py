@@ -21,7 +21,7 @@ _SHARED = "outbox.db-shm"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LedgerObject:
     """An object of the ledger."""
 
     key: str
@@ -46,12 +46,12 @@ class StateInspection:
         kind = ledger_sql.kinds(self._connection).get(resource.name)
         return [] if kind is None else [each.scope for each in ledger_sql.informers(self._connection, kind)]
 
-    def objects(self, resource: Resource) -> Iterator[Held]:
+    def objects(self, resource: Resource) -> Iterator[LedgerObject]:
         """Every object of a resource that was exported, and not exported as deleted."""
         kind = ledger_sql.kinds(self._connection).get(resource.name)
         if kind is not None:
             for key, uid, version in ledger_sql.present(self._connection, kind):
-                yield Held(key, uid, version)
+                yield LedgerObject(key, uid, version)
 
     def count(self) -> int:
         """Number of all objects."""

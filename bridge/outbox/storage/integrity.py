@@ -40,7 +40,9 @@ _SCHEMA_ERRORS = (
 no such thing."""
 _TYPES = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 _SMALL = ("meta", "kinds", "resources", "informers", "cursors")
-_REPLACED_LATER = "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq > meta.cleared"
+_REPLACED_LATER = (
+    "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq >= meta.cleaner_checkpoint"
+)
 _OPS = {*(op.value for op in Op), *(edge.value for edge in SnapshotEdge), record_codec.GAP}
 
 
@@ -146,13 +148,13 @@ def _frames(database: apsw.Connection) -> Iterator[str]:
             record_codec.opened(dead_letter)
         except Damaged as error:
             yield f"dead letter {number}: {error}"
-    for sink, place, op, before in database.execute("SELECT sink, place, op, before FROM backfill_items"):
+    for sink, item, op, before in database.execute("SELECT sink, item, op, before FROM backfill_items"):
         if op not in _OPS:
-            yield f"item {place} of the backfill of {sink} has the op {op}"
+            yield f"item {item} of the backfill of {sink} has the op {op}"
         try:
             bodies.unpack(before) if before is not None else b""
         except ValueError as error:
-            yield f"item {place} of the backfill of {sink}: {error}"
+            yield f"item {item} of the backfill of {sink}: {error}"
     for (sink,) in list(database.execute("SELECT sink FROM cursors")):
         backfills.load(database, sink)
 
@@ -166,7 +168,7 @@ def _agreement(database: apsw.Connection) -> Iterator[str]:
 _QUESTIONS = {
     "wrong number of rows in meta": "SELECT count(*) <> 1 FROM meta",
     "impossible sequence numbers": (
-        "SELECT NOT (0 <= cleared AND cleared <= trimmed AND trimmed <= last"
+        "SELECT NOT (1 <= cleaner_checkpoint AND cleaner_checkpoint <= log_start AND log_start <= last + 1"
         " AND (SELECT coalesce(max(seq), 0) FROM log) <= last) FROM meta"
     ),
     "references to missing rows": "SELECT count(*) FROM pragma_foreign_key_check",
@@ -182,15 +184,15 @@ _QUESTIONS = {
         "SELECT count(*) FROM ledger n JOIN ledger o ON o.kind = n.kind AND o.seq = n.replaces WHERE o.key <> n.key"
     ),
     "records missing in the log": (
-        "SELECT meta.last - meta.trimmed - (SELECT count(*) FROM log WHERE seq > meta.trimmed) FROM meta"
+        "SELECT last + 1 - log_start - (SELECT count(*) FROM log WHERE seq >= log_start) FROM meta"
     ),
     "records that the log cleaner missed": (
-        f"SELECT count(*) FROM log, meta WHERE seq <= cleared AND seq NOT IN (SELECT seq FROM {PRESENT})"
-        f" AND seq NOT IN (SELECT seq FROM awaited) AND seq NOT IN ({_REPLACED_LATER})"
+        f"SELECT count(*) FROM log, meta WHERE seq < cleaner_checkpoint AND seq NOT IN (SELECT seq FROM {PRESENT})"
+        f" AND seq NOT IN (SELECT seq FROM pinned) AND seq NOT IN ({_REPLACED_LATER})"
     ),
     "cursors that point at trimmed records": (
         "SELECT count(*) FROM cursors, meta"
-        " WHERE settled < trimmed AND (backfill = '' OR settled < backfill_starts_after)"
+        " WHERE settled < log_start - 1 AND (backfill = '' OR settled < backfill_starts_after)"
     ),
     "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
 }

@@ -1,17 +1,17 @@
 """The tables of the database, and the number of their format.
 
-meta        a single row: the cluster, counters, and how far the log was trimmed and cleaned
-kinds       resources by name, such as deployments.apps, without a version; the epoch in which informers begin
-resources   each version of a kind that was ever served
-informers   a watched part of a resource: selectors, and progress
-log         records; up to meta.trimmed they are kept only for the last states that they hold
-ledger      a row for each record: object, informer that has the object in this state (NULL: the record is no state),
-            and the record with the previous state; see ledger_sql and clearing
-awaited     garbage that stays in the log for a backfill only
-dictionaries  compression dictionaries of bodies
-cursors     progress of each sink
-selections  items of each sink's backfill: numbers of records, or notices
-letters     dead letters; each contains its record, so that the log can be trimmed
+meta            a single row: the cluster, counters, the start of the log, the checkpoint of the log cleaner
+kinds           resources by name, such as deployments.apps, without a version; the epoch in which informers begin
+resources       each version of a kind that was ever served
+informers       a watched part of a resource: selectors, and progress
+log             records; those before meta.log_start are kept only for the last states that they hold
+ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
+                no state), and the record with the previous state; see ledger_sql and cleaner
+pinned          garbage that stays in the log for a backfill only
+dictionaries    compression dictionaries of bodies
+cursors         progress of each sink
+backfill_items  items of each sink's backfill: numbers of records, or notices
+dead_letters    each contains its record, so that the log can be trimmed
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _UNRELEASED_ID = 0x6B646C74
 
 _TABLES = """
 CREATE TABLE meta (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id INTEGER PRIMARY KEY CHECK (id = 1),
     cluster TEXT NOT NULL DEFAULT '',
-    trimmed INTEGER NOT NULL DEFAULT 0,
-    cleared INTEGER NOT NULL DEFAULT 0,
+    log_start INTEGER NOT NULL DEFAULT 1,
+    cleaner_checkpoint INTEGER NOT NULL DEFAULT 1,
     last INTEGER NOT NULL DEFAULT 0,
     rebuilt INTEGER NOT NULL DEFAULT 0,
     epoch INTEGER NOT NULL DEFAULT 1,
     replays INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO meta (one) VALUES (1);
+INSERT INTO meta (id) VALUES (1);
 
 CREATE TABLE kinds (
     id INTEGER PRIMARY KEY,
@@ -103,7 +103,7 @@ CREATE TABLE ledger (
     PRIMARY KEY (kind, seq)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE awaited (
+CREATE TABLE pinned (
     seq INTEGER PRIMARY KEY,
     kind INTEGER NOT NULL
 ) STRICT;
@@ -128,18 +128,18 @@ CREATE TABLE cursors (
 
 CREATE TABLE backfill_items (
     sink TEXT NOT NULL,
-    place INTEGER NOT NULL,
+    item INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     op TEXT NOT NULL,
-    first INTEGER,
-    count INTEGER,
+    first_seq INTEGER,
+    records INTEGER,
     time TEXT,
     before_seq INTEGER,
     before BLOB,
     concerns TEXT,
-    PRIMARY KEY (sink, place)
+    PRIMARY KEY (sink, item)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX selected ON backfill_items (seq);
+CREATE INDEX backfilled ON backfill_items (seq);
 
 CREATE TABLE dead_letters (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -22,7 +22,7 @@ def report(database: apsw.Connection, disk: Disk) -> StateReport:
         format=int(database.pragma("user_version")),
         cluster=str(row(database, "SELECT cluster FROM meta")[0]),
         problems=integrity.problems(database),
-        records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq > meta.trimmed"),
+        records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq >= meta.log_start"),
         objects=one(database, f"SELECT count(*) FROM {PRESENT}"),
         informers=one(database, "SELECT count(*) FROM informers"),
         sinks=one(database, "SELECT count(*) FROM cursors"),

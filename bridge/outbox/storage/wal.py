@@ -66,8 +66,8 @@ def _frames_behind(log: Path, taken: int, page_bytes: int) -> Iterator[_Frame]:
         header = content.read(_HEADER_BYTES)
         salts = header[_SALTS] if _is_whole(header) else content.read(_FRAME.size)[8:16]
         size = _FRAME.size + page_bytes
-        for place in range(_HEADER_BYTES + taken * size, os.fstat(content.fileno()).st_size - size + 1, size):
-            content.seek(place)
+        for offset in range(_HEADER_BYTES + taken * size, os.fstat(content.fileno()).st_size - size + 1, size):
+            content.seek(offset)
             frame = _Frame._make(_FRAME.unpack(content.read(_FRAME.size)))
             if frame.salts == salts:
                 yield frame

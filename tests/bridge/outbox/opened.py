@@ -1,4 +1,4 @@
-"""An outbox in a directory, and what a crash would leave of it."""
+"""An outbox in a directory, and the files that a crash would leave."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bridge.outbox.recovery import utc_now
 from bridge.outbox.storage.state_directory import FILE
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
-EAGER = CleanerPolicy(least=0, part=0.0)
-"""What can be cleared away is, with each tick."""
+EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)
+"""The log cleaner runs with each tick."""
 
 
 @asynccontextmanager
@@ -32,17 +32,17 @@ async def opened(
     time: str | None = None,
     cleaner_policy: CleanerPolicy = EAGER,
 ) -> AsyncIterator[Outbox]:
-    """``time``: what the clock says all the while."""
-    told: list[Fact] = [] if facts is None else facts
+    """``time``: a constant time of the clock."""
+    reported: list[Fact] = [] if facts is None else facts
     clock = utc_now if time is None else lambda: time
     async with await Outbox.open(
-        directory, sinks, report=told.append, retention=retention, clock=clock, cleaner_policy=cleaner_policy
+        directory, sinks, report=reported.append, retention=retention, clock=clock, cleaner_policy=cleaner_policy
     ) as outbox:
         yield outbox
 
 
 def crashed(directory: Path, copy: Path) -> Path:
-    """What a process that is killed now leaves on disk."""
+    """The files that a process killed now would leave on disk."""
     copy.mkdir()
     for suffix in ("", "-wal"):
         if (part := directory / (FILE + suffix)).exists():
@@ -50,8 +50,8 @@ def crashed(directory: Path, copy: Path) -> Path:
     return copy
 
 
-def tell(directory: Path, statement: str) -> None:
-    """To the database of a stopped outbox, by somebody who is not the outbox."""
+def alter(directory: Path, statement: str) -> None:
+    """Runs a statement on the database of a stopped outbox."""
     connection = apsw.Connection(str(directory / FILE))
     connection.execute(statement)
     connection.close()
@@ -74,7 +74,7 @@ async def everything(outbox: Outbox) -> Sequence[Record]:
 
 
 def story(records: Sequence[Record]) -> list[str]:
-    """``op key`` of each delta, and what the others are."""
+    """``op key`` of each delta, and the lower-case class name of each notice."""
     return [
         f"{record.op} {record.key}" if isinstance(record, Delta) else type(record).__name__.lower()
         for record in records

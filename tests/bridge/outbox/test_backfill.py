@@ -1,4 +1,4 @@
-"""What a sink is told out of turn, and what it is told of a backlog that was shortened."""
+"""Backfills: snapshots, compacted and dropped backlogs, replays."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class Taker:
         self.held: list[Stretch] = []
 
     async def take(self, limit: int = 100) -> Sequence[Record]:
-        """One stretch, which is not settled yet."""
+        """Takes a range, without settling it."""
         async with asyncio.timeout(10):
             self.held.append(await self.stream.take(limit))
         return self.held[-1].items
 
     def settle(self) -> None:
-        for stretch in self.held:
-            self.stream.settle(stretch)
+        for fetch in self.held:
+            self.stream.settle(fetch)
         self.held.clear()
 
     async def rest(self, limit: int = 100) -> list[Record]:
-        """Everything that is still to be told; it is settled."""
+        """Takes and settles all waiting records."""
         found: list[Record] = []
         while not self.stream.exhausted:
             found += await self.take(limit)
             self.settle()
         return found
 
-    async def told(self, limit: int = 100) -> list[str]:
+    async def delivered(self, limit: int = 100) -> list[str]:
         return story(await self.rest(limit))
 
 
@@ -117,7 +117,7 @@ async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> 
 
 
 async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: Path) -> None:
-    """Its end counts the objects that are told in it."""
+    """The end of a snapshot has the number of its objects."""
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
     async with opened(tmp_path, WITH_LATE) as outbox:
@@ -140,7 +140,7 @@ async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: P
 
 
 def named(records: Sequence[Record]) -> list[tuple[str, str | None, bool]]:
-    """What is told, the snapshot that it says to be of, and whether it says to be the last of it."""
+    """The story of a record, its snapshot, and whether it is marked as the last of the snapshot."""
     last = [isinstance(record, Delta) and record.last_of_snapshot for record in records]
     return list(zip(story(records), (record.snapshot for record in records), last, strict=True))
 
@@ -163,7 +163,7 @@ async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Pat
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, WITH_LATE) as outbox:
         assert outbox.sinks.lag("late") == 5
-        assert await Taker(outbox, "late").told() == [
+        assert await Taker(outbox, "late").delivered() == [
             "added shop/p2",
             *(f"added shop/p{n}" for n in (3, 4, 5)),
             "snapshot",
@@ -186,7 +186,7 @@ async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) 
         await outbox.tidy()
         assert (await outbox.check()).problems == []
 
-        assert await taker.told() == ["added shop/b", "snapshot", "deleted shop/a", "updated shop/b"]
+        assert await taker.delivered() == ["added shop/b", "snapshot", "deleted shop/a", "updated shop/b"]
         await settled(outbox)
         report = await outbox.check()
         assert (report.records, report.objects, report.problems) == (0, 1, [])
@@ -198,8 +198,8 @@ async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "updated shop/a")
     sinks = AUDIT | {"now": StartPolicy.NOW, "earliest": StartPolicy.EARLIEST}
     async with opened(tmp_path, sinks, retention=retention) as outbox:
-        assert await Taker(outbox, "now").told() == []
-        assert await Taker(outbox, "earliest").told() == ["added shop/a", "updated shop/a"]
+        assert await Taker(outbox, "now").delivered() == []
+        assert await Taker(outbox, "earliest").delivered() == ["added shop/a", "updated shop/a"]
 
 
 async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -> None:
@@ -241,17 +241,17 @@ async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) ->
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         [first] = await informer.tells(outbox, "added shop/a")
-        assert await taker.told() == ["added shop/a"]
+        assert await taker.delivered() == ["added shop/a"]
         for _ in range(3):
             await informer.tells(outbox, "updated shop/a", "updated shop/a")
         assert await taker.stream.compact(outbox.boot_last) == (6, 1)
         await informer.tells(outbox, "updated shop/a")
         assert await taker.stream.compact(outbox.boot_last) == (2, 1)
-        [told] = await taker.rest()
+        [record] = await taker.rest()
 
-        assert isinstance(told, Delta)
-        assert (told.op, told.sequence) == ("updated", 8)
-        assert told.before == first.body
+        assert isinstance(record, Delta)
+        assert (record.op, record.sequence) == ("updated", 8)
+        assert record.before == first.body
 
 
 async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None:
@@ -260,10 +260,10 @@ async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
-        [told] = await taker.rest()
+        [record] = await taker.rest()
 
-        assert isinstance(told, Delta)
-        assert (told.op, told.before, told.sequence) == ("added", None, 2)
+        assert isinstance(record, Delta)
+        assert (record.op, record.before, record.sequence) == ("added", None, 2)
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
@@ -281,7 +281,7 @@ async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
         assert await taker.stream.compact(outbox.boot_last) == (6, 2)
         await informer.tells(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
         assert await taker.stream.drop(outbox.last - 1) == (10, 2)
-        assert await taker.told() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
+        assert await taker.delivered() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
 
 
 async def shorten(taker: Taker, outbox: Outbox, policy: str) -> None:
@@ -311,10 +311,10 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
             await informer.tells(outbox, *["updated shop/a"] * 50)
             await shorten(taker, outbox, policy)
             await outbox.tidy()
-            assert outbox.records == 0, "nothing of it is kept for this sink"
+            assert outbox.records == 0, "no record is kept for this sink"
             assert outbox.backlog_of("audit").records == len(in_flight) + 1
-        for stretch in taker.held[:settled]:
-            taker.stream.settle(stretch)
+        for fetch in taker.held[:settled]:
+            taker.stream.settle(fetch)
         await outbox.tidy()
         assert outbox.backlog_of("audit").records == len(in_flight) - settled + 1
         assert (await outbox.check()).problems == []
@@ -322,11 +322,11 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
 
         del taker.held[:settled]
         taker.settle()
-        assert await taker.told() == SHORTENED[policy]
+        assert await taker.delivered() == SHORTENED[policy]
         assert outbox.sinks.lag("audit") == 0
     async with opened(left) as outbox:
         again = Taker(outbox)
-        assert await again.told() == in_flight[settled:] + SHORTENED[policy]
+        assert await again.delivered() == in_flight[settled:] + SHORTENED[policy]
         await outbox.tidy()
         assert (await outbox.check()).problems == []
 
@@ -383,11 +383,11 @@ async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> 
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
-        assert await taker.told() == ["added shop/a"]
+        assert await taker.delivered() == ["added shop/a"]
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind what was written before.
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
-        assert await Taker(outbox).told() == []
+        assert await Taker(outbox).delivered() == []
         assert outbox.sinks.lag("audit") == 0
 
 
@@ -402,10 +402,10 @@ async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         taker = Taker(outbox)
-        assert await taker.told() == ["added shop/a"]
+        assert await taker.delivered() == ["added shop/a"]
         assert outbox.sinks.lag("audit") == 0
         await (await Informed().begin(outbox)).tells(outbox, "added shop/c")
-        assert await taker.told() == ["added shop/c"]
+        assert await taker.delivered() == ["added shop/c"]
 
 
 async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path
         taker.settle()
         async with asyncio.timeout(5):
             await waiting
-        assert await taker.told() == []
+        assert await taker.delivered() == []
         assert outbox.sinks.lag("audit") == 0
 
 
@@ -472,7 +472,7 @@ async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, m
 
 
 async def about(taker: Taker) -> tuple[set[tuple[str, str | None]], bool]:
-    """What the gap that comes next says of the missing records, and whether they are about nothing else."""
+    """The resources and namespaces that the next gap names, and whether that list is complete."""
     gap = next(record for record in await taker.rest() if isinstance(record, Gap))
     return {(each.resource.name, each.namespace) for each in gap.concerns}, gap.only
 
@@ -507,7 +507,7 @@ async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) ->
         await informer.tells(outbox, "updated shop/b")
         await taker.stream.compact(outbox.boot_last)
 
-        assert await taker.told() == ["deleted shop/a", "gap", "updated shop/b"]
+        assert await taker.delivered() == ["deleted shop/a", "gap", "updated shop/b"]
 
 
 async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: Path) -> None:
@@ -564,10 +564,10 @@ async def test_what_is_told_once_more(
         kind = None if resource is None else await outbox.ledger.kind_of(resource)
 
         found = await taker.stream.replay(start, kind, namespace)
-        told = await taker.rest(limit=2)
+        records = await taker.rest(limit=2)
 
         assert found == (len(expected), min(expected, default=0), max(expected, default=0))
-        assert told == [replace(record, replay=1) for record in log if record.sequence in expected]
+        assert records == [replace(record, replay=1) for record in log if record.sequence in expected]
         assert outbox.sinks.lag("audit") == 0
 
 
@@ -578,11 +578,11 @@ async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path
         await taker.stream.replay(4, None, None)
         await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
         left = crashed(tmp_path, tmp_path / "left")
-        told = await taker.told()
+        records = await taker.delivered()
     async with opened(left, retention=retention) as outbox:
         assert (
-            await Taker(outbox).told()
-            == told
+            await Taker(outbox).delivered()
+            == records
             == ["added shop/d", "added shopping/d", "deleted shop/a", "added shop/new"]
         )
 
@@ -663,7 +663,7 @@ async def test_a_replay_whose_caller_is_gone_is_told_all_the_same(tmp_path: Path
             asking.cancel()
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind it.
 
-        assert await taker.told() == ["added shopping/d", "deleted shop/a"]
+        assert await taker.delivered() == ["added shopping/d", "deleted shop/a"]
 
 
 async def test_a_sink_that_does_not_exist_cannot_be_told_again(tmp_path: Path) -> None:
@@ -674,7 +674,7 @@ async def test_a_sink_that_does_not_exist_cannot_be_told_again(tmp_path: Path) -
 
 async def test_what_left_the_log_is_not_told_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        taker = await replayable(outbox)  # Nothing is retained.
+        taker = await replayable(outbox)  # Without retention.
 
         assert await taker.stream.replay(BEGINNING, None, None) == (0, 0, 0)
         assert taker.stream.exhausted
@@ -684,11 +684,11 @@ async def test_what_is_replayed_stays_until_it_was_told(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_age=3600.0)) as outbox:
         taker = await replayable(outbox)
         await taker.stream.replay(1, None, None)
-    async with opened(tmp_path) as outbox:  # Retained is nothing any more.
+    async with opened(tmp_path) as outbox:  # Without retention from now on.
         await outbox.tidy()
         assert (await outbox.check()).problems == []
-        told = await Taker(outbox).told()
-        assert len(told) == 6
+        records = await Taker(outbox).delivered()
+        assert len(records) == 6
         await outbox.tidy()
         report = await outbox.check()
         assert (report.records, report.objects, report.problems) == (0, 3, [])
@@ -718,4 +718,4 @@ async def test_so_is_reading_what_is_told_out_of_turn(tmp_path: Path) -> None:
         taker = Taker(outbox, "late")
         assert len(await taker.take(1000)) == 11  # With the notice.
         taker.settle()
-        assert (await taker.told())[-1] == "snapshot"
+        assert (await taker.delivered())[-1] == "snapshot"

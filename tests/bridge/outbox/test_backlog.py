@@ -1,4 +1,4 @@
-"""Bounds, and what they cost."""
+"""Bounds of backlogs, and their cost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.outbox.consumers.backlog import Bounds, Size, SparseIndex, drop_through, trim_through, why_full
+from bridge.outbox.consumers.backlog import BacklogSize, Bounds, SparseIndex, drop_through, trim_through, why_full
 
-NOTHING = Size(records=0, bytes=0, age=0.0)
+EMPTY = BacklogSize(records=0, bytes=0, age=0.0)
 
 
 def ten_commits() -> SparseIndex:
@@ -23,21 +23,21 @@ def ten_commits() -> SparseIndex:
 @pytest.mark.parametrize(
     ("bounds", "size", "why"),
     [
-        (Bounds(), Size(10**9, 10**12, 1e6), ""),
-        (Bounds(records=10), Size(9, 10**12, 1e6), ""),
-        (Bounds(records=10), Size(10, 0, 0.0), "10 records wait, and max_backlog.records is 10"),
-        (Bounds(bytes=100), Size(10**9, 99, 1e6), ""),
-        (Bounds(bytes=100), Size(1, 100, 0.0), "100 bytes wait, and max_backlog.bytes is 100"),
-        (Bounds(age=60.0), Size(10**9, 10**12, 59.9), ""),
-        (Bounds(age=60.0), Size(1, 1, 60.0), "the oldest record has waited 60 s, and max_backlog.age is 60 s"),
+        (Bounds(), BacklogSize(10**9, 10**12, 1e6), ""),
+        (Bounds(records=10), BacklogSize(9, 10**12, 1e6), ""),
+        (Bounds(records=10), BacklogSize(10, 0, 0.0), "10 records wait, and max_backlog.records is 10"),
+        (Bounds(bytes=100), BacklogSize(10**9, 99, 1e6), ""),
+        (Bounds(bytes=100), BacklogSize(1, 100, 0.0), "100 bytes wait, and max_backlog.bytes is 100"),
+        (Bounds(age=60.0), BacklogSize(10**9, 10**12, 59.9), ""),
+        (Bounds(age=60.0), BacklogSize(1, 1, 60.0), "the oldest record has waited 60 s, and max_backlog.age is 60 s"),
     ],
 )
-def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: Bounds, size: Size, why: str) -> None:
+def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: Bounds, size: BacklogSize, why: str) -> None:
     assert why_full(bounds, size, "max_backlog") == why
 
 
 def test_a_backlog_of_nothing_is_never_full() -> None:
-    assert why_full(Bounds(0, 0, 0.0), NOTHING, "max_backlog") == ""
+    assert why_full(Bounds(0, 0, 0.0), EMPTY, "max_backlog") == ""
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, throu
     dropped = drop_through(bounds, sparse_index, settled=3, last=100, now=10.5)
 
     assert dropped == through
-    left = Size(100 - dropped, sparse_index.bytes_after(dropped), sparse_index.age_of(dropped, now=10.5))
+    left = BacklogSize(100 - dropped, sparse_index.bytes_after(dropped), sparse_index.age_of(dropped, now=10.5))
     assert why_full(bounds, left, "max_backlog") == ""
 
 
@@ -129,7 +129,7 @@ def test_a_record_is_found_by_the_age_and_bytes_behind_it() -> None:
 
 
 def test_merged_marks_err_to_the_safe_side() -> None:
-    """Nothing leaves that is too young, and nothing stays in a backlog that is too old."""
+    """No young record is trimmed, and no old record stays in a backlog."""
     sparse_index = SparseIndex(most=8)
     for second in range(1, 101):
         sparse_index.reached(second, second, float(second))

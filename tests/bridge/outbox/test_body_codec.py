@@ -1,4 +1,4 @@
-"""Bodies at rest: what is packed comes back, with a dictionary or without, and damage is noticed."""
+"""The body codec: bodies survive packing, with a dictionary or without, and damage is noticed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_dictionary_makes_bodies_smaller_and_lossless() -> None:
 
     assert sum(map(len, packed)) < 0.8 * sum(map(len, plain))
     assert [bodies.unpack(each) for each in packed] == BODIES
-    assert [bodies.unpack(each) for each in plain] == BODIES, "what was packed before it can still be read"
+    assert [bodies.unpack(each) for each in plain] == BODIES, "bodies packed before the dictionary stay readable"
 
 
 def test_another_kind_has_no_part_in_it() -> None:

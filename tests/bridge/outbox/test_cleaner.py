@@ -1,4 +1,4 @@
-"""What nobody needs any more leaves: much at once, and nothing that is needed."""
+"""The log cleaner removes records that no sink and no object needs, in bulk, and no others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.kit.informed import PODS, Informed
 
 LOG = "SELECT seq FROM log ORDER BY seq"
 LEDGER = "SELECT seq FROM ledger ORDER BY seq"
-AWAITED = "SELECT seq FROM awaited ORDER BY seq"
-NEVER = CleanerPolicy(least=1 << 60)
-SMALL_STEPS = CleanerPolicy(stretch=4, looked=2, removed=1)
+PINNED = "SELECT seq FROM pinned ORDER BY seq"
+NEVER = CleanerPolicy(min_bytes=1 << 60)
+SMALL_STEPS = CleanerPolicy(range_records=4, examined=2, removed=1)
 
 
 async def a_day(outbox: Outbox) -> Informed:
@@ -38,7 +38,7 @@ def seqs(directory: Path, query: str) -> list[object]:
     return [row[0] for row in rows_of(directory, query)]
 
 
-# ── What stays ───────────────────────────────────────────────────────────────
+# ── Records that stay ────────────────────────────────────────────────────────
 
 
 async def test_what_a_sink_has_not_settled_stays_whatever_was_replaced(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Pa
 
 
 async def test_it_waits_until_as_much_can_go_as_there_are_objects(tmp_path: Path) -> None:
-    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(least=0, part=1.0)) as outbox:
+    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=1.0)) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, *(f"added shop/{number}" for number in range(10)))
         await outbox.tidy()
@@ -99,7 +99,7 @@ async def test_it_waits_until_as_much_can_go_as_there_are_objects(tmp_path: Path
 
 
 async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
-    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(least=4 * 400, part=0.0)) as outbox:
+    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(min_bytes=4 * 400, min_ratio=0.0)) as outbox:
         informer = await Informed().begin(outbox)
         kept = []
         for step in ("added", "updated", "updated", "updated", "updated", "updated"):
@@ -113,20 +113,22 @@ async def test_what_could_have_gone_before_a_start_counts_after_it(tmp_path: Pat
     async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
         await a_day(outbox)
         await outbox.tidy()
-    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(least=4096, part=1.0)) as outbox:
+    async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(min_bytes=4096, min_ratio=1.0)) as outbox:
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == [2, 4], "with not one change since"
 
 
 async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
     retention = Retention(retain_bytes=5_000)
-    async with opened(tmp_path, {}, retention=retention, cleaner_policy=CleanerPolicy(least=0, part=1.0)) as outbox:
+    async with opened(
+        tmp_path, {}, retention=retention, cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=1.0)
+    ) as outbox:
         informer = await Informed(padding=50).begin(outbox)
         await informer.tells(outbox, "added shop/a", "added shop/b")
         for _ in range(200):
             await informer.tells(outbox, "updated shop/a")
             await outbox.tidy()
-            assert len(seqs(tmp_path, LOG)) <= outbox.records + 2 + 3, "twice what is kept for the ledger, and no more"
+            assert len(seqs(tmp_path, LOG)) <= outbox.records + 2 + 3, "at most twice the records of the ledger"
         assert 20 < outbox.records < 150
 
 
@@ -143,32 +145,32 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
         outbox.sinks.settle("late", 12)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
-        assert seqs(tmp_path, AWAITED) == [2, 4]
+        assert seqs(tmp_path, PINNED) == [2, 4]
         assert (await outbox.check()).problems == []
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, {"late": StartPolicy.SNAPSHOT}) as outbox:
-        told, place = await outbox.sinks.read_backfill("late", 100)
-        assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
-        assert isinstance(told[0], Snapshot)
-        assert told[0].count == 2
-        outbox.sinks.settle_backfill("late", place)
+        records, item = await outbox.sinks.read_backfill("late", 100)
+        assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
+        assert isinstance(records[0], Snapshot)
+        assert records[0].count == 2
+        outbox.sinks.settle_backfill("late", item)
         outbox.sinks.end_backfill("late")
         await outbox.tidy()
         assert seqs(left, LOG) == seqs(left, LEDGER) == [9, 12]
-        assert seqs(left, AWAITED) == []
+        assert seqs(left, PINNED) == []
         assert (await outbox.check()).problems == []
 
 
 async def all_told(outbox: Outbox, sink: str) -> list[str]:
-    told, place = await outbox.sinks.read_backfill(sink, 100)
-    outbox.sinks.settle_backfill(sink, place)
+    records, item = await outbox.sinks.read_backfill(sink, 100)
+    outbox.sinks.settle_backfill(sink, item)
     outbox.sinks.end_backfill(sink)
-    return story(told)
+    return story(records)
 
 
 @pytest.mark.parametrize("slow", [StartPolicy.SNAPSHOT, StartPolicy.NOW])
 async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path: Path, slow: StartPolicy) -> None:
-    """A sink may have been told before the restart that ``b`` was added; so compaction tells it again."""
+    """A sink may have received the ``added`` of ``b`` before the restart, so compaction keeps it."""
     live = {"live": StartPolicy.NOW}
     sinks = live | {"slow": slow}
 
@@ -188,7 +190,7 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
             await live_goes_on(outbox)
             assert (await outbox.check()).problems == []
             assert (await outbox.check()).objects == len(informer.known)
-        assert seqs(tmp_path, AWAITED) == [1, 2, 7]
+        assert seqs(tmp_path, PINNED) == [1, 2, 7]
         newest = informer.known["shop/a"]
     async with opened(tmp_path, {**sinks, "third": StartPolicy.SNAPSHOT}) as outbox:
         assert dict((await Informed().begin(outbox)).known) == {"shop/a": newest}
@@ -196,7 +198,7 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
         assert "deleted shop/b" in await all_told(outbox, "slow")
         await live_goes_on(outbox)
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [newest.state]
-        assert seqs(tmp_path, AWAITED) == []
+        assert seqs(tmp_path, PINNED) == []
         assert (await outbox.check()).problems == []
 
 
@@ -218,12 +220,12 @@ async def test_a_clearing_that_a_crash_cuts_short_is_done_again(tmp_path: Path, 
         assert sorted(again.known) == ["shop/a", "shop/b"]
         await outbox.tidy()
         assert seqs(left, LOG) == seqs(left, LEDGER) == [2, 4]
-        assert rows_of(left, "SELECT cleared, trimmed FROM meta") == [(8, 8)]
+        assert rows_of(left, "SELECT cleaner_checkpoint, log_start FROM meta") == [(9, 9)]
 
 
 @pytest.fixture
 async def uncleared(tmp_path: Path) -> Path:
-    """What a crash left of eight records, all of them settled and none of them cleared away."""
+    """The files of a crash: eight records, all settled, and no pass of the log cleaner yet."""
     async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
         await a_day(outbox)
         await outbox.tidy()
@@ -277,8 +279,8 @@ async def test_a_snapshot_planned_before_cleaning_has_each_object_once(tmp_path:
         await a_day(outbox)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, {**AUDIT, "late": StartPolicy.SNAPSHOT}) as outbox:
-        told, _ = await outbox.sinks.read_backfill("late", 100)
-    assert story(told) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
+        records, _ = await outbox.sinks.read_backfill("late", 100)
+    assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
 
 
 async def test_objects_that_leave_are_told_once_with_their_last_state(tmp_path: Path) -> None:

@@ -1,25 +1,25 @@
-"""What is left of a backlog. That it is enough: see tests/properties/test_compaction.py."""
+"""The records left of a backlog. tests/properties/test_compaction.py shows that they are enough."""
 
 from __future__ import annotations
 
 import pytest
 
 from bridge.model.change import Op
-from bridge.outbox.consumers.compaction import Compaction, Kept, Step, compact
+from bridge.outbox.consumers.compaction import BacklogRecord, Compaction, Kept, compact
 
 OPS = {"+": Op.ADDED, "~": Op.UPDATED, "-": Op.DELETED, "=": Op.SYNC}
-LETTERS = {op: dead_letter for dead_letter, op in OPS.items()}
+SIGNS = {op: sign for sign, op in OPS.items()}
 
 
-def steps(text: str, key: str = "web") -> list[Step]:
+def steps(text: str, key: str = "web") -> list[BacklogRecord]:
     """``+1 ~2 -3``: added, updated, deleted; ``=`` is sync. Another uid than the first stands behind the sequence
     number: ``-1 +2b``."""
-    return [Step(int(word[1:].rstrip("ab")), key, word.lstrip("+~-=0123456789") or "a", OPS[word[0]])
+    return [BacklogRecord(int(word[1:].rstrip("ab")), key, word.lstrip("+~-=0123456789") or "a", OPS[word[0]])
             for word in text.split()]  # fmt: skip
 
 
-def told(kept: list[Kept]) -> str:
-    return " ".join(f"{LETTERS[each.op]}{each.sequence}" for each in kept)
+def text_of(kept: list[Kept]) -> str:
+    return " ".join(f"{SIGNS[each.op]}{each.sequence}" for each in kept)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def told(kept: list[Kept]) -> str:
     ],
 )
 def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, left: str) -> None:
-    assert told(compact(steps(backlog), uncertain_through=0)) == left
+    assert text_of(compact(steps(backlog), uncertain_through=0)) == left
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, le
     ],
 )
 def test_a_sync_is_told_only_where_nothing_changed(backlog: str, left: str) -> None:
-    assert told(compact(steps(backlog), uncertain_through=0)) == left
+    assert text_of(compact(steps(backlog), uncertain_through=0)) == left
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_sync_is_told_only_where_nothing_changed(backlog: str, left: str) -> N
     ],
 )
 def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, uncertain_through: int, left: str) -> None:
-    assert told(compact(steps(backlog), uncertain_through)) == left
+    assert text_of(compact(steps(backlog), uncertain_through)) == left
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, uncer
     [("+1", "+1"), ("+1 =2", "+1"), ("+1 ~2", "+1 ~2"), ("+1 ~2 =3 ~4", "+1 ~4"), ("-1 +2b ~3b", "-1 +2 ~3")],
 )
 def test_what_may_have_been_told_is_told_again_as_it_was(backlog: str, left: str) -> None:
-    """Under another op it would have another id, and the sink could not tell that it has it."""
+    """Under another op the record would have another id, and the sink could not recognise the repetition."""
     for uncertain_through in (2, 9):
-        assert told(compact(steps(backlog), uncertain_through)) == left
+        assert text_of(compact(steps(backlog), uncertain_through)) == left
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_may_have_been_told_is_told_again_as_it_was(backlog: str, left: str
     ],
 )
 def test_a_name_that_changed_hands_without_a_delete_is_unsure(backlog: str, left: str) -> None:
-    assert told(compact(steps(backlog), uncertain_through=0)) == left
+    assert text_of(compact(steps(backlog), uncertain_through=0)) == left
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_before_is_the_state_before_the_first_folded_record(
 )
 def test_before_survives_a_second_compaction(backlog: str, left: list[Kept]) -> None:
     first = compact(steps(backlog), uncertain_through=1)
-    again = [Step(each.sequence, "web", "a", each.op, each.before) for each in first]
+    again = [BacklogRecord(each.sequence, "web", "a", each.op, each.before) for each in first]
 
     assert compact([*again, *steps("~9")], uncertain_through=1) == left
 
@@ -141,7 +141,7 @@ def test_objects_are_independent_in_the_order_of_kept_records() -> None:
         key=lambda step: step.sequence,
     )
 
-    assert told(compact(backlog, uncertain_through=0)) == "~5 -7 +8"
+    assert text_of(compact(backlog, uncertain_through=0)) == "~5 -7 +8"
 
 
 def test_a_backlog_is_folded_in_pieces_and_readable_at_any_time() -> None:
@@ -149,6 +149,6 @@ def test_a_backlog_is_folded_in_pieces_and_readable_at_any_time() -> None:
     left = []
     for step in steps("~1 ~2 -3 +4b"):
         compaction.fold([step])
-        left.append(told(compaction.kept()))
+        left.append(text_of(compaction.kept()))
 
     assert left == ["~1", "~2", "-3", "-3 +4"]

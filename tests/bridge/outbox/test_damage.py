@@ -1,4 +1,4 @@
-"""A damaged database is moved aside, once, and everything is told again behind a Gap."""
+"""A damaged database is moved aside, once, and everything is exported again behind a Gap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.outbox import Outbox, Retention, recovery
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.state_directory import FILE, StateDirectory
-from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
+from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.bridge.outbox.test_backfill import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed
 
@@ -67,9 +67,9 @@ async def test_what_is_no_database_is_moved_aside(tmp_path: Path) -> None:
 
     facts = await rebuilt(tmp_path)
 
-    [told] = [fact for fact in facts if isinstance(fact, OutboxRebuilt)]
-    assert "not a database" in told.reason
-    assert size_of(Path(told.aside)) == 50_000
+    [fact] = [fact for fact in facts if isinstance(fact, OutboxRebuilt)]
+    assert "not a database" in fact.reason
+    assert size_of(Path(fact.aside)) == 50_000
 
 
 async def test_it_begins_anew_once(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ async def test_without_its_write_ahead_log_it_is_opened_or_begins_anew(tmp_path:
 
 async def test_damage_that_is_met_later_is_noted_for_the_next_start(tmp_path: Path) -> None:
     await filled(tmp_path)
-    tell(tmp_path, "UPDATE log SET body = x'00112233' WHERE seq = 100")
+    alter(tmp_path, "UPDATE log SET body = x'00112233' WHERE seq = 100")
 
     async with opened(tmp_path, TWO) as outbox:
         with pytest.raises(Damaged, match="record 100"):
@@ -153,7 +153,7 @@ async def test_damage_that_is_met_later_is_noted_for_the_next_start(tmp_path: Pa
 
 async def test_a_record_with_a_last_state_that_is_missing_is_damage(tmp_path: Path) -> None:
     await filled(tmp_path)
-    tell(tmp_path, "DELETE FROM log WHERE seq = 100")
+    alter(tmp_path, "DELETE FROM log WHERE seq = 100")
 
     async with opened(tmp_path, TWO) as outbox:
         with pytest.raises(Damaged, match="record 100"):
@@ -184,13 +184,13 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
         "DELETE FROM meta",
         "DROP TABLE meta",
         "DROP TABLE dead_letters",
-        "UPDATE cursors SET backfill = 'shopping'",
+        "UPDATE cursors SET backfill = 'unknown'",
         "UPDATE meta SET last = 9223372036854775807",
     ],
 )
 async def test_contents_without_meaning_are_damage_and_no_crash_loop(tmp_path: Path, harm: str) -> None:
     await filled(tmp_path)
-    tell(tmp_path, harm)
+    alter(tmp_path, harm)
 
     for _ in range(2):
         try:
@@ -223,13 +223,13 @@ async def test_a_damaged_dictionary_is_damage_and_no_crash_loop(tmp_path: Path, 
             await outbox.tidy()
         await informer.tells(outbox, "updated shop/web-1")
     assert rows_of(tmp_path, "SELECT count(*) FROM dictionaries") == [(1,)]
-    tell(tmp_path, harm)
+    alter(tmp_path, harm)
 
     for _ in range(2):
         try:
             async with opened(tmp_path, TWO) as outbox:
-                told = await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
-                assert outbox.body(told[0].sequence) == told[0].body
+                new = await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+                assert outbox.body(new[0].sequence) == new[0].body
                 await everything(outbox)
                 assert (await outbox.check()).problems == []
                 break
@@ -241,7 +241,7 @@ async def test_a_damaged_dictionary_is_damage_and_no_crash_loop(tmp_path: Path, 
 
 async def test_numbers_are_not_used_again_after_it_began_anew(tmp_path: Path) -> None:
     await filled(tmp_path)
-    tell(tmp_path, "UPDATE log SET body = x'00' WHERE seq = 200")
+    alter(tmp_path, "UPDATE log SET body = x'00' WHERE seq = 200")
     async with opened(tmp_path, TWO) as outbox:
         with pytest.raises(Damaged):
             outbox.body(200)
@@ -362,7 +362,7 @@ async def test_the_gap_waits_for_sinks_that_hear_of_it_later(tmp_path: Path) -> 
 
 
 async def test_a_marker_that_cannot_be_written_in_full_counts(tmp_path: Path) -> None:
-    """A full disk has room for the name of a file, and none for what is in it."""
+    """A full disk has room for the name of a file, but not for its content."""
     await filled(tmp_path)
     (tmp_path / f"{FILE}.damaged").touch()
 

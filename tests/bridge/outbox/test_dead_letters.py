@@ -1,4 +1,4 @@
-"""Dead letters: what was not taken, and what waits behind it."""
+"""Dead letters: rejected records, and the records parked behind them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.record import Record
 from bridge.outbox import Outbox
-from bridge.outbox.consumers.dead_letters import DeadLetters, Found
+from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
 from tests.bridge.outbox.opened import AUDIT, crashed, opened
 from tests.kit.records import a_delta, a_gap, a_snapshot
 
@@ -264,10 +264,10 @@ async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operat
         assert [number for number, *_ in await waiting(outbox)] == ([2, 3] if operator == "drop" else [1, 2, 3])
 
 
-def outbox_found(outbox: Outbox) -> Found:
-    """What a start would find of the letters now."""
+def outbox_found(outbox: Outbox) -> SavedDeadLetters:
+    """The dead letters as a start would load them now."""
     dead_letters = of(outbox)
-    return Found({1: (WEB, 1, False), 2: (DB, 2, False)}, dead_letters.retrying)
+    return SavedDeadLetters({1: (WEB, 1, False), 2: (DB, 2, False)}, dead_letters.retrying)
 
 
 async def test_what_the_destination_answered_is_kept_with_the_letter(tmp_path: Path) -> None:

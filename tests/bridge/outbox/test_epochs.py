@@ -1,4 +1,4 @@
-"""In which epoch something is told: an id that was used does not come again in the same one."""
+"""Epochs: an id is used once in each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.storage.state_directory import FILE
-from tests.bridge.outbox.opened import crashed, everything, opened, tell
+from tests.bridge.outbox.opened import alter, crashed, everything, opened
 from tests.kit.follower import Follower, Server, followers
 from tests.kit.informed import DEPLOYMENTS, PODS
 
@@ -31,14 +31,14 @@ def a_server(*keys: str) -> Server:
 
 
 async def look(outbox: Outbox, server: Server, *scopes: Scope) -> dict[Scope, Follower]:
-    """The bridge starts with these parts of the pods, and tells what it finds."""
+    """The bridge starts with these scopes of pods, and exports the objects that it finds."""
     found = await followers(outbox, server, scopes)
     for follower in found.values():
         await follower.look()
     return found
 
 
-async def told(outbox: Outbox) -> list[str]:
+async def exported(outbox: Outbox) -> list[str]:
     """``epoch op key`` of everything; each with an id of its own."""
     deltas = [record for record in await everything(outbox) if isinstance(record, Delta)]
     assert len({delta.unique_id for delta in deltas}) == len(deltas)
@@ -49,7 +49,7 @@ async def in_lives(directory: Path, server: Server, *lives: Sequence[Scope]) -> 
     for scopes in lives:
         async with opened(directory, NOW) as outbox:
             await look(outbox, server, *scopes)
-            found = await told(outbox)
+            found = await exported(outbox)
             assert (await outbox.check()).problems == []
     return found
 
@@ -161,7 +161,7 @@ async def test_one_that_is_given_back_though_some_of_it_had_left(tmp_path: Path)
 
 
 async def test_who_must_list_begins_in_the_epoch_of_those_that_begin(tmp_path: Path) -> None:
-    """It cannot be known what was told as deleted before it ended in the middle."""
+    """The deletes exported before an end in the middle are unknown."""
     server = a_server("shop/web", "shop/api", "prod/web")
     await in_lives(tmp_path, server, (SHOP, PROD), (SHOP,))
     server.put("shop/web")
@@ -184,7 +184,7 @@ async def test_a_resource_that_was_away_comes_back_in_a_later_epoch(tmp_path: Pa
                 await part.retire()
         await look(outbox, server, ALL)
 
-        assert await told(outbox) == [
+        assert await exported(outbox) == [
             "1 added shop/web",
             "1 deleted shop/web",
             "2 added shop/web",
@@ -219,7 +219,7 @@ async def test_a_returned_part_begins_an_epoch_despite_a_restore(tmp_path: Path)
         server.restore(there)
         await look(outbox, server, ALL)
 
-        assert await told(outbox) == ["1 added shop/web", "1 deleted shop/web", "2 added shop/web"]
+        assert await exported(outbox) == ["1 added shop/web", "1 deleted shop/web", "2 added shop/web"]
 
 
 async def test_deletes_that_the_server_said_advance_nothing(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_rebuilt_database_goes_beyond_every_known_epoch(tmp_path: Path) 
     async with opened(tmp_path, NOW) as outbox:
         known, _ = await outbox.ledger.adopt(DEPLOYMENTS, [ALL])
     assert (found := known[ALL]) is not None
-    assert (found.epoch, found.is_blank) == (4, True), "what it was told before is not known of any resource"
+    assert (found.epoch, found.is_blank) == (4, True), "earlier exports are unknown for every resource"
 
 
 async def test_unreadable_epochs_of_a_damaged_file_use_the_time(
@@ -263,7 +263,7 @@ async def test_unreadable_epochs_of_a_damaged_file_use_the_time(
     for harm in ("DROP TABLE informers", "DROP TABLE kinds", "UPDATE meta SET epoch = 1 << 40"):
         now = 1_800_000_000 + 1000 * len(epochs)
         monkeypatch.setattr("bridge.outbox.recovery.time_ns", lambda now=now: now * 10**9)
-        tell(tmp_path, f"PRAGMA foreign_keys = OFF; {harm}")
+        alter(tmp_path, f"PRAGMA foreign_keys = OFF; {harm}")
         (tmp_path / f"{FILE}.damaged").write_text("a page makes no sense")
         [found] = await in_lives(tmp_path, server, (ALL,))
         epochs.append(int(found.split()[0]))

@@ -1,4 +1,4 @@
-"""An API server that has another history: nothing goes on from what was reached in the old one, killed or not."""
+"""An API server that has another history: no informer goes on from a position of the old history, killed or not."""
 
 from __future__ import annotations
 

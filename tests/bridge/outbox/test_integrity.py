@@ -1,4 +1,4 @@
-"""Whatever reading the state raises: what cannot have been written is damage, and everything else is a bug."""
+"""Errors while the state is read: values that the outbox cannot have written are damage, everything else is a bug."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import FILE
-from tests.bridge.outbox.opened import everything, opened, rows_of, story, tell
+from tests.bridge.outbox.opened import alter, everything, opened, rows_of, story
 from tests.kit.damage import loosely
 from tests.kit.informed import PODS, Informed
 from tests.kit.records import a_delta
@@ -70,7 +70,8 @@ HARMS: dict[str, tuple[str, str, Callable[[Outbox], Any]]] = {
     "bytes in place of a text, of an object that leaves": ("ledger", "UPDATE ledger SET key = x'7765'", leave),
     "a text in place of a number": ("ledger", "UPDATE ledger SET replaces = 'none' WHERE seq = 9", leave),
     "bytes in place of a text, in a record": ("log", "UPDATE log SET uid = x'00' WHERE seq = 9", everything),
-    "nothing in place of a body": ("log", "UPDATE log SET body = NULL WHERE seq = 9", look_up),
+    "NULL in place of a body": ("log", "UPDATE log SET body = NULL WHERE seq = 9", look_up),
+    "NULL in place of every body": ("log", "UPDATE log SET body = NULL", look_up),
     "a number in place of a body": ("log", "UPDATE log SET body = 7 WHERE seq = 9", look_up),
     "a text in place of a body": ("log", "UPDATE log SET body = 'seven' WHERE seq = 9", everything),
     "a resource that is not there": ("log", "UPDATE log SET resource = 99 WHERE seq = 9", everything),
@@ -88,7 +89,7 @@ HARMS: dict[str, tuple[str, str, Callable[[Outbox], Any]]] = {
     "a version that is no text": ("ledger", "UPDATE ledger SET version = x'07'", list_objects),
     "a number that was given before": ("meta", "UPDATE meta SET last = 7", list_objects),
     "a cursor that is no number": ("cursors", "UPDATE cursors SET settled = 'all'", everything),
-    "a cursor behind what is to come": ("cursors", "UPDATE cursors SET settled = 1000", everything),
+    "a cursor beyond the log": ("cursors", "UPDATE cursors SET settled = 1000", everything),
     "an epoch that is bytes": ("informers", "UPDATE informers SET epoch = x'01'", list_objects),
     "a kind whose name is no UTF-8": ("kinds", f"UPDATE kinds SET name = {UTF_8}", list_objects),
     "a resource whose group is bytes": ("resources", "UPDATE resources SET api_group = x'01'", everything),
@@ -247,7 +248,7 @@ async def test_a_database_without_them_goes_on_as_it_was(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("statement", [f"PRAGMA user_version = {FORMAT ^ 16}", "PRAGMA application_id = 1"])
 async def test_a_header_that_belies_its_tables_is_damage(tmp_path: Path, statement: str) -> None:
     await filled(tmp_path)
-    tell(tmp_path, statement)
+    alter(tmp_path, statement)
 
     facts: list[Fact] = []
     async with opened(tmp_path, AUDIT, facts=facts):
@@ -256,11 +257,11 @@ async def test_a_header_that_belies_its_tables_is_damage(tmp_path: Path, stateme
 
 async def test_a_newer_format_is_refused_and_not_moved_aside(tmp_path: Path) -> None:
     await filled(tmp_path)
-    loosely(tmp_path, "awaited", "SELECT 1")
-    tell(
+    loosely(tmp_path, "pinned", "SELECT 1")
+    alter(
         tmp_path,
-        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE FUTURE TABLE awaited (seq)'"
-        f" WHERE name = 'awaited'; PRAGMA user_version = {FORMAT + 1}",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE FUTURE TABLE pinned (seq)'"
+        f" WHERE name = 'pinned'; PRAGMA user_version = {FORMAT + 1}",
     )
 
     with pytest.raises(UnknownFormat, match="written by another kubedelta"):

@@ -1,4 +1,4 @@
-"""Which objects were told, which informer has them, and which cluster they are of."""
+"""The ledger: exported objects, their informers, and their cluster."""
 
 from __future__ import annotations
 
@@ -168,11 +168,11 @@ async def test_an_epoch_is_saved_where_nothing_changed(tmp_path: Path) -> None:
         assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
 
 
-# ── What is watched ──────────────────────────────────────────────────────────
+# ── Watched scopes ───────────────────────────────────────────────────────────
 
 
 async def shop_and_prod(directory: Path, *scopes: Scope) -> None:
-    """Two objects in each namespace, told by these informers."""
+    """Two objects in each namespace, exported by these informers."""
     async with opened(directory) as outbox:
         versions = count(100)
         await adopted(outbox, *scopes)
@@ -223,14 +223,14 @@ async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         before = [record for record in await everything(outbox) if isinstance(record, Delta)]
         found, left = await outbox.ledger.adopt(PODS, [SHOP])
-        told = (await everything(outbox))[4:]
+        exported = (await everything(outbox))[4:]
 
         assert left == 2
         assert list(found) == [SHOP]
         assert (await checkpoint(outbox, SHOP)).position == "500"
-        assert story(told) == ["deleted prod/a", "deleted prod/b"]
+        assert story(exported) == ["deleted prod/a", "deleted prod/b"]
         lasts = {delta.key: delta for delta in before}
-        for delta in told:
+        for delta in exported:
             assert isinstance(delta, Delta)
             last = lasts[delta.key]
             assert (delta.body, delta.uid, delta.resource_version) == (last.body, last.uid, last.resource_version)
@@ -251,11 +251,11 @@ async def test_orphaned_objects_are_deleted_once_despite_a_kill(tmp_path: Path) 
     async with opened(left) as outbox:
         already = outbox.last - 1200
         _, rest = await outbox.ledger.adopt(PODS, [SHOP])
-        told = (await everything(outbox))[1200:]
+        exported = (await everything(outbox))[1200:]
 
         assert 0 < already < 1200
         assert rest == 1200 - already
-        assert story(told) == [f"deleted prod/p{number}" for number in range(1200)]
+        assert story(exported) == [f"deleted prod/p{number}" for number in range(1200)]
 
 
 async def test_from_all_namespaces_to_one_and_back(tmp_path: Path) -> None:
@@ -305,10 +305,10 @@ async def test_another_version_of_a_resource_resumes_at_its_position(tmp_path: P
     async with opened(tmp_path) as outbox:
         informer = await Informed(newer).begin(outbox)
         assert list(informer.known) == ["shop/a"]
-        [told] = await informer.tells(outbox, "updated shop/a", position="600")
+        [exported] = await informer.tells(outbox, "updated shop/a", position="600")
         first, second = await everything(outbox)
 
-        assert told.resource == newer
+        assert exported.resource == newer
         assert isinstance(first, Delta)
         assert isinstance(second, Delta)
         assert (first.resource, second.resource) == (DEPLOYMENTS, newer)
@@ -342,22 +342,22 @@ async def test_an_unexported_resource_is_answered_with_the_known_ones(tmp_path: 
 
 async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) -> None:
     resources = [Resource("", "v1", f"things{number}", "Thing", True) for number in range(12)]
-    heard: list[int] = []
+    committed: list[int] = []
     async with opened(tmp_path) as outbox:
-        outbox.committed = lambda records, last: heard.extend(record.sequence for record in records)
+        outbox.committed = lambda records, last: committed.extend(record.sequence for record in records)
         informers = [await Informed(resource).begin(outbox) for resource in resources]
 
-        async def tell(informer: Informed) -> None:
+        async def export(informer: Informed) -> None:
             await informer.tells(outbox, "added shop/a", "added shop/b")
             for number in range(20):
                 await informer.tells(outbox, f"updated shop/{'ab'[number % 2]}")
 
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
-                tasks.create_task(tell(informer))
+                tasks.create_task(export(informer))
 
         total = 12 * 22
-        assert heard == list(range(1, total + 1))
+        assert committed == list(range(1, total + 1))
         records = [record for record in await everything(outbox) if isinstance(record, Delta)]
         for resource in resources:
             versions = [int(each.resource_version) for each in records if each.resource == resource]
@@ -366,9 +366,9 @@ async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) ->
 
 
 async def test_an_append_whose_caller_is_cancelled_happened_or_did_not(tmp_path: Path) -> None:
-    heard: list[int] = []
+    committed: list[int] = []
     async with opened(tmp_path) as outbox:
-        outbox.committed = lambda records, last: heard.append(last)
+        outbox.committed = lambda records, last: committed.append(last)
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a")
         async with asyncio.TaskGroup() as tasks:
@@ -377,7 +377,7 @@ async def test_an_append_whose_caller_is_cancelled_happened_or_did_not(tmp_path:
             telling.cancel()
         await informer.tells(outbox, "added shop/c")
 
-        assert heard == [1, 2, 3]
+        assert committed == [1, 2, 3]
         assert story(await everything(outbox)) == ["added shop/a", "added shop/b", "added shop/c"]
         assert (await outbox.check()).problems == []
 

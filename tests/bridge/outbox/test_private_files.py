@@ -1,6 +1,6 @@
 """Nobody but the bridge's user reads, locks or replaces what lies in the state directory."""
 
-# ruff: noqa: ASYNC221, ASYNC240  # files and processes are what this is about
+# ruff: noqa: ASYNC221, ASYNC240  # the tests are about files and processes
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose the directory is, and what may be in it."""
+"""The state directory: its owner, and its content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import FILE, StateDirectory
-from tests.bridge.outbox.opened import everything, opened, tell
+from tests.bridge.outbox.opened import alter, everything, opened
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk
 
@@ -104,7 +104,7 @@ async def test_a_directory_has_one_process_and_another_learns_which(tmp_path: Pa
         process.kill()
         await process.communicate()
 
-    async with opened(tmp_path):  # The kernel let go of what the dead one held.
+    async with opened(tmp_path):  # The kernel released the locks of the dead process.
         pass
 
 
@@ -180,7 +180,7 @@ def tell_elsewhere(directory: Path, script: str) -> None:
 async def test_another_format_is_refused_by_its_number(tmp_path: Path, number: int) -> None:
     async with opened(tmp_path):
         pass
-    tell(tmp_path, f"CREATE TABLE newer (one); PRAGMA user_version = {number}")
+    alter(tmp_path, f"CREATE TABLE newer (one); PRAGMA user_version = {number}")
 
     said = await refused(tmp_path)
 
@@ -225,12 +225,12 @@ async def test_an_outbox_that_is_read_only_says_so(tmp_path: Path, monkeypatch: 
             pass
 
 
-@pytest.mark.parametrize("trouble", ["FullError", "IOError"])
+@pytest.mark.parametrize("error", ["FullError", "IOError"])
 async def test_a_full_disk_at_the_start_is_said_and_no_bug(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
 ) -> None:
     def full(*_: object) -> None:
-        raise getattr(apsw, trouble)("database or disk is full")
+        raise getattr(apsw, error)("database or disk is full")
 
     monkeypatch.setattr("bridge.outbox.storage.schema.prepare", full)
 
@@ -240,7 +240,7 @@ async def test_a_full_disk_at_the_start_is_said_and_no_bug(
 
 
 async def test_a_start_writes_nothing_where_nothing_is_new(tmp_path: Path) -> None:
-    """Also on a disk that is full, sinks are told what they are still to be told."""
+    """So deliveries go on even on a full disk."""
     async with opened(tmp_path) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
 

@@ -1,4 +1,4 @@
-"""What stays, what leaves, and what happens where there is no room."""
+"""Retention, trimming, and a full disk."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def clock() -> AsyncIterator[Clock]:
     clock.stop()
 
 
-async def told(outbox: Outbox, count: int = 10) -> Informed:
+async def filled(outbox: Outbox, count: int = 10) -> Informed:
     """That many records of one object, each in a transaction."""
     informer = await Informed(padding=100).begin(outbox)
     for number in range(count):
@@ -53,12 +53,12 @@ async def told(outbox: Outbox, count: int = 10) -> Informed:
     return informer
 
 
-# ── What leaves ──────────────────────────────────────────────────────────────
+# ── Trimming ─────────────────────────────────────────────────────────────────
 
 
 async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path: Path) -> None:
     async with opened(tmp_path, TWO) as outbox:
-        await told(outbox)
+        await filled(outbox)
         outbox.sinks.settle("audit", 10)
         outbox.sinks.settle("live", 4)
         await outbox.tidy()
@@ -72,14 +72,14 @@ async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path:
 
 async def test_without_sinks_nothing_waits(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
-        await told(outbox)
+        await filled(outbox)
         await outbox.tidy()
         assert outbox.records == 0
 
 
 async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -> None:
     async with opened(tmp_path, TWO) as outbox:
-        await told(outbox)
+        await filled(outbox)
     async with opened(tmp_path, {"audit": StartPolicy.NOW}) as outbox:
         outbox.sinks.settle("audit", 10)
         await outbox.tidy()
@@ -93,7 +93,7 @@ async def test_records_settled_after_a_save_stay_until_the_next_save(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as outbox:
-        await told(outbox)
+        await filled(outbox)
         outbox.sinks.settle("audit", 4)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(outbox.tidy())
@@ -108,7 +108,7 @@ async def test_records_settled_after_a_save_stay_until_the_next_save(
 
 async def test_cursors_are_saved_a_little_later_and_never_go_back(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await told(outbox)
+        await filled(outbox)
         outbox.sinks.settle("audit", 7)
         outbox.sinks.settle("audit", 5)
         before = crashed(tmp_path, tmp_path / "before")
@@ -119,12 +119,12 @@ async def test_cursors_are_saved_a_little_later_and_never_go_back(tmp_path: Path
             assert outbox.sinks["audit"].settled == settled
 
 
-# ── What is retained ─────────────────────────────────────────────────────────
+# ── Retention ────────────────────────────────────────────────────────────────
 
 
 async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) -> None:
     async with opened(tmp_path, retention=Retention(retain_age=60.0)) as outbox:
-        informer = await told(outbox, 5)
+        informer = await filled(outbox, 5)
         clock.ahead = 50.0
         await informer.tells(outbox, "updated shop/a")
         outbox.sinks.settle("audit", 6)
@@ -140,7 +140,7 @@ async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) 
 
 async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await told(outbox)
+        await filled(outbox)
         outbox.sinks.settle("audit", 10)
         one = outbox.size // 10
     async with opened(tmp_path, retention=Retention(retain_bytes=3 * one)) as outbox:
@@ -159,7 +159,7 @@ async def told_more(outbox: Outbox) -> None:
 async def test_retained_records_and_their_age_survive_a_restart(tmp_path: Path, clock: Clock) -> None:
     retention = Retention(retain_age=60.0)
     async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:00.000000Z") as outbox:
-        await told(outbox)
+        await filled(outbox)
         outbox.sinks.settle("audit", 10)
     async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:50.000000Z") as outbox:
         assert 49 < outbox.oldest_seconds < 52
@@ -197,7 +197,7 @@ async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: 
 
 async def test_a_clock_set_back_makes_no_record_younger_than_now(tmp_path: Path) -> None:
     async with opened(tmp_path, time="2026-11-21T09:00:00.000000Z") as outbox:
-        await told(outbox)
+        await filled(outbox)
     async with opened(tmp_path, time="2026-01-01T00:00:00.000000Z") as outbox:
         assert 0 <= outbox.oldest_seconds < 5
         assert outbox.backlog_of("audit").records == 10
@@ -209,7 +209,7 @@ async def test_a_clock_set_back_makes_no_record_younger_than_now(tmp_path: Path)
 
 async def test_how_far_each_sink_is_behind(tmp_path: Path, clock: Clock) -> None:
     async with opened(tmp_path, TWO) as outbox:
-        await told(outbox)
+        await filled(outbox)
         outbox.sinks.settle("audit", 10)
         outbox.sinks.settle("live", 4)
         clock.ahead = 100.0
@@ -225,7 +225,7 @@ async def test_how_far_each_sink_is_behind(tmp_path: Path, clock: Clock) -> None
 
 
 class Free:
-    """What the disk seems to have left."""
+    """The free space that the disk reports."""
 
     bytes = 1 << 40
 
@@ -246,7 +246,7 @@ async def until(facts: list[Fact], kind: type[Fact]) -> None:
 @asynccontextmanager
 async def without_room(directory: Path, free: Free, facts: list[Fact]) -> AsyncIterator[tuple[Outbox, Informed]]:
     async with opened(directory, TWO, retention=Retention(min_free=1 << 30), facts=facts) as outbox:
-        informer = await told(outbox)
+        informer = await filled(outbox)
         free.bytes = 1000
         yield outbox, informer
 
@@ -290,9 +290,9 @@ async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Pat
         assert outbox.sinks["audit"].settled == 8
 
 
-async def refused(what: object) -> None:
+async def refused(call: object) -> None:
     with pytest.raises(OutboxClosed):
-        await what  # type: ignore[misc]
+        await call  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.mark.parametrize("min_free", [0, 4 << 20])
 async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: SmallDisk, min_free: int) -> None:
-    """Sinks settle what is there: the room inside the file is used again, and then the disk has some more."""
+    """Sinks settle the records: free pages inside the file are reused, and then the disk has more space."""
     directory = small_disk.folder / "state"
     directory.mkdir()
     facts: list[Fact] = []
@@ -316,7 +316,7 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
         await informer.tells(outbox, *(f"added shop/p{number}" for number in range(20)))
         small_disk.fill(leave=2 << 20)
 
-        async def tell() -> None:
+        async def export() -> None:
             for number in range(600):
                 change = [informer.change(f"updated shop/p{(number + each) % 20}") for each in range(20)]
                 batch = informer.batch(change, "7")
@@ -325,12 +325,12 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
                 acknowledged.extend(deltas)
 
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(tell())
+            exporting = tasks.create_task(export())
             await until(facts, OutboxFull)
             outbox.sinks.settle("audit", 10)
             small_disk.make_room()
             await until(facts, OutboxHasRoom)
-            await telling
+            await exporting
         assert (await outbox.check()).problems == []
     async with opened(directory) as outbox:
         assert list(await everything(outbox))[20:] == acknowledged
@@ -340,7 +340,7 @@ async def test_a_killed_bridge_starts_and_delivers_on_a_full_disk(small_disk: Sm
     directory = small_disk.folder / "state"
     directory.mkdir()
     async with opened(directory) as outbox:
-        await told(outbox)
+        await filled(outbox)
         left = crashed(directory, small_disk.folder / "left")
     small_disk.fill(leave=64 << 10)
     try:

@@ -1,6 +1,6 @@
-"""Files of the state are removed, replaced or moved under a running outbox: it ends, and the next one tells a Gap."""
+"""Files are removed, replaced or moved under a running outbox: it ends, and the next start writes a Gap."""
 
-# ruff: noqa: ASYNC220, ASYNC240, PT012  # files and processes are what this is about
+# ruff: noqa: ASYNC220, ASYNC240, PT012  # the tests are about files and processes
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.state_directory import FILE, LOCK, StateDirectory
-from tests.bridge.outbox.opened import crashed, everything, opened, rows_of, story, tell
+from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
@@ -92,7 +92,7 @@ async def test_files_that_vanish_end_the_outbox_and_the_next_has_a_gap(
     async with opened(state, AUDIT, facts=facts) as outbox:
         [gap] = await everything(outbox)
         assert isinstance(gap, Gap)
-        assert 3 < gap.sequence < 3_000_000, "behind what was told, and nothing made of the time"
+        assert 3 < gap.sequence < 3_000_000, "behind the exported records, and not made of the time"
         await Informed().begin(outbox)
         assert rows_of(state, "SELECT epoch FROM kinds") == [(5,)], "behind every epoch that may have begun"
         assert (await outbox.check()).problems == []
@@ -117,7 +117,7 @@ async def test_nothing_is_taken_for_gone_while_all_goes_on(state: Path) -> None:
             await informer.tells(outbox, f"added shop/c{number}")
             await outbox.tidy()
         (state / LOCK).unlink()
-        tell(state, "UPDATE meta SET rebuilt = 0")
+        alter(state, "UPDATE meta SET rebuilt = 0")
         assert outbox._store.state_directory.gone() == ""
 
 

@@ -1,4 +1,4 @@
-"""The write-ahead log of a killed process: what a crash may leave of it, and what it may not."""
+"""The write-ahead log of a killed process: the states that a crash may leave, and others."""
 
 from __future__ import annotations
 

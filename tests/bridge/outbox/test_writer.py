@@ -1,4 +1,4 @@
-"""Group commit: in the order in which it was asked for, all or nothing, and nobody waits for ever."""
+"""Group commit: in the order of submission, all or nothing, and no caller waits for ever."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import open_writer
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import FILE, StateDirectory
-from bridge.outbox.writer import OutboxClosed, Pace, Writer
+from bridge.outbox.writer import GroupCommit, OutboxClosed, Writer
 
-QUICK = Pace(retry=0.01)
+QUICK = GroupCommit(retry=0.01)
 
 
 class Disk(StateDirectory):
@@ -43,7 +43,7 @@ def disk(tmp_path: Path) -> Disk:
 
 @pytest.fixture
 async def writer(disk: Disk, facts: list[Fact]) -> AsyncIterator[Writer]:
-    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=QUICK)
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, group_commit=QUICK)
     yield writer
     await writer.close()
     disk.release()
@@ -67,15 +67,16 @@ def kinds(disk: Disk) -> list[str]:
 
 
 async def test_requests_are_done_and_answered_in_their_order(writer: Writer, disk: Disk) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     names = [f"kind-{number}" for number in range(2000)]
 
     futures = [
-        writer.submit(an_insert(name), committed=told.append, weight=number % 7) for number, name in enumerate(names)
+        writer.submit(an_insert(name), committed=reported.append, weight=number % 7)
+        for number, name in enumerate(names)
     ]
     results = await asyncio.gather(*futures)
 
-    assert results == told == names == kinds(disk)
+    assert results == reported == names == kinds(disk)
 
 
 async def test_it_is_durable_before_anybody_is_told(writer: Writer, disk: Disk) -> None:
@@ -97,7 +98,7 @@ async def test_committed_is_called_before_the_future_is_done(writer: Writer) -> 
 
 async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Disk) -> None:
     def how_many_before(_: apsw.Connection) -> int:
-        return len(kinds(disk))  # By another connection: only what is committed.
+        return len(kinds(disk))  # By another connection: only committed rows.
 
     futures = [writer.submit(an_insert("pods"))]
     seen = writer.submit(how_many_before)
@@ -107,7 +108,9 @@ async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Di
 
 
 async def test_a_transaction_waits_for_others_until_it_is_large_enough(disk: Disk) -> None:
-    writer = Writer(open_writer(disk.file), disk, min_free=0, report=unheard, pace=Pace(window=3600, records=10))
+    writer = Writer(
+        open_writer(disk.file), disk, min_free=0, report=unheard, group_commit=GroupCommit(window=3600, records=10)
+    )
     try:
         few = writer.submit(an_insert("a"), weight=9)
         await asyncio.wait([few], timeout=0.05)
@@ -120,29 +123,29 @@ async def test_a_transaction_waits_for_others_until_it_is_large_enough(disk: Dis
 
 
 async def test_who_is_cancelled_has_it_done_all_the_same(writer: Writer, disk: Disk) -> None:
-    told: list[str] = []
-    futures = [writer.submit(an_insert(name), committed=told.append) for name in ("a", "b", "c")]
+    reported: list[str] = []
+    futures = [writer.submit(an_insert(name), committed=reported.append) for name in ("a", "b", "c")]
     futures[1].cancel()
 
     await asyncio.gather(futures[0], futures[2])
 
-    assert told == kinds(disk) == ["a", "b", "c"]
+    assert reported == kinds(disk) == ["a", "b", "c"]
 
 
 async def test_a_refusal_is_of_one_alone(writer: Writer, disk: Disk) -> None:
     def refuse(_: apsw.Connection) -> None:
         raise UnknownTarget("no such thing")
 
-    told: list[object] = []
+    reported: list[object] = []
     first, refused, last = (
-        writer.submit(an_insert("a"), committed=told.append),
-        writer.submit(refuse, committed=told.append),
-        writer.submit(an_insert("c"), committed=told.append),
+        writer.submit(an_insert("a"), committed=reported.append),
+        writer.submit(refuse, committed=reported.append),
+        writer.submit(an_insert("c"), committed=reported.append),
     )
     with pytest.raises(UnknownTarget, match="no such thing"):
         await refused
 
-    assert [await first, await last] == told == kinds(disk) == ["a", "c"]
+    assert [await first, await last] == reported == kinds(disk) == ["a", "c"]
 
 
 async def test_a_bug_undoes_the_transaction_and_is_told_to_all(writer: Writer, disk: Disk) -> None:
@@ -231,8 +234,8 @@ async def until(facts: list[Fact], kind: type[Fact]) -> None:
 
 async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
     await writer.submit(fill)
-    told: list[str] = []
-    waiting = [writer.submit(partial(put_much, name=name), committed=told.append) for name in ("a", "b", "c")]
+    reported: list[str] = []
+    waiting = [writer.submit(partial(put_much, name=name), committed=reported.append) for name in ("a", "b", "c")]
     await until(facts, OutboxFull)
     assert writer.no_room
     assert kinds(disk) == []
@@ -240,7 +243,7 @@ async def test_what_finds_no_room_waits_until_there_is_some(writer: Writer, disk
     await writer.submit(make_room, shrinks=True)
     await asyncio.gather(*waiting)
 
-    assert told == kinds(disk) == ["a", "b", "c"]
+    assert reported == kinds(disk) == ["a", "b", "c"]
     await until(facts, OutboxHasRoom)
     assert [type(fact) for fact in facts] == [OutboxFull, OutboxHasRoom]
     assert not writer.no_room
@@ -298,7 +301,9 @@ async def test_what_makes_room_is_done_once(writer: Writer, disk: Disk, facts: l
 async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     facts: list[Fact] = []
-    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=Pace(retry=60))
+    writer = Writer(
+        open_writer(disk.file), disk, min_free=1000, report=facts.append, group_commit=GroupCommit(retry=60)
+    )
     await writer.submit(an_insert("before"))
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
@@ -318,7 +323,9 @@ async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Pa
 async def test_closing_uses_room_that_came_meanwhile(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     facts: list[Fact] = []
-    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, pace=Pace(retry=60))
+    writer = Writer(
+        open_writer(disk.file), disk, min_free=1000, report=facts.append, group_commit=GroupCommit(retry=60)
+    )
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
     await until(facts, OutboxFull)

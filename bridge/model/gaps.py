@@ -1,0 +1,30 @@
+"""The reasons for a Gap, and the Gap of each reason: the only place that makes new ones.
+
+A Gap stands in a sink's stream in place of records that the sink will never get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.model.record import Concern, Gap
+
+OVERRUN = "the sink was further behind than the outbox is long"
+DROPPED = "the sink's backlog was at its bound, and its policy is drop"
+REBUILT = "the database was damaged, and undelivered records in it are lost"
+
+
+def overrun_gap(first: int, last: int, time: str) -> Gap:
+    """The log was trimmed before the sink read these records. ``time``: now, as RFC 3339."""
+    return Gap(last, first, last - first + 1, OVERRUN, time)
+
+
+def dropped_gap(first: int, last: int, count: int, time: str, concerns: Sequence[Concern] | None) -> Gap:
+    """The policy ``drop`` removed ``count`` records. ``concerns``: everything that they may be about; None if that is
+    unknown."""
+    return Gap(last, first, count, DROPPED, time, concerns=tuple(concerns or ()), only=concerns is not None)
+
+
+def rebuilt_gap(sequence: int, time: str) -> Gap:
+    """The first record of a database that replaces a damaged one. Nobody knows how many records are missing."""
+    return Gap(sequence, sequence, None, REBUILT, time)
