@@ -8,8 +8,14 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A choice of tests (ARGS="-k reflector") may leave one group without any; then pytest ends with 5.
 NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
 
+# The site: pages, and the files that they link to
+DOCS ?= build/docs
+PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
+	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
+	config/reference.yaml $(wildcard config/examples/* deploy/*)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-units test-servers test-scenarios test-pythons sbom check fmt e2e bench bench-quick soak lock reference clean
+.PHONY: help setup run test test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -46,6 +52,11 @@ check: $(READY) ## style, types, who imports whom, the Dockerfile
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
+
+docs: $(READY) ## a site of the documents in build/docs/site; a broken link is an error
+	@rm -rf $(DOCS) && mkdir -p $(DOCS)/pages
+	@cp --parents $(PAGES) $(DOCS)/pages && cp docs/zensical.toml $(DOCS)
+	cd $(DOCS) && $(abspath $(BIN))/zensical build --strict
 
 fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .

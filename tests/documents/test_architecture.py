@@ -1,0 +1,76 @@
+"""Statements about the code and the database are compared with both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bridge.outbox.storage.database import open_writer
+from tests.documents.pages import ROOT, read, section
+
+INVARIANT = re.compile(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^#|\Z)", re.MULTILINE | re.DOTALL)
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+def test_every_invariant_is_numbered_and_names_a_test() -> None:
+    invariants = INVARIANT.findall(section("ARCHITECTURE.md", "## Invariants"))
+
+    assert [int(number) for number, _ in invariants] == list(range(1, len(invariants) + 1))
+    assert len(invariants) > 20
+    for number, text in invariants:
+        assert TEST.search(text), f"invariant {number} names no test"
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    for file, name in TEST.findall(read("ARCHITECTURE.md")):
+        assert (ROOT / file).is_file(), file
+        tests = re.findall(r"^(?:async )?def (test_\w+)|^(Test\w+) = ", read(file), re.MULTILINE)
+        found = {function or machine for function, machine in tests}
+        assert name in found if name else found, f"{file}::{name}"
+
+
+def test_the_code_map_has_every_room() -> None:
+    places = re.findall(r"^\| `([\w/.]+)` \|", section("ARCHITECTURE.md", "## Code map"), re.MULTILINE)
+    rooms = {f"bridge/{path.parent.name}" for path in ROOT.glob("bridge/*/__init__.py")}
+
+    assert rooms <= set(places)
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_the_files_of_the_hot_path_say_that_they_are_hot() -> None:
+    rows = [row for row in section("docs/performance.md", "## The hot path").splitlines() if row.startswith("| ")]
+    places = [place for row in rows for place in re.findall(r"`(.+?)`", row)]
+    files = [
+        file
+        for place in places
+        if place != "sinks/*"
+        for file in ROOT.glob(f"{place}.py" if place.startswith("sinks/") else f"bridge/{place}.py")
+    ]
+    assert len(files) >= len(places) > 10
+    assert [
+        str(file) for file in files if " Hot." not in file.read_text(encoding="utf-8").replace("\nHot.", " Hot.")
+    ] == []
+
+
+def test_the_documented_tables_are_those_of_the_database(tmp_path: Path) -> None:
+    page = read("docs/state.md")
+    documented = {
+        table: set(columns.split(", "))
+        for table, columns in re.findall(r"^\| `(\w+)` \| ([a-z_, ]+) \|", page, re.MULTILINE)
+    }
+    database = open_writer(tmp_path / "outbox.db")
+    names = [row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    present = {
+        name: {row[1] for row in database.execute(f"PRAGMA table_info({name})")}
+        for name in names
+        if not name.startswith("sqlite_")
+    }
+
+    assert documented == present
+    assert f"format {database.pragma('user_version')} |" in page
+    assert "WAL" in page
+    assert database.pragma("journal_mode") == "wal"
+    assert "synchronous=FULL" in page
+    assert database.pragma("synchronous") == 2
+    assert "4 KiB" in page
+    assert database.pragma("page_size") == 4 * 1024

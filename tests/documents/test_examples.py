@@ -1,0 +1,94 @@
+"""Examples in the documents run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.kube import ClusterAccess
+from bridge.playground import Playground
+from config.load import load
+from tests.documents.pages import TYPES, read
+from tests.kit.bridge_process import BridgeProcess
+
+README = read("README.md")
+
+
+def _configuration() -> str:
+    (found,) = re.findall(r"<<'END'\n(.*?)\n    END", README, re.DOTALL)
+    return "\n".join(line[4:] for line in found.splitlines())
+
+
+async def test_the_library_example_lists_pods_by_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", read("docs/library.md"), re.DOTALL)
+    script = tmp_path / "example.py"
+    script.write_text(example, encoding="utf-8")
+    main = runpy.run_path(str(script))["main"]
+
+    async with Playground() as cluster:
+        cluster.create("namespaces", {"metadata": {"name": "shop"}})
+        for namespace in ("shop", "default"):
+            metadata = {"name": f"{namespace}-web", "namespace": namespace, "labels": {"app": "web"}}
+            containers = [{"name": "web", "image": "web"}]
+            cluster.create("pods", {"metadata": metadata, "spec": {"containers": containers}})
+        await main(ClusterAccess(server=cluster.url))
+
+    printed = capsys.readouterr().out.splitlines()
+    assert "shop-web {'app': 'web'}" in printed
+    assert "added default/default-web" in printed
+    assert not any(line.startswith("default-web") for line in printed), "another namespace is another index value"
+
+
+def test_the_readme_configuration_loads_and_its_folder_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "kubedelta.yaml"
+    path.write_text(_configuration(), encoding="utf-8")
+
+    settings = load(path, {}, TYPES)
+
+    assert [entry.resource for entry in settings.resources] == ["pods", "deployments.apps"]
+    assert f"mkdir {settings.state.directory.relative_to(tmp_path)} " in README
+
+
+async def test_the_quick_start_delivers_resumes_and_verifies(tmp_path: Path) -> None:
+    file = tmp_path / "kubedelta.yaml"
+    file.write_text(_configuration(), encoding="utf-8")
+    environ: dict[str, str] = {}
+
+    async def kubedelta(*words: str) -> str:
+        settings = [f"{name}={value}" for name, value in environ.items()]
+        command = ["env", *settings, sys.executable, "-m", "bridge", *words, "-c", str(file)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    async with Playground() as cluster:
+        (tmp_path / "bridge").mkdir()
+        environ["KUBEDELTA__CLUSTER__SERVER"] = cluster.url
+        process = BridgeProcess(tmp_path / "bridge", file, environ=environ)
+        environ["KUBEDELTA__STATE__DIRECTORY"] = str(process.state)
+        await kubedelta("check")
+        async with process.started() as bridge:
+            spec = {"containers": [{"name": "web", "image": "web"}]}
+            for name in ("web", "gone"):
+                cluster.create("pods", {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+            await bridge.until("all is read", lambda now: now.value("records_committed_total") == 2)
+            await bridge.until_delivered()
+            assert "copy" in await kubedelta("cursors")
+            await kubedelta("verify", "copy", "--settle", "5s")
+            await asyncio.to_thread(bridge.stop)
+            await kubedelta("state", "check")
+            cluster.delete("pods", "gone")
+            await asyncio.to_thread(bridge.start)
+            await bridge.until("the delete is read", lambda now: now.value("records_committed_total") == 1)
+            await bridge.until_delivered()
+
+    events = [json.loads(line) for line in (tmp_path / "deltas.ndjson").read_text(encoding="utf-8").splitlines()]
+    delivered = [(event["op"], event["data"]["metadata"]["name"]) for event in events if "op" in event]
+    assert delivered == [("added", "web"), ("added", "gone"), ("deleted", "gone")]
