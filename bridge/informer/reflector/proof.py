@@ -1,8 +1,8 @@
-"""What an answer proves of the server's history. Pure; ``history`` asks.
+"""Compares answers with the known history of the server. Pure; ``history`` makes the requests.
 
-A server's store that is restored from a backup gives its versions a second time, to other states. That the newest one
-is past the newest version known says nothing: it may have got there by another way. So the newest object known must
-have been there, at its version, as it is known.
+A store that was restored from a backup uses its versions a second time, for other states. A server whose version is
+past the newest known version may still have got there in another history. So a proof needs a known object: the server
+must have had the newest known object at its version, in its known state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bridge.model.versions.version_table import Deleted
 
 
 class Seen(Enum):
-    """What a plain read of an object shows of the known one."""
+    """The result of comparing the current state of an object with the known version."""
 
     SAME = "same"
     NEWER = "newer"
@@ -31,21 +31,23 @@ class Seen(Enum):
 
 
 def is_behind(page: Page, reached: str) -> OtherHistory | None:
-    """A consistent list, of the resource that reached that version."""
+    """The contradiction in a consistent list that is older than ``reached``, the newest known version of the
+    resource; None if there is no contradiction."""
     if is_older(page.version, reached):
         return OtherHistory(f"version {reached}", f"version {page.version}")
     return None
 
 
 def was_there(answer: ListAnswer, key: str, known: ApiObject) -> ApiObject | OtherHistory | None:
-    """What a list of one object at its version says of it: the object as it was; None where it does not say, since the
-    version is forgotten, or the server does not know such lists."""
+    """Reads a list of a single object at its known version: the object if the list has it, OtherHistory if the list
+    contradicts it. None if the list decides neither: the version is forgotten, or the server does not support such
+    lists."""
     match answer:
         case Page(version=version, unreadable=()) if version == known.resource_version:
             found = next(iter(answer.objects), None)
             if found is not None and (found.uid, found.resource_version) == (known.uid, known.resource_version):
                 return found
-            there = "nothing" if found is None else f"{found.uid} at {found.resource_version}"
+            there = "no object" if found is None else f"{found.uid} at {found.resource_version}"
             was = f"{key}, {known.uid} at {known.resource_version}"
             return OtherHistory(was, f"{there}, at version {version}")
         case _:
@@ -53,8 +55,10 @@ def was_there(answer: ListAnswer, key: str, known: ApiObject) -> ApiObject | Oth
 
 
 def was_gone(answer: ListAnswer, version: str, deleted: Deleted) -> OtherHistory | bool:
-    """Whether a list of one object shows what its delete made of it: gone at that version, and there at any before.
-    False where the answer does not say, or where the version is the object's own: some servers announce deletes so."""
+    """Checks a known delete against a list of the object at ``version``: the object must be gone at the version of its
+    delete, and present before. True if the list shows that, OtherHistory if it contradicts.
+
+    False if the answer decides neither, or if the delete has the object's own version, as some servers announce it."""
     if not isinstance(answer, Page) or answer.unreadable or answer.version != version:
         return False
     versions = [found.resource_version for found in answer.objects if found.uid == deleted.uid]
@@ -64,11 +68,12 @@ def was_gone(answer: ListAnswer, version: str, deleted: Deleted) -> OtherHistory
     if there is (version != deleted.version):
         return True
     was = f"{deleted.key}, {deleted.uid} deleted at {deleted.version}"
-    return OtherHistory(was, f"{'the object' if there else 'nothing'} at version {version}")
+    return OtherHistory(was, f"{'the object' if there else 'no object'} at version {version}")
 
 
 def is_back(page: Page, deleted: Deleted) -> OtherHistory | None:
-    """What a consistent list of one object says of its delete: it does not come back as it was until then."""
+    """The contradiction in a consistent list that has a deleted object in a state from before its delete; None if there
+    is no contradiction."""
     for found in page.objects:
         if found.uid == deleted.uid and is_reached(found.resource_version, deleted.version):
             was = f"{deleted.key}, {deleted.uid} deleted at {deleted.version}"
@@ -77,7 +82,7 @@ def is_back(page: Page, deleted: Deleted) -> OtherHistory | None:
 
 
 def now(page: Page, known: ObjectVersion) -> Seen:
-    """What a consistent list of one object shows of it."""
+    """Compares a consistent list of a single object with the known version."""
     if page.unreadable:
         return Seen.UNREADABLE
     found = next(iter(page.objects), None)
@@ -91,9 +96,11 @@ def now(page: Page, known: ObjectVersion) -> Seen:
 
 
 def is_other_state(found: ApiObject, known: ApiObject) -> bool:
-    """Two bodies of one version of one object, whether they contradict each other: where one object alone changes all
-    the time, it may have got the same version in two histories. What only one of them has is no contradiction, nor is
-    another version of the API: another server may add defaults. Values of Secrets are digests, whose key may change."""
+    """Whether two bodies of the same object and version contradict each other. If a single object makes all changes of
+    a cluster, it may have the same version in two histories.
+
+    Members of only one body and another version of the API are not contradictions: another server may add defaults.
+    Secrets are not compared: their values are digests, whose key may change."""
     try:
         one, other = found.manifest(), known.manifest()
     except (msgspec.DecodeError, RecursionError):
@@ -104,7 +111,7 @@ def is_other_state(found: ApiObject, known: ApiObject) -> bool:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    pending = [(one, other)]  # Untrusted, and as deep as it likes.
+    pending = [(one, other)]  # A stack instead of recursion: tenants choose the depth of their objects.
     while pending:
         one, other = pending.pop()
         if isinstance(one, dict) and isinstance(other, dict):

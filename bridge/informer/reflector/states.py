@@ -1,5 +1,7 @@
-"""The words of the Reflector: where it stands, what only its driver can see, what the store should hear. One type per
-state, holding what that state knows and nothing else."""
+"""The types of the list-watch state machine: states, answers that its driver makes, updates of the store, and steps.
+
+Each state is a type of its own, with exactly the fields that the state needs.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from typing import TypeAlias
 from bridge.model.answers import Busy, EventType, Failed, Page, Part, Refused, WatchAnswer
 from bridge.model.object import ApiObject
 
-# ── Where we stand ───────────────────────────────────────────────────────────
+# ── States ───────────────────────────────────────────────────────────────────
 
 
 class Freshness(StrEnum):
-    """Which state of the cluster a list may show."""
+    """The state of the cluster that a list must have."""
 
     CACHED = "cached"
-    """Not older than what was seen; anything the cache has where nothing was."""
+    """Not older than the newest known version; the server may answer from its cache."""
     CONSISTENT = "consistent"
-    """The newest there is, read through to the store."""
+    """The newest state, read from the server's store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,13 @@ class NotSynced:
     """The next request begins a list."""
 
     seen: str | None = None
-    """The newest version the server ever told us."""
+    """The newest version that the server ever sent."""
     freshness: Freshness = Freshness.CACHED
     watch_list: bool = True
-    """Ask for a WatchList rather than a list, where a cached state will do. A consistent read is always a list: its
-    version is known before its objects are."""
+    """Use a WatchList if a cached state suffices. A consistent read is always a list, because a list has its version
+    before its objects."""
     whole: bool = False
-    """List in one page: a continue token expired under way."""
+    """List in a single page, because a continue token expired during the last list."""
 
     @property
     def streams(self) -> bool:
@@ -43,21 +45,21 @@ class NotSynced:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Part of the list has arrived."""
+    """A part of the list has arrived."""
 
     began: NotSynced
     version: str
     next_page: str | None
-    """None while the first page is under way."""
+    """The continue token; None until the first page has ended."""
     complete: bool
-    """Every item so far could be read."""
+    """Every item so far was readable."""
     failures: int = 0
-    """Times in a row that the next page failed."""
+    """Failures of the next page in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A WatchList is open; its closing bookmark has not come."""
+    """A WatchList is open, before the bookmark that ends its initial events."""
 
     began: NotSynced
     complete: bool = True
@@ -65,30 +67,29 @@ class Streaming:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The store matches ``version``; no watch is open."""
+    """The store matches ``version``, and no watch is open."""
 
     version: str
     watch_list: bool
     failures: int = 0
     """Watches in a row that failed, or were silent, at this version."""
     doubt: bool = False
-    """The list could not be read completely."""
+    """The list had unreadable items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Changes after ``version`` arrive as they happen."""
+    """A watch is open, and sends changes after ``version``."""
 
     version: str
     watch_list: bool
     failures: int = 0
-    """Watches in a row that failed, or were silent, at this version before this one told anything."""
+    """Watches in a row that failed, or were silent, at this version; 0 once this watch has sent data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubting:
-    """As Watching, but something on the way could not be read, and a change or a delete may be missing: a list must
-    mend it."""
+    """A watch is open, but an unreadable line or item may hide a change or a delete: a list must repair the store."""
 
     version: str
     watch_list: bool
@@ -96,8 +97,8 @@ class Doubting:
 
 @dataclass(frozen=True, slots=True)
 class Proving:
-    """The server was out of sight since it told what is known: whether its history is still the one that this is of
-    must be proven before anything builds on it."""
+    """The connection to the server was lost since its last data. Before the next request, the server must prove that
+    its history is the known history."""
 
     then: NotSynced | Listing | Synced
 
@@ -105,42 +106,42 @@ class Proving:
 State: TypeAlias = NotSynced | Listing | Streaming | Synced | Watching | Doubting | Proving
 
 
-# ── What only the driver can see ─────────────────────────────────────────────
+# ── Answers that the driver makes, from its clock and from proofs ────────────
 
 
 @dataclass(frozen=True, slots=True)
 class VeryShort:
-    """A watch ended in due form within a second and without an event: some servers answer so where they mean 410."""
+    """A watch ended cleanly within a second and without an event: some servers answer so instead of 410."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """The closing bookmark of a WatchList did not come in time."""
+    """The bookmark that ends a WatchList's initial events did not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairDue:
-    """The time to live in doubt is over."""
+    """The time in doubt is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """A watch ended in due form after the time that it was asked to keep."""
+    """A watch ended cleanly after its timeoutSeconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """Prove that the server's history is the known one."""
+    """The request for a proof that the server's history is the known history."""
 
 
 @dataclass(frozen=True, slots=True)
 class SameHistory:
-    """What is known is of the history that the server has."""
+    """The known objects belong to the server's history."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownHistory:
-    """The server answered, and it cannot be told: what would prove it is forgotten."""
+    """The server answered, but the proof is impossible, because the server has forgotten the known versions."""
 
     reason: str
 
@@ -150,31 +151,31 @@ class OtherHistory:
     """The server has another history: its store was restored from a backup, or replaced."""
 
     was: str
-    """What is known of the one until now."""
+    """The known state."""
     now: str
-    """What contradicts it."""
+    """The state that contradicts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """The same, found by this informer: nobody else knows of it yet."""
+    """This informer found another history in a list, and must report it to the other informers of the server."""
 
     was: str
     now: str
 
 
 Proof: TypeAlias = SameHistory | UnknownHistory | OtherHistory | Busy | Refused | Failed
-"""The last three: it cannot be made now."""
+"""Busy, Refused and Failed mean that the proof cannot be made now."""
 
 Answer: TypeAlias = Page | Part | WatchAnswer | VeryShort | Overdue | RepairDue | TimedOut | Proof | Contradicted
 
 
-# ── What the store should hear ───────────────────────────────────────────────
+# ── Updates of the store ─────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class ListBegan:
-    """What is Listed from here on replaces the store's content, once ListEnded says so."""
+    """A list begins. Its objects replace the store's objects at its ListEnded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ListEnded:
-    """Whatever the store holds and no Listed named has been deleted; unless the list was not ``complete``."""
+    """A list ended. All objects of the store that were not Listed are deleted, if the list is ``complete``."""
 
     version: str
     complete: bool
@@ -197,20 +198,20 @@ Event: TypeAlias = tuple[EventType, ApiObject]
 class Happened:
     events: list[Event]
     position: str | None
-    """From where a watch may go on once these are stored; None while in doubt or inside a list."""
+    """The version from which a watch may continue once these events are stored; None in doubt, and within a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Nothing else happened up to this version."""
+    """A bookmark: all events up to this version were sent."""
 
     position: str
 
 
 @dataclass(frozen=True, slots=True)
 class RanBackwards:
-    """The server is older than it was: its store was restored from a backup. A new epoch begins, for every informer of
-    that server."""
+    """The server is older than before, because its store was restored from a backup. A new epoch begins for every
+    informer of the server."""
 
     was: str
     now: str
@@ -218,7 +219,7 @@ class RanBackwards:
 
 @dataclass(frozen=True, slots=True)
 class EpochBegan:
-    """The server has another history, as every informer of it was told. A new epoch begins."""
+    """The server has another history, and every informer of the server knows. A new epoch begins."""
 
     was: str
     now: str
@@ -226,21 +227,21 @@ class EpochBegan:
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """The server may have another history: the list that follows will tell."""
+    """The server may have another history, which the next list will show."""
 
 
 Sighting: TypeAlias = ListBegan | Listed | ListEnded | Happened | Reached | RanBackwards | EpochBegan | Suspected
 
 
 class Pace(StrEnum):
-    """When to make the next request."""
+    """The time of the next request."""
 
     AT_ONCE = "at once"
     AT_ONCE_IF_RARE = "at once, if rare"
-    """But backs off where it comes again soon."""
+    """At once, or with backoff if the same happened a short time ago."""
     BACK_OFF = "back off"
     SLOWLY = "slowly"
-    """Only an operator can mend it."""
+    """At long intervals, because only an operator can remove the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,4 +250,4 @@ class Step:
     heard: tuple[Sighting, ...] = ()
     pace: Pace = Pace.AT_ONCE
     after: float | None = None
-    """Seconds the server asked us to wait at least."""
+    """The server's Retry-After, in seconds."""
