@@ -15,8 +15,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
+from bridge.playground.http.faults import Faults, OpenWatches
 from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
-from bridge.playground.misbehaviour import Misbehaviour
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest, unpack
@@ -64,7 +64,7 @@ class Playground:
         self._state = State(store, catalogue, writes, VERSION_INFO, version_wait)
         self._news = asyncio.Event()
         store.listeners.add(self._news.set)
-        self.misbehave = Misbehaviour(store, lambda name: catalogue.named(name).collection)
+        self.watches = OpenWatches()
         settings = PlaygroundSettings(
             tokens=dict(tokens or {}),
             bookmark_interval=bookmark_interval,
@@ -72,7 +72,7 @@ class Playground:
             watch_list=watch_list,
             compress_watch_lists=compress_watch_lists,
         )
-        self._front = Front(self._state, self.misbehave, settings, self._news.set)
+        self._front = Front(self._state, self._faults(), self.watches, settings, self._news.set)
         self.requests = self._front.requests
         """The last requests, oldest first."""
         self._port = port
@@ -108,7 +108,7 @@ class Playground:
         await web.SockSite(self._runner, bound, backlog=1024).start()
 
     async def _close(self) -> None:
-        self.misbehave.reset()
+        self._drop_watches()
         if self._runner:
             await self._runner.cleanup()
             self._runner = None
@@ -196,7 +196,7 @@ class Playground:
         versions count on from there, the history is empty, and open watches lose their connection."""
         self._state.store.restore(snapshot)
         self._state.writes.serve_stored_definitions()
-        self.misbehave.reset()
+        self._drop_watches()
 
     # ── Requests and watches of clients ──────────────────────────────────────
 
@@ -206,7 +206,7 @@ class Playground:
 
     def open_watches(self, resource: str | None = None) -> int:
         """The number of open watches of a resource (None: of all resources)."""
-        return self.misbehave.open_watches(resource)
+        return len(self.watches.of(resource))
 
     async def until(self, holds: Callable[[], bool], timeout: float = 10.0) -> None:
         """Waits until a condition holds. The condition is checked at every request, when a watch opens or ends, and
@@ -219,6 +219,14 @@ class Playground:
     async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:
         """Waits until ``count`` watches of the resource are open. Raises TimeoutError after ``timeout`` seconds."""
         await self.until(lambda: self.open_watches(resource) >= count, timeout)
+
+    def _faults(self) -> Faults:
+        """Overridden by the tests' server."""
+        return Faults()
+
+    def _drop_watches(self) -> None:
+        for watch in self.watches.of():
+            watch.reset()
 
     def _kind(self, resource: str) -> Kind:
         return self._state.catalogue.named(resource)

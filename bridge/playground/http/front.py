@@ -1,25 +1,24 @@
-"""Receives requests: authenticates the user, resolves the path, applies misbehaviour, and answers."""
+"""Receives requests: authenticates the user, resolves the path, and answers."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
 from bridge.playground.http import errors, handlers
 from bridge.playground.http.errors import PathNotFound, StatusError
+from bridge.playground.http.faults import DISCOVERY, Faults, OpenWatches
 from bridge.playground.http.handlers import WholeResponse
 from bridge.playground.http.options import ListOptions
 from bridge.playground.http.paths import DocumentPath, Target, resolve
 from bridge.playground.http.streams import WatchStream, watch_timeout
 from bridge.playground.http.watching import Watch, error_line, wanted_version
-from bridge.playground.misbehaviour import Misbehaviour
 from bridge.playground.objects.state import State
-from bridge.playground.rules import DISCOVERY, Delay, EndAtOnce, Fail, Mislabel, Reply
 
 LARGEST_BODY = 3 * 1024 * 1024
 """Bytes of a request."""
@@ -62,11 +61,17 @@ class Front:
     """Answers every request. ``heard`` is called for each request, and when a watch opens or ends."""
 
     def __init__(
-        self, state: State, misbehave: Misbehaviour, settings: PlaygroundSettings, heard: Callable[[], None]
+        self,
+        state: State,
+        faults: Faults,
+        watches: OpenWatches,
+        settings: PlaygroundSettings,
+        heard: Callable[[], None],
     ) -> None:
         self.requests: deque[SeenRequest] = deque(maxlen=10_000)
         self._state = state
-        self._misbehave = misbehave
+        self._faults = faults
+        self._watches = watches
         self._settings = settings
         self._heard = heard
 
@@ -109,33 +114,23 @@ class Front:
         return user
 
     async def _document(self, request: web.BaseRequest, asked: DocumentPath) -> web.StreamResponse:
-        if wrong := await self._misbehaving(DISCOVERY, "get"):
-            return wrong
+        if wrong := await self._faults.instead(DISCOVERY, "get"):
+            return _respond(wrong)
         if asked.parts[:1] in (("api",), ("apis",)):
             handlers.demand_acceptable(request, discovers=len(asked.parts) == 1)
         return self._answer(request, handlers.document(self._state, request, asked), DISCOVERY, "get")
 
     async def _resource(self, request: web.BaseRequest, asked: Target, user: str) -> web.StreamResponse:
         kind = asked.kind
-        if wrong := await self._misbehaving(kind.name, asked.verb):
-            return wrong
-        if self._misbehave.forbids(kind.name, asked.verb, asked.namespace, spend=True):
+        if wrong := await self._faults.instead(kind.name, asked.verb):
+            return _respond(wrong)
+        if self._faults.forbids(kind.name, asked.verb, asked.namespace, spend=True):
             raise errors.forbidden(user, asked.verb, kind.group, kind.plural, asked.namespace, asked.name)
         handlers.demand_acceptable(request, discovers=False)
         if asked.verb == "watch":
             return await self._watch(request, asked)
-        answer = await handlers.resource(self._state, self._misbehave, request, asked)
+        answer = await handlers.resource(self._state, partial(self._faults.forbids, spend=False), request, asked)
         return self._answer(request, answer, kind.name, asked.verb)
-
-    async def _misbehaving(self, resource: str, verb: str) -> web.Response | None:
-        """The answer of a rule, or None if no rule applies. Raises the StatusError of a rule."""
-        if delay := self._misbehave.take(Delay, resource, verb):
-            await asyncio.sleep(delay.seconds)
-        if fail := self._misbehave.take(Fail, resource, verb):
-            raise fail.error
-        if reply := self._misbehave.take(Reply, resource, verb):
-            return _respond(WholeResponse(reply.body, reply.status, reply.content_type, reply.headers))
-        return None
 
     async def _watch(self, request: web.BaseRequest, asked: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query, watch=True)
@@ -144,7 +139,7 @@ class Front:
         wanted = wanted_version(options)
         compress = self._settings.compress_watch_lists and bool(options.initial_events) and _accepts_gzip(request)
         response = await self._open_stream(request, asked, compress=compress)
-        if self._misbehave.take(EndAtOnce, asked.kind.name, "watch"):
+        if self._faults.ends_at_once(asked.kind.name):
             return response
         try:
             await self._state.reached(wanted)
@@ -153,10 +148,10 @@ class Front:
             # The watch is accepted (200 was sent), so the error is sent as an ERROR event.
             await response.write(error_line(error))
             return response
-        stream = WatchStream(request, response, watch, self._misbehave, compress)
+        stream = WatchStream(request, response, watch, self._faults, compress)
         timeout = watch_timeout(options.timeout, self._settings.shortest_watch)
         try:
-            with self._misbehave.reaching(stream):
+            with self._watches.opened(stream):
                 self._heard()
                 await stream.run(timeout, self._settings.bookmark_interval)
         finally:
@@ -164,8 +159,8 @@ class Front:
         return response
 
     async def _open_stream(self, request: web.BaseRequest, asked: Target, *, compress: bool) -> web.StreamResponse:
-        mislabel = self._misbehave.take(Mislabel, asked.kind.name, "watch")
-        headers = {**_CACHE, "Content-Type": mislabel.content_type if mislabel else "application/json"}
+        mislabel = self._faults.content_type(asked.kind.name, "watch")
+        headers = {**_CACHE, "Content-Type": mislabel or "application/json"}
         if compress:
             headers["Content-Encoding"] = "gzip"
         response = web.StreamResponse(headers=headers)
@@ -175,8 +170,8 @@ class Front:
 
     def _answer(self, request: web.BaseRequest, answer: WholeResponse, resource: str, verb: str) -> web.Response:
         response = _respond(answer)
-        if mislabel := self._misbehave.take(Mislabel, resource, verb):
-            response.headers["Content-Type"] = mislabel.content_type
+        if mislabel := self._faults.content_type(resource, verb):
+            response.headers["Content-Type"] = mislabel
         if len(answer.body) > _GZIP_FROM and verb in ("get", "list") and _accepts_gzip(request):
             response.body = gzip.compress(answer.body, 1)
             response.headers.update({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})

@@ -1,9 +1,10 @@
-"""Answers requests for documents, reads and writes. Watches are in ``streams``, faults in ``misbehaviour``."""
+"""Answers requests for documents, reads and writes. Watches are in ``streams``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -14,11 +15,13 @@ from bridge.playground.http.errors import PathNotFound, StatusError
 from bridge.playground.http.listing import list_page, wanted_version
 from bridge.playground.http.options import ListOptions
 from bridge.playground.http.paths import DocumentPath, Target, unknown_version
-from bridge.playground.misbehaviour import Misbehaviour
 from bridge.playground.objects.objects import Manifest, body
 from bridge.playground.objects.state import State
 from bridge.playground.objects.store import StoredObject
 from bridge.playground.objects.validation import Precondition
+
+Forbids: TypeAlias = Callable[[str, str, str], bool]
+"""Whether RBAC refuses a verb on a resource (kubectl's name) in a namespace: (resource, verb, namespace)."""
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE_PATCHES = ("application/merge-patch+json", _STRATEGIC)
@@ -64,7 +67,7 @@ def document(state: State, request: web.BaseRequest, asked: DocumentPath) -> Who
             raise PathNotFound(request.path)
 
 
-async def resource(state: State, misbehave: Misbehaviour, request: web.BaseRequest, target: Target) -> WholeResponse:
+async def resource(state: State, forbids: Forbids, request: web.BaseRequest, target: Target) -> WholeResponse:
     """Answers all verbs but watch. Raises StatusError."""
     manager = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
     match target.verb:
@@ -73,7 +76,7 @@ async def resource(state: State, misbehave: Misbehaviour, request: web.BaseReque
         case "list":
             return await _list(state, request, target)
         case "create" if target.kind.plural == "selfsubjectaccessreviews":
-            return _review(misbehave, target, await _manifest(request, target))
+            return _review(forbids, target, await _manifest(request, target))
         case "create" if not target.kind.watchable:
             return _json(_echo(target, await _manifest(request, target)), 201)
         case "create":
@@ -169,10 +172,10 @@ def _delete_collection(state: State, request: web.BaseRequest, target: Target) -
     return WholeResponse(page.body(target.kind, target.version))
 
 
-def _review(misbehave: Misbehaviour, target: Target, manifest: Manifest) -> WholeResponse:
+def _review(forbids: Forbids, target: Target, manifest: Manifest) -> WholeResponse:
     asked = (manifest.get("spec") or {}).get("resourceAttributes") or {}
     name = errors.qualified(asked.get("group", ""), asked.get("resource", ""))
-    refused = misbehave.forbids(name, asked.get("verb", ""), asked.get("namespace", ""), spend=False)
+    refused = forbids(name, asked.get("verb", ""), asked.get("namespace", ""))
     return _json({**_echo(target, manifest), "status": {"allowed": not refused}}, 201)
 
 

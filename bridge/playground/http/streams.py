@@ -10,10 +10,9 @@ from random import random
 
 from aiohttp import web
 
+from bridge.playground.http.faults import Faults
 from bridge.playground.http.watching import Watch
-from bridge.playground.misbehaviour import Misbehaviour
 from bridge.playground.objects.store import Forgotten
-from bridge.playground.rules import CutLine
 
 _BATCH = 256 * 1024
 """Bytes of lines that are written at once, and that wait in memory for a slow client."""
@@ -30,14 +29,14 @@ class WatchStream:
         request: web.BaseRequest,
         response: web.StreamResponse,
         watch: Watch,
-        misbehave: Misbehaviour,
+        faults: Faults,
         compress: bool,
     ) -> None:
         self.resource = watch.kind.name
         self._request = request
         self._response = response
         self._watch = watch
-        self._misbehave = misbehave
+        self._faults = faults
         self._compress = compress
         self._woken = asyncio.Event()
         self._injected: list[bytes] = []
@@ -75,7 +74,7 @@ class WatchStream:
             await self._response.write_eof()
 
     async def _audible(self) -> None:
-        while self._misbehave.silences(self.resource):
+        while self._faults.is_silent(self.resource):
             await self._woken.wait()
             self._woken.clear()
 
@@ -102,7 +101,7 @@ class WatchStream:
         batch: list[bytes] = []
         size = 0
         for line in lines:
-            if line and self._misbehave.take(CutLine, self.resource, "watch"):
+            if line and self._faults.cuts_line(self.resource):
                 await self._write(b"".join(batch) + line[: len(line) // 2])
                 await self._break_off()
             batch.append(line)

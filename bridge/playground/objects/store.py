@@ -86,8 +86,6 @@ class Collection:
     events: list[Event] = field(default_factory=list)
     dropped: int = 0
     """Events dropped from the front of ``events``. Positions count all events since the beginning."""
-    to_lose: int = 0
-    """The number of later changes to hide from watches."""
     listeners: set[Callable[[], None]] = field(default_factory=set)
     """Called after every change, and at the end."""
     ended: bool = False
@@ -101,9 +99,6 @@ class Collection:
             if event.key not in self.objects:
                 insort(self.keys, event.key)
             self.objects[event.key] = event.after
-        if self.to_lose:
-            self.to_lose -= 1
-            return
         self.events.append(event)
         self._trim()
         self._notify()

@@ -9,8 +9,9 @@ import pytest
 
 from bridge.facts import InputUnreadable, RequestFailed
 from bridge.plan.plan import Wanted
-from bridge.playground import Playground, StatusError
+from bridge.playground import StatusError
 from tests.bridge.app.test_bridge import a_config_map, running
+from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
 HEAD = b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1",'

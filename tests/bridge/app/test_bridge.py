@@ -21,8 +21,8 @@ from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.outbox import Bounds
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
-from bridge.playground import Playground
 from bridge.resources.resolve import Resolution, resolve_wanted
+from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 
 QUICK = Timing(backoff_initial=0.01, backoff_maximum=0.05, refused=0.05, not_served=0.05, very_short=0.0)

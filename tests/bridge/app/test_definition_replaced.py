@@ -9,10 +9,10 @@ import pytest
 from bridge.informer import SharedInformer
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
-from bridge.playground import Playground
 from bridge.resources.watched_resources import WatchedResources
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import life
+from tests.kit.playground import Playground
 
 WIDGETS = (Wanted("widgets.example.test", (Scope("default"), Scope("kube-public"))),)
 

@@ -18,9 +18,9 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.plan.plan import Wanted
-from bridge.playground import Playground
 from tests.bridge.app import test_restart
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
+from tests.kit.playground import Playground
 
 WIDGETS = "widgets.example.test"
 PATH = "/apis/example.test/v1"

@@ -12,9 +12,9 @@ from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
-from bridge.playground import Playground
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import Run, a_config_map, life
+from tests.kit.playground import Playground
 
 DEFAULT, PUBLIC = Scope("default"), Scope("kube-public")
 BOTH = (Wanted("configmaps", (DEFAULT, PUBLIC)),)

@@ -19,9 +19,9 @@ from bridge.outbox import Retention
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
 from bridge.plan.plan import Plan, SinkPlan, Wanted
-from bridge.playground import Playground
 from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
+from tests.kit.playground import Playground
 from tests.kit.sinks import StuckSink
 
 MIN_FREE = 1 << 20

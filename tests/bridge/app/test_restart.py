@@ -21,7 +21,7 @@ from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
 from bridge.outbox import OtherCluster
 from bridge.plan.plan import Plan, SinkPlan, Wanted
-from bridge.playground import Playground
+from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
 QUICK = Timing(

@@ -13,9 +13,9 @@ from bridge.model.change import Op
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
-from bridge.playground import Playground
 from bridge.playground.objects.store import StoreSnapshot
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
+from tests.kit.playground import Playground
 
 BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))
 

@@ -25,9 +25,9 @@ from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.outbox.errors import StateError
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
-from bridge.playground import Playground
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
+from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
 FILE = "/etc/kubedelta.yaml"

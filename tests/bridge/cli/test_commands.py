@@ -18,8 +18,8 @@ from bridge.cli import main
 from bridge.cli.arguments import UsageError, duration
 from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
-from bridge.playground import Playground
 from tests.bridge.cli.conftest import Command
+from tests.kit.playground import Playground
 
 
 def a_config(folder: Path, server: str, **sections: Any) -> Path:

@@ -16,11 +16,11 @@ from bridge.cli.exits import Exit
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
-from bridge.playground import Playground
 from sinks.base import ALL_STORED
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.bridge.cli.conftest import Command
+from tests.kit.playground import Playground
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 TIME = "2026-11-21T09:00:00.123456Z"

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.playground import Playground
+from tests.kit.playground import Playground
 
 
 @pytest.fixture

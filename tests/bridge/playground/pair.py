@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
-from bridge.playground import Playground
 from tests.cluster.servers import KubeApiServer
+from tests.kit.playground import Playground
 
 TOKEN = "playground-admin"
 

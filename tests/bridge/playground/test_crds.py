@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.playground import Playground
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
+from tests.kit.playground import Playground
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 

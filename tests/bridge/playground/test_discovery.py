@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
-from bridge.playground import Playground
 from bridge.playground.http.discovery import AGGREGATED
 from bridge.playground.simulation import manifests
+from tests.kit.playground import Playground
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 

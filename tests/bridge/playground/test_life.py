@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridge.playground import ClusterSimulation, Playground
+from bridge.playground import ClusterSimulation
+from tests.kit.playground import Playground
 
 CERTIFICATES = "certificates.certs.example.com"
 CHANGING = ("deployments.apps", "configmaps", "secrets", "leases.coordination.k8s.io")

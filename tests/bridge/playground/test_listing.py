@@ -6,9 +6,9 @@ import asyncio
 
 import httpx
 
-from bridge.playground import Playground
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of
+from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

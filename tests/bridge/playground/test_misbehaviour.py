@@ -9,10 +9,13 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from bridge.playground import FaultRule, Misbehaviour, Playground, StatusError
+from bridge.playground import StatusError
 from bridge.playground.simulation import manifests
 from bridge.playground.simulation.manifests import config_map
 from tests.bridge.playground.conftest import client_of, watching
+from tests.kit.fault_rules import FaultRule
+from tests.kit.misbehaviour import Misbehaviour
+from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/pods"

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from bridge.playground import Playground, StatusError
+from bridge.playground import StatusError
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of, watching
+from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.playground.objects.store import Collection, Event, Forgotten, ObjectStore, Range, StoredObject
+from bridge.playground.objects.store import Event, Forgotten, ObjectStore, Range, StoredObject
 
 Step = tuple[str, bool]
 STEPS = st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b/x", "b-c/x", "b"]), st.booleans()), max_size=60)
@@ -100,14 +100,3 @@ def test_a_restored_snapshot_is_what_was_and_remembers_nothing(before: list[Step
     with pytest.raises(Forgotten):
         collection.at(version - 1)
     assert collection.since(collection.position_after(version)) == []
-
-
-def test_a_change_that_is_lost_is_made_and_not_told() -> None:
-    told = []
-    collection = Collection(history=10, floor=0, to_lose=1)
-    collection.listeners.add(lambda: told.append(1))
-    for number, key in enumerate(("a", "b"), start=1):
-        collection.apply(Event(number, key, None, _stored(key, number)))
-    assert collection.keys == ["a", "b"]
-    assert [event.key for event in collection.since(0)] == ["b"]
-    assert told == [1]

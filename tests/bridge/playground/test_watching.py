@@ -7,9 +7,9 @@ import asyncio
 import httpx
 import pytest
 
-from bridge.playground import Playground
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import client_of, watching
+from tests.kit.playground import Playground
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LISTED = {"resourceVersionMatch": "NotOlderThan", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}

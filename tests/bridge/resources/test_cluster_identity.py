@@ -9,9 +9,9 @@ import pytest
 from bridge.facts import ClusterUnidentified, DiscoveryFailed, Fact, unheard
 from bridge.kube import ClusterAccess, KubeClient, connect
 from bridge.outbox import Outbox
-from bridge.playground import Playground
 from bridge.resources import cluster_identity
 from bridge.resources.cluster_identity import identify
+from tests.kit.playground import Playground
 
 
 @pytest.mark.parametrize(

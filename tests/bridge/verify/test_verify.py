@@ -15,10 +15,10 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion, partition_key
 from bridge.plan.plan import Wanted
-from bridge.playground import Playground
 from bridge.verify.compare import Verdict
 from bridge.verify.verify import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView, Verification, verify
 from sinks.base import SinkUnavailable
+from tests.kit.playground import Playground
 from tests.kit.records import PODS
 
 SOON = 0.05

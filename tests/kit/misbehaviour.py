@@ -1,4 +1,4 @@
-"""Makes the server misbehave, by rules and by faults at once.
+"""Makes a playground misbehave, by rules and by faults at once.
 
 A rule applies to a resource (``"pods"``), to discovery and other documents (``DISCOVERY``) or to all (None); to some
 verbs or all; for a number of ``times`` or until it is stopped (None). Every method that makes a rule returns the rule;
@@ -7,15 +7,18 @@ verbs or all; for a number of ``times`` or until it is stopped (None). Every met
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from bridge.playground.http import errors
 from bridge.playground.http.errors import StatusError
+from bridge.playground.http.faults import Faults, OpenWatch, OpenWatches
+from bridge.playground.http.handlers import WholeResponse
 from bridge.playground.http.watching import error_line
-from bridge.playground.objects.store import ObjectStore
-from bridge.playground.rules import (
+from bridge.playground.objects.store import ObjectStore, StoredObject
+from tests.kit.fault_rules import (
     Act,
     CutLine,
     Delay,
@@ -31,32 +34,19 @@ from bridge.playground.rules import (
 A = TypeVar("A", bound=Act)
 
 
-class OpenWatch(Protocol):
-    """An open watch of a client."""
-
-    resource: str
-
-    def hang_up(self) -> None:
-        """Ends the watch cleanly."""
-
-    def reset(self) -> None:
-        """Drops the connection."""
-
-    def inject(self, raw: bytes) -> None:
-        """Sends these bytes between two lines."""
-
-    def wake(self) -> None:
-        """Makes the watch look for news and rules."""
-
-
-class Misbehaviour:
+class Misbehaviour(Faults):
     """The rules in force, and methods that act at once. Available as ``server.misbehave``."""
 
-    def __init__(self, store: ObjectStore, collection_of: Callable[[str], str]) -> None:
-        self._store = store
-        self._collection_of = collection_of
+    def __init__(self) -> None:
         self._rules: list[FaultRule] = []
-        self._watches: set[OpenWatch] = set()
+        self._to_lose: Counter[str] = Counter()
+
+    def attach(self, store: ObjectStore, watches: OpenWatches, collection_of: Callable[[str], str]) -> None:
+        self._store = store
+        self._watches = watches
+        self._collection_of = collection_of
+        self._commit = store.commit
+        setattr(store, "commit", self._commit_and_lose)  # noqa: B010 (a method is replaced)
 
     # ── Answers ──────────────────────────────────────────────────────────────
 
@@ -196,7 +186,7 @@ class Misbehaviour:
 
     def lose_event(self, resource: str, *, times: int = 1) -> None:
         """Hides the next changes of the resource from watches."""
-        self._store.collection(self._collection_of(resource)).to_lose += times
+        self._to_lose[self._collection_of(resource)] += times
 
     def expire_history(self) -> None:
         """Forgets all changes until now: older versions and continue tokens get 410."""
@@ -204,12 +194,13 @@ class Misbehaviour:
 
     # ── For the server ───────────────────────────────────────────────────────
 
-    def take(self, act: type[A], resource: str, verb: str) -> A | None:
-        """The first rule of that kind for the request, with its count reduced; None if no rule applies."""
-        for rule in self._in_force(act, resource, verb):
-            rule.spend()
-            found: A = rule.act  # type: ignore[assignment]
-            return found
+    async def instead(self, resource: str, verb: str) -> WholeResponse | None:
+        if delay := self._take(Delay, resource, verb):
+            await asyncio.sleep(delay.seconds)
+        if fail := self._take(Fail, resource, verb):
+            raise fail.error
+        if reply := self._take(Reply, resource, verb):
+            return WholeResponse(reply.body, reply.status, reply.content_type, reply.headers)
         return None
 
     def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
@@ -220,21 +211,26 @@ class Misbehaviour:
                 return True
         return False
 
-    @contextmanager
-    def reaching(self, watch: OpenWatch) -> Iterator[None]:
-        """Registers the watch as open during the block, for faults at once."""
-        self._watches.add(watch)
-        try:
-            yield
-        finally:
-            self._watches.discard(watch)
+    def content_type(self, resource: str, verb: str) -> str | None:
+        mislabel = self._take(Mislabel, resource, verb)
+        return mislabel.content_type if mislabel else None
 
-    def open_watches(self, resource: str | None = None) -> int:
-        """The number of open watches of a resource (None: of all resources)."""
-        return sum(resource in (None, watch.resource) for watch in self._watches)
+    def ends_at_once(self, resource: str) -> bool:
+        return self._take(EndAtOnce, resource, "watch") is not None
 
-    def silences(self, resource: str) -> bool:
+    def is_silent(self, resource: str) -> bool:
         return any(self._in_force(Silence, resource, "watch"))
+
+    def cuts_line(self, resource: str) -> bool:
+        return self._take(CutLine, resource, "watch") is not None
+
+    def _take(self, act: type[A], resource: str, verb: str) -> A | None:
+        """The act of the first rule of that kind for the request, with its count reduced."""
+        for rule in self._in_force(act, resource, verb):
+            rule.spend()
+            found: A = rule.act  # type: ignore[assignment]
+            return found
+        return None
 
     def _in_force(self, act: type[A], resource: str, verb: str) -> Iterator[FaultRule]:
         return (rule for rule in self._rules if isinstance(rule.act, act) and rule.concerns(resource, verb))
@@ -246,11 +242,18 @@ class Misbehaviour:
         return rule
 
     def _wake(self) -> None:
-        for watch in tuple(self._watches):
+        for watch in self._watches.of():
             watch.wake()
 
     def _each(self, resource: str | None, act: Callable[[OpenWatch], None]) -> int:
-        concerned = [watch for watch in self._watches if resource in (None, watch.resource)]
+        concerned = self._watches.of(resource)
         for watch in concerned:
             act(watch)
         return len(concerned)
+
+    def _commit_and_lose(self, name: str, key: str, before: StoredObject | None, after: StoredObject | None) -> int:
+        version = self._commit(name, key, before, after)
+        if self._to_lose[name]:
+            self._to_lose[name] -= 1
+            self._store.collection(name).events.pop()  # Watches read the events after this method only.
+        return version

@@ -8,9 +8,6 @@ from typing import Self, TypeAlias
 
 from bridge.playground.http.errors import StatusError
 
-DISCOVERY = ""
-"""The resource name of rules for discovery, version and health."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fail:
