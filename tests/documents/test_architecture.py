@@ -37,6 +37,18 @@ def test_the_code_map_has_every_room() -> None:
     assert [place for place in places if not (ROOT / place).exists()] == []
 
 
+def test_the_entry_points_of_the_code_map_exist() -> None:
+    row = re.compile(r"^\| `(bridge/\w+|sinks|config)` \| .* \| (`.*`).* \|$", re.MULTILINE)
+    rows = row.findall(section("ARCHITECTURE.md", "## Code map"))
+    assert len(rows) > 15
+    for place, entries in rows:
+        source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / place).rglob("*.py"))
+        for name in re.findall(r"`(\w+)`", entries):
+            module = (ROOT / place / f"{name}.py").exists()
+            defined = re.search(rf"^(?:class|(?:async )?def) {name}\b|^{name}\b.* = | as {name}$", source, re.MULTILINE)
+            assert module or defined, f"{place}: {name}"
+
+
 def test_the_files_of_the_hot_path_say_that_they_are_hot() -> None:
     rows = [row for row in section("docs/performance.md", "## The hot path").splitlines() if row.startswith("| ")]
     places = [place for row in rows for place in re.findall(r"`(.+?)`", row)]
