@@ -1,4 +1,4 @@
-"""The other end of the admin socket."""
+"""The client of a running bridge's admin socket."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _CHECK_SECONDS = 86_400.0
 
 
 class NobodyThere(Exception):
-    """No bridge runs on this state directory: there is no socket, or nobody listens on it."""
+    """No bridge runs on this state directory: there is no socket, or no listener on it."""
 
 
 class NoAnswer(Exception):
-    """There is a socket, and a bridge may be running, but it cannot be asked."""
+    """A socket exists, and a bridge may be running, but does not answer."""
 
 
 class RequestFailed(Exception):
-    """The running bridge could not do it. The message says why."""
+    """The running bridge failed at the command. The message has its reason."""
 
 
 class AdminClient:
     """``Upkeep`` of the bridge that runs on ``directory``, inside ``async with``.
 
-    Entering raises NobodyThere or NoAnswer. So does every method where the bridge has ended since, and NoAnswer leaves
-    open whether what was asked has been done. A method raises RequestFailed where the bridge could not do it.
+    Entering raises NobodyThere or NoAnswer. Every method raises them too, if the bridge has ended since; after NoAnswer
+    the command may have been done or not. A method raises RequestFailed if the bridge failed at it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -58,7 +58,7 @@ class AdminClient:
         self._held = AsyncExitStack()
         self._session: aiohttp.ClientSession
         self.about = About()
-        """Which bridge it is, once entered."""
+        """Identity of the running bridge, once entered."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as held:
@@ -90,7 +90,7 @@ class AdminClient:
     async def dead_letters(
         self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
     ) -> list[DeadLetter]:
-        """``limit`` may be 1000 at most."""
+        """``limit``: at most 1000."""
         query = msgspec.to_builtins(Page(sink, after, limit))
         return _decoded(await self._ask("GET", "/dead-letters", query=query), list[DeadLetter])
 
@@ -126,7 +126,7 @@ class AdminClient:
     ) -> bytes:
         body = None if value is None else msgspec.json.encode(value)
         if body is not None and len(body) > LARGEST_REQUEST:
-            raise RequestFailed("too many dead letters for one request: name fewer of them, or all")
+            raise RequestFailed("too many dead letters for a request: name fewer, or use --all")
         timeout = aiohttp.ClientTimeout(total=seconds)
         url = f"http://bridge{PREFIX}{path}"
         try:
@@ -137,7 +137,7 @@ class AdminClient:
         except TimeoutError as error:
             raise NoAnswer(f"{self._path}: no answer within {seconds:g} seconds") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"{self._path}: the bridge ended before it had answered") from error
+            raise NoAnswer(f"{self._path}: the bridge ended before its answer") from error
         if answer.status >= 400:
             raise _refused(answer, said)
         return said
@@ -156,11 +156,11 @@ def _decoded(said: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(said, type=kind)
     except msgspec.MsgspecError as error:
-        raise RequestFailed(f"the bridge answered what this version does not understand: {error}") from error
+        raise RequestFailed(f"the bridge's answer is unknown to this version: {error}") from error
 
 
 def _refused(answer: aiohttp.ClientResponse, said: bytes) -> Exception:
-    """Only what ``admin`` does not know is an UnknownTarget: a 404 in other words means another version."""
+    """A 404 with a Refusal is an UnknownTarget. A 404 in another form comes from a bridge of another version."""
     try:
         reason = msgspec.json.decode(said, type=Refusal).error
     except msgspec.MsgspecError:

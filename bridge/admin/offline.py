@@ -15,8 +15,8 @@ from config.schema import Settings
 
 @asynccontextmanager
 async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
-    """Takes the directory for as long as the context lasts. Raises StateError; a damaged database is left as it is,
-    and raises Damaged."""
+    """Holds the lock of the directory inside the context. Raises StateError, and Damaged for a damaged database, which
+    stays unchanged."""
     plan = plan_of(settings)
     sinks = {sink.name: sink.start for sink in plan.sinks}
     async with await Outbox.open(plan.state, sinks, retention=plan.retention, report=unheard, as_it_is=True) as outbox:

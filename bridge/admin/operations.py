@@ -1,4 +1,4 @@
-"""Answers what an operator asks of the state: see model.admin."""
+"""The operator's commands, on the state of a stopped bridge or inside a running bridge: see model.admin."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bridge.facts import Report, SinkPaused, SinkResumed
 from bridge.kube import Catalogue
 from bridge.model.admin import (
     About,
-    Cursor,
     Cursors,
+    CursorStatus,
     DeadLetter,
     Replayed,
     ReplayRequest,
@@ -30,7 +30,7 @@ BEGINNING = "beginning"
 
 
 def about(plan: Plan) -> About:
-    """This process, as it runs this plan."""
+    """Identity of this process, which runs this plan."""
     return About(os.getpid(), plan.file, "" if plan.listen is None else shown_address(*plan.listen))
 
 
@@ -39,7 +39,7 @@ def shown_address(host: str, port: int) -> str:
 
 
 class OfflineOperations:
-    """On the files of a stopped bridge. What a sink is to be told waits for the next start."""
+    """Commands on the files of a stopped bridge. They take effect at the next start."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -82,12 +82,12 @@ class OfflineOperations:
         return await self._outbox.check()
 
     async def _kind_of(self, name: str) -> int:
-        """Of whatever kubectl would take for the resource: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
+        """The kind's number, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
         ledger = self._outbox.ledger
         return await ledger.kind_of(meant(name, await ledger.told(), self._served()))
 
     def _served(self) -> Catalogue | None:
-        """What the API server serves, where it was asked."""
+        """The resources that the API server serves; None without a discovery."""
         return None
 
     async def _replay(
@@ -102,10 +102,10 @@ class OfflineOperations:
             raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(sorted(dead_letters)) or 'none'}")
         return dead_letters[sink]
 
-    def _cursor(self, sink: str) -> Cursor:
+    def _cursor(self, sink: str) -> CursorStatus:
         cursor, backfill = self._outbox.sinks[sink], self._outbox.sinks[sink].backfill
         size = self._outbox.backlog_of(sink)
-        return Cursor(
+        return CursorStatus(
             sink,
             cursor.settled,
             size.records,
@@ -119,7 +119,7 @@ class OfflineOperations:
 
 
 class LiveOperations(OfflineOperations):
-    """On a running bridge."""
+    """Commands inside a running bridge. They take effect at once."""
 
     def __init__(
         self,
@@ -174,13 +174,13 @@ class LiveOperations(OfflineOperations):
             return await super()._replay(sink, start, kind, namespace)
         return await self._ends[sink].stream.replay(start, kind, namespace)
 
-    def _cursor(self, sink: str) -> Cursor:
+    def _cursor(self, sink: str) -> CursorStatus:
         cursor = super()._cursor(sink)
         if sink not in self._ends:
             return cursor
         worker = self._ends[sink].worker
         return msgspec.structs.replace(
-            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, trouble=worker.trouble or ""
+            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, last_error=worker.trouble or ""
         )
 
     def _wake(self, sink: str) -> None:

@@ -1,4 +1,4 @@
-"""What goes over the admin socket, beside the values of ``bridge.model.admin``."""
+"""Messages on the admin socket, beside the values of ``bridge.model.admin``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PREFIX = "/v1"
 LARGEST_REQUEST = 1024 * 1024
 """Bytes of a body: the numbers of about 100,000 dead letters."""
 LARGEST_PAGE = 1000
-"""Dead letters in one answer."""
+"""Dead letters in an answer."""
 
 _SHOWN = 10
 
@@ -25,14 +25,14 @@ class Page(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Dead letters of one sink."""
+    """A choice of a sink's dead letters."""
 
     sink: str
     numbers: list[Number] | None
     """None for all."""
 
     def __str__(self) -> str:
-        """As an operator would write it, of many numbers the first."""
+        """The operator's notation, with the first ten numbers."""
         if self.numbers is None:
             return f"{self.sink} --all"
         first = " ".join(map(str, self.numbers[:_SHOWN]))
@@ -40,7 +40,7 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One sink."""
+    """A sink, by its name."""
 
     sink: str
 

@@ -1,8 +1,7 @@
-"""What an operator may ask of a running bridge, over a unix socket in its state directory.
+"""The admin server: the operator's commands for a running bridge, on a unix socket in the state directory.
 
-The file's permission is the login: only the user of the bridge (and root) may open it, and who may open it may replay,
-retry, drop, pause and resume. There is no other: no token, no port, nothing that a web page or another machine can
-reach.
+The file's mode is the login: only the bridge's user (and root) may open the socket, and so may replay, retry, drop,
+pause and resume. There is no port, so web pages and other machines cannot reach the server.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_REASON = 1000
 _LONGEST_COMMAND = 200
 _COMMAND = web.RequestKey("command", str)
-"""What a handler leaves with its request, for the report of it."""
+"""Keys of values that a handler leaves with its request, for the OperatorCommand fact."""
 _RESULT = web.RequestKey("result", str)
 _CONTINUED = web.RequestKey("continued", bool)
 _CREDENTIALS = struct.Struct("3i")
 _MOST_CONNECTIONS = 32
 _REQUEST_SECONDS = 10.0
-"""From the first packet of a connection to the end of its request. The answer may take any time."""
+"""From the first packet of a connection to the end of its request. The answer has no deadline."""
 
 
 class AdminServer:
     """Answers on ``admin.sock`` in ``directory`` between ``start`` and ``stop``, or inside ``async with``.
 
-    Whoever starts one holds the lock of the directory: a socket file that is there is taken for a killed process's, and
-    replaced. No request ends the bridge: an error of ``admin`` goes to the one who asked, with its type and message.
+    The caller holds the lock of the directory, so an existing socket file belongs to a killed process and is replaced.
+    A request cannot end the bridge: an exception of ``admin`` is answered with its type and message.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class AdminServer:
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=0, lingering_time=0, shutdown_timeout=2.0)
 
     async def start(self) -> None:
-        """Raises OSError where the socket cannot be made."""
+        """Raises OSError if the socket cannot be created."""
         self._file = SocketFile(self._directory)
         try:
             await self._runner.setup()
@@ -84,7 +83,7 @@ class AdminServer:
             raise
 
     async def stop(self) -> None:
-        """What is being answered has two seconds to end. The file is gone afterwards."""
+        """Running answers have two seconds to end. Removes the socket file."""
         if self._listening is not None:
             self._listening.close()
         await self._runner.cleanup()
@@ -104,7 +103,7 @@ class AdminServer:
     # ── Answers ──────────────────────────────────────────────────────────────
 
     async def _answer_greeting(self, _request: web.Request) -> web.Response:
-        """Says that the loop goes round, and whose it is."""
+        """Identifies the bridge; an answer proves that its event loop runs."""
         return _json(self._about)
 
     async def _answer_cursors(self, request: web.Request) -> web.Response:
@@ -159,7 +158,7 @@ class AdminServer:
                 changed = await self._admin.pause_sink(sink)
             case _:
                 changed = await self._admin.resume_sink(sink)
-        request[_RESULT] = "done" if changed else "it was so before"
+        request[_RESULT] = "done" if changed else "unchanged"
         return _json(Changed(changed))
 
     async def _answer_state(self, request: web.Request) -> web.Response:
@@ -172,7 +171,7 @@ class AdminServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A connection is for one request."""
+        """Closes the connection after its request."""
         try:
             await request.read()
             Connections.keep(request.transport)
@@ -200,10 +199,10 @@ class AdminServer:
             why = _reason(error)
             return _json(Refusal(why), status=500)
         finally:
-            self._tell(request, why)
+            self._report_command(request, why)
 
-    def _tell(self, request: web.Request, why: str) -> None:
-        """Of every command; a greeting is none."""
+    def _report_command(self, request: web.Request, why: str) -> None:
+        """Reports every command. A greeting is not a command."""
         command = request.get(_COMMAND)
         if command is None and not why:
             return
@@ -231,7 +230,7 @@ def _replay(asked: ReplayRequest) -> str:
 
 
 def _who(request: web.Request) -> tuple[int | None, int | None]:
-    """The user and the process at the other end of the socket, where the system tells (unix(7), SO_PEERCRED)."""
+    """User id and process id of the client, if the system provides them (unix(7), SO_PEERCRED)."""
     connected = request.get_extra_info("socket")
     if connected is None or not hasattr(socket, "SO_PEERCRED"):
         return None, None
@@ -240,7 +239,7 @@ def _who(request: web.Request) -> tuple[int | None, int | None]:
 
 
 def _reason(error: Exception) -> str:
-    """File names may hold what is no text."""
+    """Type and message. File names in it may hold bytes that are not UTF-8, which are replaced."""
     return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()
 
 

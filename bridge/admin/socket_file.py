@@ -1,7 +1,7 @@
-"""The socket file of a state directory: made on one side, found on the other.
+"""The socket file of a state directory: created by the server, opened by the client.
 
 The path of a unix socket may have about 107 bytes, and state directories may be deeper. On Linux the file is therefore
-reached through an open descriptor, in /proc. Elsewhere its path is used as it is.
+reached through an open descriptor, in /proc; elsewhere by its path.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _OWNER_ALONE = 0o600
 
 
 class SocketFile:
-    """A bound socket in ``directory``, until ``remove``. A file that a killed process left is replaced.
+    """A bound socket in ``directory``, until ``remove``. Replaces the file of a killed process.
 
-    Only who holds the lock of the directory may make one: nothing tells the socket of a living process from one that
-    was left. Raises OSError; FileExistsError where something that is no socket has the name, which is left alone.
+    The caller must hold the lock of the directory, since the socket file of a running process looks like a file that
+    was left behind. Raises OSError; FileExistsError if the name belongs to a file other than a socket, which stays.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -37,7 +37,7 @@ class SocketFile:
             raise
 
     def remove(self) -> None:
-        """Closes the socket. Its file goes, unless another one has taken the name since."""
+        """Closes the socket, and removes its file unless another process has replaced it."""
         self.socket.close()
         with suppress(FileNotFoundError):
             if self._identify() == self._identity:
@@ -53,12 +53,12 @@ class SocketFile:
         made = socket.socket(socket.AF_UNIX)
         try:
             if _DESCRIPTORS.is_dir():
-                # Linux gives the file the mode of the socket. A umask would be that of every thread.
+                # Linux gives the file the mode of the socket. A umask would affect every thread.
                 os.fchmod(made.fileno(), _OWNER_ALONE)
                 made.bind(f"{_DESCRIPTORS}/{self._directory}/{SOCKET}")
             else:
                 made.bind(str(path))
-                path.chmod(_OWNER_ALONE)  # in time: nobody can connect before it listens
+                path.chmod(_OWNER_ALONE)  # In time: clients cannot connect before ``listen``.
         except BaseException:
             made.close()
             raise
@@ -73,8 +73,8 @@ class SocketFile:
 
 
 def expect_room(directory: Path) -> None:
-    """For whoever only looks whether a socket could be made: raises FileExistsError where something else has the
-    name, and other OSErrors."""
+    """Checks that a socket could be created: raises FileExistsError if another kind of file has the name, and other
+    OSErrors."""
     path = directory / SOCKET
     with suppress(FileNotFoundError):
         _expect_socket(path, path.lstat())
@@ -82,9 +82,9 @@ def expect_room(directory: Path) -> None:
 
 @contextmanager
 def found(directory: Path) -> Iterator[str]:
-    """A path of its socket that is short enough to connect to, while inside.
+    """Yields a path of the socket that is short enough to connect to.
 
-    Raises FileNotFoundError where there is none, FileExistsError where something else has the name (a symlink is not
+    Raises FileNotFoundError without a socket, FileExistsError if another kind of file has the name (symlinks are not
     followed), and other OSErrors.
     """
     path = directory / SOCKET
@@ -102,4 +102,4 @@ def found(directory: Path) -> Iterator[str]:
 
 def _expect_socket(path: Path, seen: os.stat_result) -> None:
     if not stat.S_ISSOCK(seen.st_mode):
-        raise FileExistsError(f"{path} is no socket, and only a socket may have this name: remove it")
+        raise FileExistsError(f"{path} is not a socket, and the bridge needs this name for its socket: remove it")

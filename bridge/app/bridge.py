@@ -31,20 +31,19 @@ from bridge.transform.transform import transform_for
 
 
 class Bridge:
-    """One run of the bridge. ``run`` returns after ``stop``; any other end is an error."""
+    """A run of the bridge. ``run`` returns after ``stop``; any other end is an exception."""
 
     def __init__(self, plan: Plan, report: Report) -> None:
         self._plan = plan
         self._report = report
         self._stopping = asyncio.Event()
         self._running: _Running | None = None
-        self.waiting: Mapping[str, int] = {}
-        """When ``run`` has ended: sink → records that it has not settled. Empty where the state was not opened."""
+        self.backlog: Mapping[str, int] = {}
+        """Sink → its backlog in records, after ``run`` has ended. Empty if the state was not opened."""
 
     async def run(self) -> None:
-        """Raises CredentialsError, StateError and PlanRefused before anything is watched; afterwards only bugs, and
-        Damaged, end it.
-        What the API server or a destination can do is waited out."""
+        """Raises CredentialsError, StateError and PlanRefused before the first watch; afterwards Damaged, and the
+        exception of a bug. Failures of the API server or of a destination are retried without end."""
         plan = self._plan
         for sink in plan.sinks:
             if sink.clear_text:
@@ -63,16 +62,16 @@ class Bridge:
             try:
                 await self._running.run(client, self._stopping)
             except BaseExceptionGroup as group:
-                raise _what_matters(group) from group
+                raise _for_the_operator(group) from group
             finally:
-                self.waiting = {sink.name: outbox.sinks.lag(sink.name) for sink in plan.sinks}
+                self.backlog = {sink.name: outbox.sinks.lag(sink.name) for sink in plan.sinks}
                 self._running = None
 
     def stop(self) -> None:
-        """Read no more, deliver what was read within the grace, and end."""
+        """Stops reading from the API server; sinks finish within the grace period; then ``run`` returns."""
         self._stopping.set()
 
-    # ── How it stands ────────────────────────────────────────────────────────
+    # ── State ────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> StatusSnapshot:
         if self._running is None:
@@ -102,7 +101,7 @@ class _Running:
         self._factory: SharedInformerFactory | None = None
         self._subscriptions: WatchedResources | None = None
         self._ends_by = float("inf")
-        """On the event loop's clock, once it is to stop: one grace for what was read and for what sinks are told."""
+        """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
         outbox.committed = self._processor.distribute
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
@@ -127,7 +126,8 @@ class _Running:
             await admin.stop()
 
     async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
-        """Until ``stopping``: then nothing more is read, and what was read is durable, or read again next time."""
+        """Watches until ``stopping``. On return, reading has ended; changes that are not durable are read again at the
+        next start."""
         async with asyncio.TaskGroup() as tasks, self._make_factory(client) as factory:
             self._factory = factory
             self._subscriptions = WatchedResources(
@@ -162,7 +162,7 @@ class _Running:
             if left := self._outbox.sinks.lag(name):
                 self._report(RecordsLeftBehind(name, left))
 
-    # ── How it stands ────────────────────────────────────────────────────────
+    # ── State ────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> StatusSnapshot:
         informers = informers_status(self._plan.wanted, self._factory, self._subscriptions)
@@ -189,8 +189,8 @@ class _Running:
         )
 
 
-def _what_matters(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What an operator can do something about, by itself, where nothing else went wrong."""
+def _for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception for an operator (StateError, Damaged, PlanRefused), if the group has no other exceptions."""
     understood, others = group.split((StateError, Damaged, PlanRefused))
     if understood is None or others is not None:
         return group

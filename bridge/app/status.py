@@ -1,4 +1,4 @@
-"""How things stand at this moment."""
+"""The StatusSnapshot of a running bridge."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bridge.plan.plan import Wanted
 from bridge.resources.watched_resources import WatchedResources
 
 STUCK_AFTER = 900.0
-"""Seconds without an answer of any kind after which an informer is taken for stuck. Watches end after ten minutes at
-the latest, silence ends one after a minute and a half, and every retry is an answer."""
+"""Seconds without any answer after which an informer counts as stuck. Watches end after ten minutes at the latest, the
+idle timeout ends a watch after a minute and a half, and every retry brings an answer."""
 
 
 def informer_status(informer: SharedInformer) -> InformerStatus:
@@ -38,14 +38,14 @@ def unresolved_status(name: str, reason: str) -> InformerStatus:
 
 
 def empty_status(name: str, reason: str) -> InformerStatus:
-    """A wildcard that covers nothing at this moment: there is nothing to wait for."""
+    """The status of a wildcard that covers no resource at this moment: synced and live."""
     return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
 
 
 def informers_status(
     wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
 ) -> tuple[InformerStatus, ...]:
-    """One for each informer, and one for each configured name that has none."""
+    """A status for each informer, and for each configured name without an informer."""
     running = [informer_status(informer) for informer in factory.informers] if factory else []
     if watched_resources is None:
         return (*running, *(unresolved_status(each.name, "not looked up yet") for each in wanted))
@@ -99,8 +99,9 @@ def sink_status(end: SinkPipeline, outbox: Outbox) -> SinkStatus:
 
 
 def is_stuck(informer: SharedInformer) -> bool:
-    """Nothing was heard for far longer than any deadline allows, and nothing waits to be delivered: that would explain
-    it, since a full backlog holds up the queue, and what is being delivered a proof of the server's history."""
+    """Whether an informer got no answer for far longer than any timeout allows, although its queue is empty. A queue
+    that waits explains a pause: a full backlog blocks the queue, and a running delivery the proof of the server's
+    history."""
     age = asyncio.get_running_loop().time() - informer.last_answer
     return age > STUCK_AFTER and informer.caught_up
 

@@ -1,5 +1,5 @@
-"""What ``kubedelta check`` tries before anything runs: this machine, the cluster, each resource, each sink, and what a
-start would tell. Delivers nothing, and a running bridge does not notice."""
+"""``kubedelta check``: checks this machine, the cluster, each resource and each sink, and forecasts the deltas of a
+start. Delivers no records, and does not affect a running bridge."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
 VERBS = ("list", "watch")
 MOST_OBJECTS = 200_000
-"""Of one resource, beyond which it is not counted what a start would tell."""
+"""Of a resource: with more objects, there is no forecast."""
 _NOT_FOUND = 404
 
 
 async def check_all(plan: Plan) -> AsyncIterator[Finding]:
-    """Findings as they come: this machine first, then the cluster with its resources, then every sink."""
+    """Yields findings: of this machine first, then of the cluster and its resources, then of the sinks."""
     running = await who_runs(plan)
     for finding in check_directory(plan, running):
         yield finding
@@ -96,7 +96,7 @@ async def _check_cluster(
         yield finding
     for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
         if namespace is not None and await _is_missing(client, namespace):
-            reason = "there is no such namespace: nothing is told of it before there is"
+            reason = "the namespace does not exist: the bridge exports its objects once it does"
             yield Finding(f"resources: namespaces: {namespace}", Verdict.WRONG, reason)
     async for finding in _check_state(plan, client, resolution, allowed=allowed):
         yield finding
@@ -110,7 +110,9 @@ async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalog
         resources = resolve_name(wanted.name, catalogue)
     except UnknownResource as error:
         if wanted.is_wildcard:
-            return Finding(subject, Verdict.RIGHT, f"covers nothing now; what appears is watched ({error.reason})")
+            return Finding(
+                subject, Verdict.RIGHT, f"covers no resource now; resources that appear are watched ({error.reason})"
+            )
         return Finding(subject, Verdict.WRONG, str(error))
     asked = [(resource, scope) for resource in resources for scope in wanted.scopes_of(resource)]
     try:
@@ -136,8 +138,8 @@ async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
 
 
 async def _not_selectable(client: KubeClient, resource: Resource, scope: Scope) -> str:
-    """Why the API server does not take these selectors: which fields it knows differs from resource to resource. Empty
-    where it does, or cannot say now."""
+    """Why the API server rejects these selectors: the supported fields differ between resources. Empty if it accepts
+    them, or fails otherwise."""
     match await client.lister_watcher(resource, scope, metadata_only=True).list(ListRequest(version="", limit=1)):
         case Refused(reason=reason) | Failed(reason=reason):
             return reason
@@ -146,7 +148,7 @@ async def _not_selectable(client: KubeClient, resource: Resource, scope: Scope) 
 
 
 async def _is_missing(client: KubeClient, namespace: str) -> bool:
-    """False also where the bridge may not know."""
+    """Whether the namespace is missing. False if the bridge may not read namespaces."""
     try:
         await client.get(f"/api/v1/namespaces/{namespace}")
     except ApiError as error:
@@ -154,13 +156,13 @@ async def _is_missing(client: KubeClient, namespace: str) -> bool:
     return False
 
 
-# ── What is remembered, beside what there is ─────────────────────────────────
+# ── The state, compared with the cluster ─────────────────────────────────────
 
 
 async def _check_state(
     plan: Plan, client: KubeClient, resolution: Resolution, *, allowed: bool
 ) -> AsyncIterator[Finding]:
-    """``allowed``: every resource may be listed. Without that, what a start would tell is not counted."""
+    """``allowed``: every resource may be listed; else there is no forecast."""
     try:
         with look_at(plan.state) as look:
             if look is None:
@@ -171,12 +173,14 @@ async def _check_state(
             elif allowed:
                 yield await _forecast(plan, client, resolution, look)
     except Damaged as error:
-        reason = f"it is damaged ({error}): the next start moves it aside, and tells a Gap and then everything as sync"
+        reason = (
+            f"it is damaged ({error}): the next start moves it aside; sinks get a Gap record, then every object as sync"
+        )
         yield Finding("state.directory", Verdict.NOTE, reason)
     except UnknownFormat as error:
         yield Finding("state.directory", Verdict.WRONG, str(error))
     except (StateError, OSError) as error:
-        yield Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
+        yield Finding("state", Verdict.NOTE, f"no forecast of a start: {error}")
 
 
 async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) -> Finding | None:
@@ -186,10 +190,10 @@ async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) 
         return None
     if look.cluster in ("", uid):
         return None
-    found = f"it belongs to the cluster whose namespace kube-system has the uid {look.cluster}; this one's is {uid}"
+    found = f"it belongs to the cluster whose namespace kube-system has the uid {look.cluster}; this cluster's is {uid}"
     if plan.restart_on_cluster_change:
         return Finding(
-            "state.directory", Verdict.NOTE, f"{found}: everything is compared with this one, in a new epoch"
+            "state.directory", Verdict.NOTE, f"{found}: a start compares it with this cluster, in a new epoch"
         )
     return Finding("state.directory", Verdict.WRONG, f"{found}: give each cluster a directory of its own")
 
@@ -199,19 +203,19 @@ async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:
-        return Finding("state", Verdict.NOTE, f"what a start would tell is not known: {error}")
+        return Finding("state", Verdict.NOTE, f"no forecast of a start: {error}")
     rows = by_sink(changes, plan.sinks, look)
     left = changes.left.total()
     if left > MOST_DELETES:
         most = ", ".join(f"{count} {name}" for name, count in changes.left.most_common(5))
         reason = (
-            f"a start would tell {left} objects as deleted because the configuration covers them no longer ({most}): "
-            "put back what covered them, or let a new state directory begin without them"
+            f"a start would export {left} objects as deleted, because the configuration no longer covers them "
+            f"({most}): restore the configuration, or begin with a new state directory"
         )
         return Finding("resources", Verdict.WRONG, reason, rows)
     if not rows:
-        return Finding("state", Verdict.RIGHT, "a start would tell nothing: every sink has everything")
-    return Finding("state", Verdict.NOTE if left else Verdict.RIGHT, "a start would tell at least:", rows)
+        return Finding("state", Verdict.RIGHT, "a start would export no records: every sink is up to date")
+    return Finding("state", Verdict.NOTE if left else Verdict.RIGHT, "a start would export at least:", rows)
 
 
 # ── Sinks ────────────────────────────────────────────────────────────────────

@@ -1,5 +1,5 @@
-"""What ``kubedelta check`` finds on this machine: the state directory, who holds it, its disk, the address to listen
-on. A running bridge does not notice."""
+"""The checks of ``kubedelta check`` on this machine: the state directory, its holder, its disk, the listen address.
+They do not affect a running bridge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATE = "state.directory"
 
 
 async def who_runs(plan: Plan) -> About | None:
-    """The bridge that runs on the state directory; None where none does, or where it cannot be asked."""
+    """The bridge that runs on the state directory; None without a bridge, or if it does not answer."""
     try:
         async with AdminClient(plan.state) as running:
             return running.about
@@ -31,11 +31,11 @@ async def who_runs(plan: Plan) -> About | None:
 
 
 def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
-    """Blocks for a moment."""
+    """Findings of the state directory, its disk and the redaction key. Blocks for a moment."""
     directory = plan.state
     if not directory.is_dir():
-        what = "is no directory" if directory.exists() else "does not exist"
-        yield Finding(_STATE, Verdict.WRONG, f"{directory} {what}: make it, or mount a volume there")
+        problem = "is not a directory" if directory.exists() else "does not exist"
+        yield Finding(_STATE, Verdict.WRONG, f"{directory} {problem}: create it, or mount a volume there")
         return
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         yield Finding(_STATE, Verdict.WRONG, f"cannot write in {directory}: permission denied")
@@ -48,9 +48,7 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
     yield Finding(_STATE, Verdict.WRONG, in_the_way) if in_the_way else _holder(plan, running)
     free = _free_bytes(directory)
     if free < plan.retention.min_free:
-        reason = (
-            f"the disk of {directory} has {free} bytes left: nothing is read before there are {plan.retention.min_free}"
-        )
+        reason = f"the disk of {directory} has {free} bytes free; the bridge reads only with {plan.retention.min_free}"
         yield Finding("state.min_free_bytes", Verdict.WRONG, reason)
     if plan.redaction_key_file is not None or (directory / KEY_FILE).exists():
         try:
@@ -63,12 +61,12 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
 def _holder(plan: Plan, running: About | None) -> Finding:
     directory = plan.state
     if not is_held(directory):
-        known = "holds a state" if (directory / FILE).exists() else "is empty: a new state begins"
+        known = "holds a state" if (directory / FILE).exists() else "has no state: a start creates one"
         return Finding(_STATE, Verdict.RIGHT, f"{directory} {known}")
     if running is None:
-        return Finding(_STATE, Verdict.WRONG, f"{directory} is held by another process: one bridge at a time")
+        return Finding(_STATE, Verdict.WRONG, f"{directory} is held by another process: only one bridge may use it")
     if running.file and running.file == plan.file:
-        return Finding(_STATE, Verdict.NOTE, f"the bridge of this configuration runs on it (process {running.pid})")
+        return Finding(_STATE, Verdict.NOTE, f"a bridge with this configuration runs on it (process {running.pid})")
     other = running.file or "another configuration"
     return Finding(_STATE, Verdict.WRONG, f"{directory} is held by the bridge of {other} (process {running.pid})")
 
@@ -79,7 +77,7 @@ def _free_bytes(directory: Path) -> int:
 
 
 async def check_address(plan: Plan, running: About | None) -> Finding | None:
-    """None where there is none to listen on."""
+    """Whether the address can be listened on; None without an address."""
     if plan.listen is None:
         return None
     host, port = plan.listen
@@ -89,7 +87,9 @@ async def check_address(plan: Plan, running: About | None) -> Finding | None:
         server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
     except OSError as error:
         if running is not None and running.file == plan.file and running.listen == shown:
-            return Finding("telemetry.listen", Verdict.NOTE, f"the bridge of this configuration listens on {shown}")
+            return Finding(
+                "telemetry.listen", Verdict.NOTE, f"the running bridge of this configuration listens on {shown}"
+            )
         return Finding("telemetry.listen", Verdict.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
     server.close()
-    return Finding("telemetry.listen", Verdict.RIGHT, f"{shown} can be listened on")
+    return Finding("telemetry.listen", Verdict.RIGHT, f"{shown} is free")

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from enum import StrEnum
 class Verdict(StrEnum):
     RIGHT = "ok"
     NOTE = "note"
-    """Nothing has to change, and it is good to know."""
+    """Worth knowing; no change is needed."""
     WRONG = "wrong"
-    """The configuration, a permission, or what they point at must change."""
+    """The configuration, a permission, or a file or service that they refer to must change."""
     UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """A result of a check, for the operator."""
+
     subject: str
     """``cluster``, ``resources: pods``, ``sinks.audit``."""
     verdict: Verdict
     detail: str
     rows: Sequence[tuple[str, str, int]] = ()
-    """Sink, op and number of records, where that is what was found."""
+    """Sink, op and number of records; of a forecast only."""
 
     def __str__(self) -> str:
         return f"{self.verdict:<11} {self.subject}: {self.detail}"

@@ -1,4 +1,5 @@
-"""What a start would tell: the ledger beside a fresh list of everything that is configured. Delivers nothing."""
+"""Forecasts the deltas of a start: compares the ledger with fresh lists of all configured resources. Delivers no
+records."""
 
 from __future__ import annotations
 
@@ -18,25 +19,25 @@ from bridge.verify.compare import Version
 from bridge.verify.verify import ClusterView
 
 MOST_DELETES = 1000
-"""That a changed configuration may tell before somebody is asked. More are seldom meant."""
+"""Most deletes by a changed configuration that pass as intended. More fail the check."""
 WAITING = "waiting"
-"""In place of an op: records that are in the outbox already."""
+"""In place of an op: records of the backlog."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """Objects by op; the steps between two states of one object count as one."""
+    """Number of objects by op. Several steps between two states of an object count once."""
 
     ops: Counter[Op] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
-    """Of the deleted, those that the configuration covers no longer, or in another way: by resource."""
+    """Resource → deleted objects that the configuration no longer covers, or covers by other scopes."""
 
 
 def compare(
     resource: str, held: Iterable[tuple[str, LedgerObject]], live: Mapping[str, Version], *, narrowed: bool
 ) -> Changes:
-    """``held`` with the keys of ``live``. ``narrowed``: other parts are watched than before, so that what is missing
-    may be there and not be meant any more."""
+    """Compares the ledger (``held``, with the keys of ``live``) with the live objects. ``narrowed``: other scopes are
+    watched than before, so that a missing object may exist outside of them."""
     found = Changes()
     seen = set()
     for key, each in held:
@@ -55,13 +56,15 @@ def compare(
 async def forecast(
     cluster: str, configured: Sequence[Wanted], resolution: Resolution, view: ClusterView, look: StateInspection
 ) -> Changes:
-    """Raises ClusterUnavailable, ClusterRefuses and Damaged. Holds the objects of one resource at a time."""
+    """Forecasts the changes of a start. Raises ClusterUnavailable, ClusterRefuses and Damaged. Memory: the objects of
+    one resource at a time."""
     total = Changes()
     served = {resource.name: resource for resource in resolution.desired.values()}
     for resource in (*look.resources(), *(each for name, each in served.items() if name not in _names(look))):
         scopes = [scope for name, scope in resolution.desired if name == resource.name]
         if not scopes and wanted_scopes(configured, resource):
-            continue  # It is meant and not served now: nothing is told of it before it is looked for again.
+            # Configured and not served now: its objects are exported as deleted only after further discoveries.
+            continue
         covered, gone = _split(look, resource, scopes)
         total.ops[Op.DELETED] += gone
         total.left[resource.name] += gone
@@ -78,7 +81,7 @@ async def forecast(
 
 
 def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: StateInspection) -> list[tuple[str, str, int]]:
-    """Sink, op and count, nothing where there is none."""
+    """Rows of (sink, op, count), for counts above 0."""
     backlogs, known = look.backlogs(), look.count()
     rows = []
     for sink in sinks:

@@ -27,8 +27,8 @@ from bridge.cli.shadows import shadowed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the return value is the exit code. Whoever stops reading what a command prints has had
-    enough: it ends quietly, with 0 where there is no other answer."""
+    """Runs the command line, and returns the exit code. A command whose reader closes the pipe ends quietly, with 0
+    unless it has another result."""
     for warning in shadowed():
         print(warning, file=sys.stderr)
     from bridge.cli.arguments import UsageError

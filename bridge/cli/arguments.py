@@ -1,4 +1,4 @@
-"""What arguments look like, and how a wrong command line is refused, for every command."""
+"""Types of arguments, and the error of a wrong command line."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 
 class UsageError(Exception):
-    """The message is the usage and what is wrong."""
+    """The command line is wrong. The message has the usage and the mistake."""
 
 
 class Parser(argparse.ArgumentParser):
+    """Raises UsageError where argparse would exit."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.format_usage()}{self.prog}: {message}")
 
 
 class IntermixedParser(Parser):
-    """Takes options between positional arguments too: ``drop hook -c FILE 7``."""
+    """Accepts options between positional arguments: ``drop hook -c FILE 7``."""
 
     _inside = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._inside:
             return super().parse_known_args(args, namespace)
-        self._inside = True  # the next call comes back here, once for options and once for the rest
+        self._inside = True  # argparse calls this method again, for options and for positional arguments.
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
@@ -47,13 +49,13 @@ def config_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def duration(text: str) -> float:
-    """Seconds, from what the configuration takes as a duration; more than none."""
+    """Seconds above 0, in the configuration's notation of durations."""
     try:
         seconds = Duration.read(text)
     except ValueError:
         seconds = Duration(0)
     if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: 500ms, 5s, 2m, 1h, 1d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; allowed: 500ms, 5s, 2m, 1h, 1d")
     return seconds
 
 
@@ -64,19 +66,21 @@ def rate(text: str) -> float:
     except ValueError:
         asked = 0.0
     if not SLOWEST <= asked <= FASTEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate; allowed: {SLOWEST:g} to {FASTEST:g} changes per second")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a rate; allowed: {SLOWEST:g} to {FASTEST:g} changes per second"
+        )
     return asked
 
 
 def number(text: str) -> int:
     """A sequence number, or the number of a dead letter."""
     if not re.fullmatch(r"[0-9]{1,19}", text) or not 1 <= int(text) <= _LARGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a record; allowed: 1 and above")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of a record; allowed: 1 and above")
     return int(text)
 
 
 def start(text: str) -> int | str:
-    """Where a replay begins: a sequence number, ``beginning``, or a time in the form that records have."""
+    """The start of a replay: a sequence number, ``beginning``, or a time, converted to the form of records."""
     if text == "beginning":
         return text
     if text.isdecimal():
@@ -88,6 +92,6 @@ def start(text: str) -> int | str:
     except (ValueError, OverflowError):
         pass
     raise argparse.ArgumentTypeError(
-        f"{text!r} is no place in the log; allowed: a sequence number such as 1200, a time with its offset such as "
+        f"{text!r} is no start of a replay; allowed: a sequence number such as 1200, a time with its offset such as "
         "2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
     )

@@ -1,4 +1,4 @@
-"""One function for each command; each returns its exit code."""
+"""The commands check, schema and sinks. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _EXIT_OF = {
 
 
 def check(path: Path, *, offline: bool) -> int:
-    """Try everything that can be tried without delivering a record."""
+    """Checks the file, and unless ``offline`` the machine, the cluster and the sinks. Delivers no records."""
     try:
         plan = plan_of(load_settings(path), path)
     except ConfigError as error:
         return _refuse(error)
-    say(f"{Verdict.RIGHT:<11} {path}: every option is known and in its range")
+    say(f"{Verdict.RIGHT:<11} {path}: every option is valid")
     return Exit.OK if offline else asyncio.run(_check(plan))
 
 
@@ -49,14 +49,14 @@ async def _check(plan: Plan) -> int:
 
 
 def schema(*, reference: bool) -> int:
-    """Print what can be written in a configuration file."""
+    """Prints the JSON Schema of the configuration, or the commented reference file."""
     types = sink_options()
     say(reference_file(types).rstrip("\n") if reference else json.dumps(json_schema(types), indent=2))
     return Exit.OK
 
 
 def sinks() -> int:
-    """Print the types of sinks that are installed."""
+    """Prints the installed types of sinks."""
     for name, kind in registry.types().items():
         say(f"{name:<10} {kind.summary}")
     for point, why in registry.unusable().items():
@@ -65,7 +65,7 @@ def sinks() -> int:
 
 
 def of_cluster(error: CredentialsError) -> str:
-    """What is wrong, behind the option that is meant; what was found elsewhere is of the cluster as a whole."""
+    """The error behind its option; behind ``cluster`` if no option is to blame."""
     return str(error) if str(error).startswith("cluster.") else f"cluster: {error}"
 
 

@@ -1,4 +1,4 @@
-"""The words of the command line."""
+"""The command line: commands and their arguments."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from bridge.cli.verify.parsers import add_verify
 
 
 def parse(arguments: Sequence[str]) -> Command:
-    """What to do, ready to be called. Raises UsageError; `--help` and `--version` print and raise SystemExit(0)."""
+    """Returns the command as a function without arguments. Raises UsageError; `--help` and `--version` print and raise
+    SystemExit(0)."""
     parser = Parser(
         prog="kubedelta", description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks, files."
     )
     parser.add_argument("--version", action="version", version=f"kubedelta {version('kubedelta')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    _add_run(commands.add_parser("run", help="watch what the file names and deliver it, until SIGTERM"))
-    _add_check(commands.add_parser("check", help="try the file, the permissions and every sink; deliver nothing"))
-    _add_demo(commands.add_parser("demo", help="a small cluster that lives, on the terminal; no cluster needed"))
+    _add_run(commands.add_parser("run", help="watch the configured resources and deliver their deltas, until SIGTERM"))
+    _add_check(
+        commands.add_parser("check", help="check the file, the permissions and every sink, without delivering records")
+    )
+    _add_demo(commands.add_parser("demo", help="show the deltas of a simulated cluster on the terminal"))
     _add_schema(commands.add_parser("schema", help="print the JSON Schema of the configuration file"))
-    _add_sinks(commands.add_parser("sinks", help="list the types of sinks there are; retry, pause or resume a sink"))
-    add_verify(commands.add_parser("verify", help="compare what a sink holds with the cluster"))
+    _add_sinks(commands.add_parser("sinks", help="list the types of sinks; retry, pause or resume a sink"))
+    add_verify(commands.add_parser("verify", help="compare the records at a sink's destination with the cluster"))
     admin_parser.add_to(commands)
     chosen = parser.parse_args(arguments)
     return chosen.command(chosen)  # type: ignore[no-any-return]
@@ -40,7 +43,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile-stages",
         action="store_true",
-        help="print to standard error where the CPU goes: at the end, and whenever SIGUSR1 comes, since the last time",
+        help="print CPU time by stage to standard error: at the end, and at each SIGUSR1 since the last table",
     )
     parser.set_defaults(command=command)
 
@@ -52,7 +55,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
         return partial(check, chosen.config, offline=chosen.offline)
 
     config_argument(parser)
-    parser.add_argument("--offline", action="store_true", help="the file alone: ask neither the cluster nor the sinks")
+    parser.add_argument("--offline", action="store_true", help="check only the file")
     parser.set_defaults(command=command)
 
 
@@ -68,7 +71,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         type=rate,
         default=5.0,
         metavar="N",
-        help="changes per second, about, or as many as this machine makes (default: 5)",
+        help="changes per second, as far as this machine can (default: 5)",
     )
     parser.set_defaults(command=command)
 

@@ -1,4 +1,4 @@
-"""``kubedelta run --profile-stages``: the table of where the CPU goes."""
+"""``kubedelta run --profile-stages``: prints CPU time by stage."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from bridge.profiling.hooks import profiled
 
 
 async def with_profile(running: Awaitable[int]) -> int:
-    """Print what happened since the last table whenever SIGUSR1 comes, and at the end the table of the whole run."""
+    """Prints the profile since the last table at each SIGUSR1, and the profile of the whole run at the end."""
     loop = asyncio.get_running_loop()
     with profiled() as clocks:
         seen = clocks.profile()
 
-        def tell() -> None:
+        def print_profile() -> None:
             nonlocal seen
             before, seen = seen, clocks.profile()
             _print("Since the last profile", seen - before)
 
-        loop.add_signal_handler(signal.SIGUSR1, tell)
+        loop.add_signal_handler(signal.SIGUSR1, print_profile)
         try:
             return await running
         finally:
@@ -31,14 +31,14 @@ async def with_profile(running: Awaitable[int]) -> int:
             _print("The whole run", clocks.profile())
 
 
-def _print(what: str, profile: Profile) -> None:
-    complain(rendered(what, profile))
+def _print(title: str, profile: Profile) -> None:
+    complain(rendered(title, profile))
 
 
-def rendered(what: str, profile: Profile) -> str:
+def rendered(title: str, profile: Profile) -> str:
     header = ("STAGE", "µs/RECORD", "SHARE", "CALLS", "RECORDS")
-    title = f"{what}: {profile.cpu / 1e9:.2f} s of CPU in {profile.elapsed / 1e9:.1f} s"
-    return f"{title}\n{table(header, [_line(row, profile.cpu) for row in profile.rows])}"
+    line = f"{title}: {profile.cpu / 1e9:.2f} s of CPU in {profile.elapsed / 1e9:.1f} s"
+    return f"{line}\n{table(header, [_line(row, profile.cpu) for row in profile.rows])}"
 
 
 def _line(row: Row, cpu: int) -> list[str]:

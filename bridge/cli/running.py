@@ -1,4 +1,4 @@
-"""``kubedelta run``: from the file to the last line of the log."""
+"""``kubedelta run``: loads the configuration, runs the bridge, and logs the end with its reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
-from bridge.web.access import TokenFile
+from bridge.web.access import DetailsToken
 from bridge.web.server import WebServer
 from config.errors import ConfigError
 from config.schema import TelemetrySettings
@@ -40,7 +40,7 @@ class _End:
 
 
 def run(path: Path, *, profile_stages: bool = False) -> int:
-    """Watch and deliver until SIGTERM or SIGINT. Whatever ends it is in the last line of the log."""
+    """Watches and delivers until SIGTERM or SIGINT. The last line of the log has the reason of the end."""
     ignored = [each for each in WITHOUT_MEANING if not (profile_stages and each is signal.SIGUSR1)]
     ignore_early(ignored)
     try:
@@ -50,7 +50,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         return _refuse(path, [str(problem) for problem in error.problems])
     if mistakes := preflight(plan):
         return _refuse(path, [f"{path}: {where}: {reason}" for where, reason in mistakes])
-    gc.freeze()  # What is there by now lives as long as the process: no collection needs to look at it again.
+    gc.freeze()  # Objects so far live as long as the process: collections skip them from now on.
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
     running = _run(path, plan, settings.telemetry, ignored)
     if profile_stages:
@@ -61,7 +61,8 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
 
 
 def _refuse(path: Path, problems: Sequence[str]) -> int:
-    """How the log is to be written may not be known: as lines for people on a terminal, as JSON elsewhere."""
+    """Reports mistakes in the configuration, whose log options may be unknown: plain lines on a terminal, JSON
+    elsewhere."""
     if sys.stderr.isatty():
         complain("\n".join(problems))
         return Exit.CONFIG
@@ -92,7 +93,7 @@ async def _run(path: Path, plan: Plan, settings: TelemetrySettings, ignored: Col
     )
     bridge = Bridge(plan, telemetry.report)
     end = await _until_the_end(bridge, settings, telemetry, metrics, ignored)
-    telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.waiting))
+    telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.backlog))
     return end.code
 
 
@@ -103,11 +104,11 @@ async def _until_the_end(
     metrics: Metrics,
     ignored: Collection[signal.Signals],
 ) -> _End:
-    told = ""
+    reason = ""
 
     def stop(number: signal.Signals) -> None:
-        nonlocal told
-        told = number.name
+        nonlocal reason
+        reason = number.name
         bridge.stop()
 
     heed_signals(stop, ignored=ignored, report=telemetry.report)
@@ -129,10 +130,10 @@ async def _until_the_end(
         return _End(Exit.SOFTWARE, f"a bug: {type(error).__name__}")
     finally:
         await web.stop()
-    return _End(Exit.OK, told)
+    return _End(Exit.OK, reason)
 
 
 def _web_server(bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics) -> WebServer:
-    token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
+    token = None if settings.details_token_file is None else DetailsToken(settings.details_token_file)
     host, port = settings.listen
     return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)

@@ -1,4 +1,4 @@
-"""The configuration file that a command was given."""
+"""Loads the configuration of a command."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sinks import registry
 
 
 def load_settings(path: Path) -> Settings:
-    """The whole file, with the variables of the environment over it. Raises ConfigError with every mistake in it."""
+    """The file, with the environment's variables over it. Raises ConfigError with every mistake."""
     return load(path, os.environ, sink_options())
 
 
 def sink_options() -> SinkOptionTypes:
-    """What may be set for each type of sink that is installed."""
+    """Options of each installed type of sink."""
     return {name: kind.options for name, kind in registry.types().items()}

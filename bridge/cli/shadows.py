@@ -1,4 +1,4 @@
-"""Warns where another package stands in the way of ours: three of our packages have names that others use, too."""
+"""Warns of foreign packages that hide ours, since our top-level packages have common names."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 OURS = ("config", "sinks")
-"""Beside ``bridge``, which is ours by the time that this is asked."""
+"""``bridge`` itself is ours once this module runs."""
 
 
 def shadowed() -> list[str]:
-    """A warning for each of our packages in whose place Python would import another one; it names that one's place."""
+    """A warning for each of our packages that a foreign package hides, with the path of that package."""
     root = Path(__file__).resolve().parents[2]
     return [
-        f"kubedelta: another package called {name} ({found}) stands before kubedelta's: install kubedelta into an"
-        " environment of its own (its image, pipx, a venv), and take PYTHONPATH away"
+        f"kubedelta: another package called {name} ({found}) hides kubedelta's: install kubedelta into an environment "
+        "of its own (its image, pipx, a venv), and unset PYTHONPATH"
         for name in OURS
         if (found := _place(name)) != root / name
     ]

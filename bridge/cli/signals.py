@@ -1,4 +1,4 @@
-"""What signals mean to a process that runs until it is told to end."""
+"""Signal handlers of processes that run until a signal (``run``, ``demo``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT_MEANING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def ignore_early(ignored: Collection[signal.Signals] = WITHOUT_MEANING) -> None:
-    """Before there is a log: a signal that would end the process without a word does nothing."""
+    """Ignores signals that would end the process, until logging is set up."""
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
 
@@ -30,14 +30,14 @@ def heed_signals(
     at_once: Callable[[], None] = lambda: None,
     report: Report = unheard,
 ) -> None:
-    """From the main thread, in the running loop: the first signal of ``ending`` goes to ``stop`` there. The second one
-    calls ``at_once`` and ends the process, also while the loop is stuck: with 143 or 130, as a shell would tell it.
-    A process that is number 1 of its container cannot end by the signal itself."""
+    """Installs the handlers; call it from the main thread, on the running loop. The first signal of ``ending`` calls
+    ``stop`` on the loop. The second calls ``at_once`` and ends the process with 143 or 130 (128 + signal), also while
+    the loop is stuck. It exits instead of raising the signal anew, which process 1 of a container would ignore."""
     loop = asyncio.get_running_loop()
     stopping = False
 
-    def tell(*calls: Callable[[], None]) -> None:
-        """In the loop: a log line that is being written must not be interrupted by another one."""
+    def schedule(*calls: Callable[[], None]) -> None:
+        """Calls on the loop, since a handler could interrupt a log line that is being written."""
         with suppress(RuntimeError):  # The loop is closed: the process ends anyway.
             for call in calls:
                 loop.call_soon_threadsafe(call)
@@ -51,10 +51,10 @@ def heed_signals(
                 at_once()
             os._exit(128 + number)
         stopping = True
-        tell(partial(report, SignalReceived(name, Heed.STOP)), partial(stop, signal.Signals(number)))
+        schedule(partial(report, SignalReceived(name, Heed.STOP)), partial(stop, signal.Signals(number)))
 
     def ignore(number: int, _frame: FrameType | None) -> None:
-        tell(partial(report, SignalReceived(signal.Signals(number).name, Heed.IGNORED)))
+        schedule(partial(report, SignalReceived(signal.Signals(number).name, Heed.IGNORED)))
 
     for number in ending:
         signal.signal(number, end)

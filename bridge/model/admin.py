@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class CursorStatus(msgspec.Struct, frozen=True):
     """A sink's cursor and backlog."""
 
     sink: str
@@ -31,7 +31,7 @@ class Cursor(msgspec.Struct, frozen=True):
     """Seconds until the next attempt; None unless the sink waits."""
     asked: float | None = None
     """Seconds that the destination asked for (Retry-After), if it did."""
-    trouble: str = ""
+    last_error: str = ""
     """The last failure of the destination; empty after a success, and without a running bridge."""
 
 
@@ -42,7 +42,7 @@ class Cursors(msgspec.Struct, frozen=True):
     """Sequence number of the oldest record that can be replayed; ``last + 1`` without records."""
     last: int
     """Sequence number of the newest record; 0 before the first."""
-    sinks: list[Cursor]
+    sinks: list[CursorStatus]
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

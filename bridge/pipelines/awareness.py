@@ -1,4 +1,4 @@
-"""What a sink is told beside its records: what it asked to be reminded of, and which resources are watched."""
+"""Passes a sink its saved memory and the watched resources, if it asks for them (``sinks.base.Aware``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sinks.base import Sink, StatefulSink
 
 
 class AwareSinks:
-    """Makes the sinks of one name, one for each attempt to open it, each with the memory of the one before."""
+    """Creates a sink for each attempt to open it. A new sink gets the memory of the sink before."""
 
     def __init__(self, make: Callable[[], Sink], cursor: SinkCursor, watched: CurrentResources) -> None:
         self._make = make
@@ -27,5 +27,5 @@ class AwareSinks:
         return sink
 
     def memory(self) -> bytes:
-        """What the sink has to remember now."""
+        """The sink's present memory."""
         return self._cursor.memory if self._aware is None else self._aware.memory

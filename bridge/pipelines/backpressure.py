@@ -1,4 +1,4 @@
-"""Keeps every sink's backlog within its bounds, each by its own policy."""
+"""Keeps every sink's backlog within its bounds, by the sink's policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan
 
 LOOK = 0.25
-"""Seconds between two looks at the backlogs; they are counted in records, so little grows meanwhile."""
+"""Seconds between two checks of the backlogs. Bounds are in records, so a backlog grows little in between."""
 _WORTH_IT = 1000
 """Records."""
 _SETTING = "max_backlog"
@@ -21,7 +21,7 @@ _SETTING = "max_backlog"
 
 
 class Backlogs:
-    """``block`` holds up the intake, for every sink; ``compact`` and ``drop`` shorten what the sink is to be told."""
+    """``block`` stops the intake, for every sink; ``compact`` and ``drop`` shorten the sink's backlog."""
 
     def __init__(
         self, plans: Sequence[SinkPlan], outbox: Outbox, streams: Mapping[str, SinkFeed], report: Report
@@ -32,13 +32,13 @@ class Backlogs:
         self._report = report
         self._now = asyncio.get_running_loop().time
         self._compacted: dict[str, tuple[int, int]] = {}
-        """Sink → the newest record when its backlog was last compacted, and what was left of it."""
+        """Sink → the newest record at its last compaction, and the number of records after it."""
         self._released = False
         self.blocked = ""
-        """Why nothing is read from the API server; empty while it is."""
+        """Why the intake is blocked; empty while it is not."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Compacts and drops, until cancelled."""
         while True:
             await asyncio.sleep(LOOK)
             for plan in self._plans:
@@ -46,13 +46,13 @@ class Backlogs:
                     await self._shorten(plan)
 
     async def admit(self) -> None:
-        """Return when the intake may go on."""
+        """Returns when no sink with ``block`` is at its bound. The Exporter calls it before each batch."""
         for plan in self._plans:
             if plan.when_full is WhenFull.BLOCK and self._why_full(plan) and not self._released:
                 await self._wait_for(plan)
 
     def release(self) -> None:
-        """The bridge ends: what was read is taken in, whatever the backlogs are."""
+        """The bridge ends: batches that were read are admitted, whatever the backlogs."""
         self._released = True
 
     async def _wait_for(self, plan: SinkPlan) -> None:
@@ -78,7 +78,7 @@ class Backlogs:
         if plan.name in self._compacted:
             through, left = self._compacted[plan.name]
             if last - through < _worth_it(plan.bounds.records, left):
-                return  # It would come to about the same again.
+                return  # Another compaction would leave about as many records.
         before, after = await stream.compact(self._outbox.boot_last)
         self._compacted[plan.name] = (last, after)
         if after < before:
@@ -89,8 +89,8 @@ class Backlogs:
 
 
 def _worth_it(bound: int | None, left: int) -> int:
-    """New records behind a compaction that left so many, before the next one: what it costs grows with both. A bound
-    that is small, and can be held, is held."""
+    """Number of new records behind a compaction that left ``left`` records, before the next compaction, whose cost
+    grows with both. A small bound that compaction can reach is kept exactly."""
     if bound is not None and left < bound <= _WORTH_IT:
         return 1
     return max(min(_WORTH_IT, bound or _WORTH_IT), left)

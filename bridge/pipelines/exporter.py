@@ -1,4 +1,4 @@
-"""From an informer to the listeners, by way of the outbox."""
+"""Passes batches of an informer to the outbox, which distributes them to the sinks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bridge.model.record import Delta
 
 
 class Appends(Protocol):
-    """The outbox, as far as exporting needs it."""
+    """The outbox, as far as the Exporter needs it."""
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]: ...
 
 
 class Exporter:
-    """Takes batches from every informer. When ``export`` returns, the batch is durable and every listener knows of it;
-    nothing newer of that informer is processed before."""
+    """Takes batches of every informer. When ``export`` returns, the batch is durable, and every listener has it. The
+    informer waits for that before it processes its next batch."""
 
     def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]], report: Report) -> None:
         self._outbox = outbox
@@ -26,7 +26,7 @@ class Exporter:
         self._report = report
 
     async def export(self, batch: ChangeBatch) -> int | None:
-        """Returns the sequence number of the first record; None where there was no change."""
+        """Returns the sequence number of the batch's first record; None without records."""
         if batch.changes:
             await self._admit()
         deltas = await self._outbox.append(batch)

@@ -1,4 +1,4 @@
-"""What one sink is told, in order: its log, and before it goes on, what it is to be told out of turn."""
+"""The records of a sink, in order: the log, with backfills in between."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Stretch:
     items: Sequence[Record]
     missed: Missed | None = None
     through: int | None = None
-    """Settled with it: the log up to here."""
+    """Sequence number up to which the log is settled with this fetch; None for items of a backfill."""
     place: int | None = None
-    """Settled with it: what is told out of turn, up to here."""
+    """Index up to which the backfill is settled with this fetch; None for records of the log."""
 
 
 class SinkFeed:
-    """The Pending of one sink's worker (see delivery.ports).
+    """The RecordSource of a sink's worker (see delivery.ports).
 
-    What is told out of turn is planned while nothing is being handed out, so that it is known what the sink may have
-    been told. Nothing behind it is handed out before it is settled: until then, it can be planned anew together with
-    what is behind it, however long an object in front is stuck.
+    A backfill is planned only while no ``take`` runs, so we know which records the sink may have received. Later
+    records wait until the backfill is settled, so it can still be re-planned together with them, however long an
+    object in front is stuck.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class SinkFeed:
         sinks: SinkCursors,
         memory: Callable[[], bytes] | None = None,
     ) -> None:
-        """``memory``: what the sink asks to be reminded of, after all that it was given."""
+        """``memory`` returns the sink's memory as of the records that it was given."""
         self.sink = sink
         self._memory = memory
         self._listener = listener
         self._sinks = sinks
         self._turn = asyncio.Lock()
         self._stirred = asyncio.Event()
-        """More of it was settled, or ``wake`` was called."""
+        """Set by ``settle`` and ``wake``."""
 
     @property
     def taken(self) -> int:
-        """How far the log was handed out."""
+        """Sequence number through which the log was taken."""
         return self._listener.taken
 
     @property
@@ -63,12 +63,12 @@ class SinkFeed:
 
     @property
     def backfill(self) -> Backfill | None:
-        """What is told out of turn until it is settled."""
+        """The backfill under way; None once it is settled."""
         return self._sinks[self.sink].backfill
 
     @property
     def handed_out(self) -> int:
-        """Records that were, and are not settled."""
+        """Number of records that were taken and are not settled."""
         cursor = self._sinks[self.sink]
         backfill = cursor.backfill
         through = self.taken if backfill is None else min(self.taken, backfill.log_from)
@@ -81,7 +81,7 @@ class SinkFeed:
 
     @property
     def _waits_for_backfill(self) -> bool:
-        """It was handed out, with the log before it, and is not settled."""
+        """Whether the backfill, and the log before it, was taken and is not settled."""
         cursor = self._sinks[self.sink]
         backfill = cursor.backfill
         if backfill is None or backfill.left or self._listener.taken < backfill.after:
@@ -129,16 +129,16 @@ class SinkFeed:
             self._sinks.remember(self.sink, self._memory())
         self._stirred.set()
 
-    # ── Out of turn ──────────────────────────────────────────────────────────
+    # ── Backfills ────────────────────────────────────────────────────────────
 
     async def compact(self, uncertain_through: int) -> tuple[int, int]:
-        """See Sinks.compact."""
+        """See SinkCursors.compact."""
         self._listener.wake()
         async with self._turn:
             return await self._sinks.compact(self.sink, self.taken, uncertain_through)
 
     async def drop(self, through: int) -> tuple[int, int]:
-        """See Sinks.drop."""
+        """See SinkCursors.drop."""
         if not self._can_drop(through):
             return (0, 0)
         self._listener.wake()
@@ -148,12 +148,12 @@ class SinkFeed:
             return await self._sinks.drop(self.sink, self.taken, through)
 
     def _can_drop(self, through: int) -> bool:
-        """Something up to there was not handed out."""
+        """Whether some record up to there was not taken."""
         backfill = self.backfill
         return through > (self.taken if backfill is None else backfill.cut)
 
     async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> tuple[int, int, int]:
-        """See Sinks.replay."""
+        """See SinkCursors.replay."""
         self._listener.wake()
         async with self._turn:
             return await self._sinks.replay(self.sink, start=start, taken=self.taken, kind=kind, namespace=namespace)

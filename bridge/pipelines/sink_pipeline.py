@@ -1,4 +1,4 @@
-"""The bridge's end towards one sink: its stream out of the outbox, and the worker that delivers it."""
+"""A sink's pipeline: its feed from the outbox, and the worker that delivers it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SinkPipeline:
 def make_ends(
     plan: Plan, outbox: Outbox, processor: SharedProcessor[Record], watched: CurrentResources, report: Report
 ) -> dict[str, SinkPipeline]:
-    """By the sink's name; each goes on where its cursor is."""
+    """Sink's name → its pipeline, which goes on at the sink's cursor."""
     return {sink.name: _make_end(sink, outbox, processor, watched, report) for sink in plan.sinks}
 
 
@@ -55,7 +55,7 @@ def _make_end(
 
 
 def seconds_until(when: float | None) -> float | None:
-    """``when`` is a time on the event loop's clock."""
+    """Seconds until ``when``, a time on the event loop's clock; at least 0. None for None."""
     return None if when is None else max(0.0, when - asyncio.get_running_loop().time())
 
 

@@ -1,4 +1,4 @@
-"""What the bridge is to do, in the types of its rooms. ``cli`` makes it from a configuration file; ``demo`` by hand."""
+"""The plan of a run, in the types of the rooms. ``run`` makes it from a configuration file, ``demo`` in code."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sinks.base import Claim, Lanes, Sink, WrongOption
 
 
 class PlanRefused(Exception):
-    """What is configured cannot be run on this cluster. The message names the configuration's path."""
+    """The configuration cannot run on this cluster. The message has the path of the option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One entry of ``resources``."""
+    """An entry of ``resources``."""
 
     name: str
-    """As kubectl names it; may be a wildcard."""
+    """kubectl's name, or a wildcard."""
     scopes: tuple[Scope, ...] = (Scope(),)
     """At least one."""
 
@@ -40,7 +40,7 @@ class Wanted:
         return any(ours.meets(theirs) for ours, theirs in scopes)
 
     def scopes_of(self, resource: Resource) -> tuple[Scope, ...]:
-        """Namespaces fall away where the resource has none."""
+        """The scopes, without namespaces if the resource has none."""
         if resource.namespaced:
             return self.scopes
         return tuple({Scope(None, each.label_selector, each.field_selector): None for each in self.scopes})
@@ -48,10 +48,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
+    """A sink: its type, and the policies of its delivery."""
+
     name: str
     type: str
     make: Callable[[], Sink]
-    """A new one for each attempt to open it."""
+    """Creates the sink anew for each attempt to open it."""
     max_batch: int
     window: int = 5000
     resync_seconds: float = 0.0
@@ -61,21 +63,23 @@ class SinkPlan:
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK
     clear_text: str | None = None
-    """Which of its credentials would cross a network unencrypted, in words for the operator."""
+    """The credentials that would cross a network unencrypted, in words for the operator; None without any."""
     examine: Callable[[], Sequence[WrongOption]] = tuple
-    """What cannot work in its options, found without asking its destination. Blocks."""
+    """Finds mistakes in its options, without asking the destination. Blocks."""
     claims: Callable[[], Sequence[Claim]] = tuple
-    """What it writes to. Blocks."""
+    """Its claims on files and topics. Blocks."""
 
     @property
     def most_in_flight(self) -> int:
-        """Records that may be handed out and not settled. They count against ``max_backlog`` and nothing can shorten
-        them any more: half of the bound is left for what waits."""
+        """Bound on records that are taken and not settled. Records in flight count against ``max_backlog`` and cannot
+        be compacted any more, so at most half of the bound may be in flight."""
         return sys.maxsize if self.bounds.records is None else max(1, self.bounds.records // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
+    """The whole plan. Times are in seconds."""
+
     cluster: str
     access: ClusterAccess
     wanted: tuple[Wanted, ...]
@@ -84,17 +88,17 @@ class Plan:
     watch_list: bool = True
     silence_seconds: float = 90.0
     discovery_seconds: float = 10.0
-    """Between two looks at what the API server serves."""
+    """Between two discoveries."""
     state: Path
-    """The directory of what survives."""
+    """The state directory."""
     redaction_key_file: Path | None = None
     """None for a key in ``state``."""
     retention: Retention = field(default_factory=Retention)
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0
     file: str = ""
-    """The configuration's, by its real path; empty where there is none."""
+    """The real path of the configuration file; empty without a file."""
     listen: tuple[str, int] | None = None
     """Host and port of /metrics, /healthz and /readyz."""
     details_token_file: Path | None = None
-    """Whoever has its token may read the details there."""
+    """A file with the token for the details of /readyz."""

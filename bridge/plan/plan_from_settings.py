@@ -1,4 +1,4 @@
-"""From the configuration to a Plan."""
+"""The configuration → a Plan."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from sinks.base import EventOptions, SinkOptions
 
 
 def plan_of(settings: Settings, file: Path | None = None) -> Plan:
-    """What these settings, of this file, ask for. The sinks they name must be in the registry, which loading them has
-    seen to."""
+    """The plan of these settings. ``file``: their file. Types of sinks must be in the registry, as loading ensures."""
     cluster = settings.cluster
     return Plan(
         cluster=cluster.name,
@@ -37,7 +36,7 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         discovery_seconds=settings.watch.discovery_seconds,
         state=settings.state.directory,
         redaction_key_file=settings.redaction.key_file,
-        retention=_keeping(settings),
+        retention=_retention(settings),
         restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
         grace_seconds=settings.shutdown_grace_seconds,
         file="" if file is None else str(file.resolve()),
@@ -46,7 +45,7 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
     )
 
 
-def _keeping(settings: Settings) -> Retention:
+def _retention(settings: Settings) -> Retention:
     state = settings.state
     return Retention(
         retain_age=state.retain.age,
@@ -68,7 +67,7 @@ def _wanted(entry: ResourceSettings) -> Wanted:
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
     kind = registry.types()[settings.type]
     bounds = settings.max_backlog
-    options = cast(SinkOptions, settings.options)  # config was given the registry's own types
+    options = cast(SinkOptions, settings.options)  # Loading validated the options with the registry's types.
     return SinkPlan(
         name=name,
         type=settings.type,

@@ -1,4 +1,4 @@
-"""Loads the key of redaction: from the operator's file, or from one that the bridge makes in ``state.directory``."""
+"""Loads the redaction key: from the operator's file, or from a file that the bridge creates in ``state.directory``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST = 4096
 
 
 def load_key(key_file: Path | None, state: Path) -> RedactionKey:
-    """The key in ``key_file``, white space around it left out. Without one, the key in ``state``, which is made there
-    (mode 0600, on disk before this returns) by whoever asks first; the caller holds that directory.
+    """The key in ``key_file``, without white space around it. Without ``key_file``, the key in ``state``, which the
+    first call creates (mode 0600, fsynced before this returns); the caller holds the lock of that directory.
 
-    Raises StateError that names the file and never its content.
+    Raises StateError with the file's name, and never with its content.
     """
     if key_file is not None:
         return _key(key_file, "redaction.key_file")
@@ -31,7 +31,7 @@ def load_key(key_file: Path | None, state: Path) -> RedactionKey:
 
 
 def read_key(key_file: Path | None, state: Path) -> RedactionKey:
-    """The same, of a file that is there; makes nothing. Raises StateError."""
+    """Like ``load_key``, without creating a key. Raises StateError."""
     return _key(state / KEY_FILE, "state.directory") if key_file is None else _key(key_file, "redaction.key_file")
 
 
@@ -52,7 +52,7 @@ def _key(file: Path, option: str) -> RedactionKey:
 
 
 def _make(file: Path) -> None:
-    """Under another name first: a crash leaves a whole key or none."""
+    """Writes a temporary file and renames it, so that a crash leaves a whole key or none."""
     part = file.with_name(file.name + ".part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as written:

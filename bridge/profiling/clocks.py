@@ -1,5 +1,6 @@
-"""Clocks around functions. A thread is in one stage at a time; entering another one stops the clock of the first, so
-that every nanosecond counts once. What a stage makes belongs to it: its tasks, its connections, its work in executors.
+"""Clocks around functions. A thread is in a single stage at a time: entering a stage stops the clock of the stage
+before, so that every nanosecond counts once. Tasks, connections and executor work belong to the stage that creates
+them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from bridge.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES,
 T = TypeVar("T")
 
 Count: TypeAlias = Callable[[tuple[Any, ...], Any], int]
-"""The records that a call was about, from its arguments and its result."""
+"""Returns the number of records of a call, from its arguments and its result."""
 
 
 class _Account:
-    """One thread: the stage it is in, and the nanoseconds of its CPU that it spent in each."""
+    """A thread's stage, and its CPU nanoseconds in each stage."""
 
     def __init__(self) -> None:
         self.stage = Stage.NONE
@@ -31,7 +32,7 @@ class _Account:
         self.calls = [0] * len(Stage)
         self.records = [0] * len(Stage)
         self.left = [0] * len(Stage)
-        """How often another stage was entered from this one."""
+        """Stage → how often another stage was entered from it."""
 
     def enter(self, stage: Stage) -> None:
         self.left[self.stage] += 1
@@ -56,10 +57,11 @@ class _Here(threading.local):
 
 
 class Clocks:
-    """Made, and asked for its ``profile``, in the thread of the event loop."""
+    """The clocks of all threads. Create it, and call ``profile``, in the thread of the event loop."""
 
     def __init__(self, inside: float = 0.0, outside: float = 0.0) -> None:
-        """What entering a stage costs in nanoseconds, by its own clock and by that of the stage around it."""
+        """The cost of entering a stage, in nanoseconds: on the clock of the stage itself, and of the stage around
+        it."""
         self._inside, self._outside = inside, outside
         self._accounts: list[_Account] = []
         self._here = _Here(self._accounts)
@@ -93,7 +95,7 @@ class Clocks:
     def stepped(
         self, stage: Stage, function: Callable[..., Coroutine[Any, Any, T]], count: Count | None = None
     ) -> Callable[..., Coroutine[Any, Any, T]]:
-        """For a coroutine function: what it does between its waits counts, and not the waits."""
+        """Like ``timed``, for a coroutine function: its work counts, without its waits."""
 
         @wraps(function)
         async def clocked(*args: Any, **kwargs: Any) -> T:
@@ -119,10 +121,10 @@ class Clocks:
             except BaseException as thrown:
                 error = thrown
 
-    # ── What a stage makes ───────────────────────────────────────────────────
+    # ── Objects that a stage creates ─────────────────────────────────────────
 
     def made(self, function: Callable[..., None]) -> Callable[..., None]:
-        """In place of an ``__init__``: the instance belongs to the stage in which it is made."""
+        """Replaces an ``__init__``: the instance belongs to the stage that creates it."""
 
         @wraps(function)
         def made_in_stage(instance: object, *args: Any, **kwargs: Any) -> None:
@@ -132,7 +134,7 @@ class Clocks:
         return made_in_stage
 
     def of_maker(self, function: Callable[..., T]) -> Callable[..., T]:
-        """In place of a method of such instances."""
+        """Replaces a method of such an instance."""
         clocked: dict[Stage, Callable[..., T]] = {stage: self.timed(stage, function) for stage in STAGES}
 
         @wraps(function)
@@ -142,7 +144,7 @@ class Clocks:
         return in_stage_of_maker
 
     def of_caller(self, function: Callable[..., asyncio.Future[T]]) -> Callable[..., asyncio.Future[T]]:
-        """In place of ``run_in_executor``: the thread works for the stage that asks."""
+        """Replaces ``run_in_executor``: the thread works for the calling stage."""
 
         @wraps(function)
         def run(loop: object, executor: object, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
@@ -157,16 +159,17 @@ class Clocks:
         clocked = steps if stage is Stage.NONE else self.stepped(stage, lambda: steps)()
         return asyncio.Task(clocked, loop=loop, **kwargs)
 
-    # ── What they say ────────────────────────────────────────────────────────
+    # ── The profile ──────────────────────────────────────────────────────────
 
     def profile(self) -> Profile:
-        """Since these were made. What entering stages costs is taken out of them, by an estimate, and has a row."""
+        """The profile since the clocks were created. The estimated cost of entering stages is subtracted, and has a row
+        of its own."""
         own, own_cpu = self._own, thread_time_ns() - self._own_cpu
         spent, calls, records, left = (
             [sum(figures) for figures in zip(*(getattr(account, name) for account in self._accounts), strict=True)]
             for name in ("spent", "calls", "records", "left")
         )
-        records[Stage.RECEIVE] = records[Stage.DECODE]  # In the bytes that come, records cannot be told apart.
+        records[Stage.RECEIVE] = records[Stage.DECODE]  # Received bytes are not yet split into records.
         cpu = process_time_ns() - self._cpu
         found = [
             *((Row(stage.name.lower(), spent[stage], calls[stage], records[stage]), left[stage]) for stage in STAGES),
@@ -191,7 +194,7 @@ class Clocks:
 
 
 def calibrated() -> Clocks:
-    """Clocks that know what they cost."""
+    """Clocks with measured costs."""
     rounds, calls = 30, 100
 
     def nothing() -> None:

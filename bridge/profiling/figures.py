@@ -1,4 +1,4 @@
-"""What the clocks say."""
+"""The table of a profile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum, auto
 
 
 class Stage(IntEnum):
-    """In the order in which a record goes through them."""
+    """Stages in the order of a record's way."""
 
     RECEIVE = 0
     SPLIT = auto()
@@ -31,7 +31,7 @@ PROFILE = "this profile"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """CPU in nanoseconds; how often the stage was entered from another one; records that went through it."""
+    """A stage: its CPU nanoseconds, how often it was entered from another stage, and its number of records."""
 
     name: str
     cpu: int
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Nanoseconds. The rows add up to ``cpu``, which is that of the whole process."""
+    """Elapsed and CPU nanoseconds of the whole process. The rows add up to ``cpu``."""
 
     elapsed: int
     cpu: int

@@ -1,4 +1,4 @@
-"""Which functions are which stage, and the clocks around them."""
+"""The functions of each stage, and the clocks around them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CONNECTION: type = selector_events._SelectorSocketTransport  # type: ignore[att
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A function that is a stage, or a part of one, where it stands."""
+    """A function that belongs to a stage, and its owner."""
 
     stage: Stage
     owner: type | ModuleType
@@ -50,7 +50,7 @@ class Hook:
 
 
 HOOKS = (
-    # All that the task of a watch does and no other stage has.
+    # The work of a watch's task, without other stages.
     Hook(Stage.RECEIVE, Reflector, "run"),
     Hook(Stage.RECEIVE, transport._Transport, "handle_async_request"),
     Hook(Stage.SPLIT, Frames, "feed", lambda _, answers: sum(map(_events, answers))),
@@ -58,7 +58,7 @@ HOOKS = (
     Hook(Stage.DECODE, Frames, "_unusual", lambda _, found: isinstance(found, tuple)),
     Hook(Stage.DECODE, PageReader, "feed", lambda _, objects: objects),
     Hook(Stage.DECODE, PageReader, "end", lambda _, page: len(page.objects) if isinstance(page, Page) else 0),
-    Hook(Stage.STRIP, objects, "strip"),  # Counted where the pipeline looks at it.
+    Hook(Stage.STRIP, objects, "strip"),  # Records are counted at the transform.
     Hook(Stage.FIFO, DeltaFIFO, "happened", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "replaced", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "end_replace"),
@@ -75,9 +75,9 @@ HOOKS = (
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
     Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, stretch: len(stretch.items)),
     Hook(Stage.ENCODE, BatchResult, "encode", lambda args, _: len(args[0].batch)),
-    # All that the tasks of a sink do and no other stage has.
+    # The work of a sink's tasks, without other stages.
     Hook(Stage.DELIVER, SinkWorker, "run"),
-    Hook(Stage.DELIVER, SinkAttempts, "deliver", lambda args, told: len(args[1]) - len(told[0].pending)),
+    Hook(Stage.DELIVER, SinkAttempts, "deliver", lambda args, result: len(args[1]) - len(result[0].pending)),
 )
 
 _TRANSFORM = (transform, "transform_for")
@@ -92,12 +92,12 @@ TOUCHED: tuple[tuple[type | ModuleType, str], ...] = (
     *((made, "__init__") for made in _MADE),
     *_OF_MAKER,
 )
-"""Everything that is something else while there is a profile."""
+"""Every attribute that is replaced while a profile runs."""
 
 
 @contextmanager
 def profiled() -> Iterator[Clocks]:
-    """Entered in the event loop, before the bridge is made. Afterwards everything is as it was."""
+    """Installs the clocks inside the context. Enter it on the event loop, before the bridge is created."""
     clocks = calibrated()
     with ExitStack() as undo:
         for hook in HOOKS:
@@ -136,7 +136,7 @@ def _replace(undo: ExitStack, owner: type | ModuleType, name: str, by: Any) -> N
 
 
 def _rename(name: str, there: Any, by: Any) -> None:
-    """In every module that has imported it by name; one that is imported later finds it so."""
+    """Replaces a function in every module that imported it by name. Modules that are imported later get it too."""
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get(name) is there:
             setattr(module, name, by)

@@ -1,4 +1,4 @@
-"""Which cluster this is."""
+"""The identity of the cluster: the uid of the namespace kube-system."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from bridge.outbox.objects.ledger import Ledger
 
 PATH = "/api/v1/namespaces/kube-system"
 REFUSAL_DOUBTED = 15.0
-"""Seconds that a refusal must last where the uid was read before: an API server that starts refuses everything until
-its RBAC cache is filled."""
+"""Seconds that a refusal must last, if the uid was read before: a starting API server refuses every request until its
+RBAC cache is filled."""
 
 
-class _Metadata(msgspec.Struct):
+class _NamespaceMetadata(msgspec.Struct):
     uid: Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _Namespace(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _NamespaceMetadata
 
 
 async def read(client: KubeClient) -> str:
-    """The uid of kube-system. Raises ApiError, also where something in front of the API server answers 200 with a page
-    of its own, and CredentialsError."""
+    """The uid of kube-system. Raises CredentialsError and ApiError, also for an answer 200 that is not a namespace, as
+    a proxy in front of the API server may send."""
     body = await client.get(PATH)
     try:
         return msgspec.json.decode(body, type=_Namespace).metadata.uid
@@ -41,8 +41,8 @@ async def read(client: KubeClient) -> str:
 
 
 async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report: Report) -> None:
-    """Ask until there is an answer, and compare it with what the state belongs to: nothing may be watched before. Where
-    it may not be read, that is reported, and the state is taken for this cluster's. Raises OtherCluster."""
+    """Reads the uid, with retries, and compares it with the state's cluster, before the first watch. If the uid may not
+    be read, reports ClusterUnidentified and assumes the same cluster. Raises OtherCluster."""
     backoff, now = Backoff(maximum=5.0), asyncio.get_running_loop().time
     doubted_until = now() + REFUSAL_DOUBTED if await ledger.is_identified() else now()
     while True:

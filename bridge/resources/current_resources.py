@@ -8,7 +8,7 @@ from bridge.model.resource import Resource
 
 
 class CurrentResources:
-    """Which resources are watched; None until discovery has answered once."""
+    """Returns the watched resources when called; None before the first discovery."""
 
     def __init__(self) -> None:
         self._resources: tuple[Resource, ...] | None = None

@@ -1,4 +1,4 @@
-"""What the configured names mean on a cluster. Pure."""
+"""Resolves configured names to the resources of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bridge.model.resource import Resource, Scope
 from bridge.plan.plan import Wanted
 
 Desired: TypeAlias = dict[tuple[str, Scope], Resource]
-"""A resource's name and a scope of it → how the server serves it now."""
+"""A resource's name and a scope → the resource in its served version."""
 
 
 def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Scope, ...]:
-    """What would be watched of this resource, were it served; nothing where no entry means it, or its name is
-    none that the API could have."""
+    """The scopes that would be watched if this resource were served. Empty if no entry means it, or for an invalid
+    name."""
     if not is_accepted(resource):
         return ()
     version = GroupVersion(resource.group, resource.version, (Served(resource, resource.kind.lower()),))
@@ -25,14 +25,13 @@ def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Sco
     return tuple(scope for _, scope in resolve_wanted(configured, alone).desired)
 
 
-def meant(name: str, told: Iterable[Resource], served: Catalogue | None) -> str:
-    """The name of the resource that ``name`` means among those that were ``told``, by kubectl's rules; ``name`` itself
-    where it means none, or several. ``served``: what the API server says, where it was asked: it knows the short names
-    of custom resources."""
+def meant(name: str, exported: Iterable[Resource], served: Catalogue | None) -> str:
+    """The name of the resource among ``exported`` that ``name`` means by kubectl's rules; ``name`` itself if it means
+    none or several. ``served``: the last discovery, if any, which has the short names of custom resources."""
     known = {each.resource.name: each for each in (served.served if served else ())}
     versions = [
         GroupVersion(resource.group, resource.version, (known.get(resource.name) or _remembered(resource),))
-        for resource in told
+        for resource in exported
     ]
     try:
         found = {each.name for each in resolve_name(name, Catalogue((Document("", None, tuple(versions)),)))}
@@ -46,7 +45,7 @@ def _remembered(resource: Resource) -> Served:
 
 
 def may_be_short(unresolved: Iterable[str]) -> bool:
-    """Whether one of these names may be the short name of a resource that is not served: only discovery tells those."""
+    """Whether a name may be the short name of a resource that is not served, since only discovery has short names."""
     return any("." not in name and "*" not in name for name in unresolved)
 
 
@@ -54,16 +53,16 @@ def may_be_short(unresolved: Iterable[str]) -> bool:
 class Resolution:
     desired: Desired
     unresolved: dict[str, str]
-    """Names that mean nothing at this moment → why."""
+    """Names without a resource at this moment → the reason."""
     empty: dict[str, str]
-    """Wildcards that cover nothing at this moment → why."""
+    """Wildcards without a resource at this moment → the reason."""
     twice: tuple[str, ...] = ()
-    """Names that mean what another name means; they are unresolved too."""
+    """Names for a resource of another entry. They are in ``unresolved`` too."""
 
 
 def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
-    """An object belongs to one entry, or it would be told twice: a name that is said comes before a wildcard that
-    covers it, and of names for one resource whose scopes meet, the first counts."""
+    """Assigns each object to a single entry, since it would be exported twice otherwise. A name comes before a wildcard
+    that covers it; of names for the same resource with overlapping scopes, the first counts."""
     desired: Desired = {}
     claimed: dict[str, list[Wanted]] = {}
     unresolved: dict[str, str] = {}
@@ -76,13 +75,13 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
             (empty if wanted.is_wildcard else unresolved)[wanted.name] = str(error)
             continue
         if not resources:
-            empty[wanted.name] = f"{wanted.name}: it covers nothing at this moment"
+            empty[wanted.name] = f"{wanted.name}: it covers no resource at this moment"
         for resource in resources:
             others = claimed.setdefault(resource.name, [])
             if first := next((each for each in others if each.meets(wanted, resource)), None):
                 if not wanted.is_wildcard:
                     twice.append(wanted.name)
-                    unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object belongs to one"
+                    unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object has one entry"
                 continue
             others.append(wanted)
             desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})

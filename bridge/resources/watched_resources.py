@@ -1,4 +1,4 @@
-"""Keeps the informers that run in step with the resources that are configured and that the cluster has."""
+"""Starts and stops informers as configured resources appear on the cluster, change, and vanish."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from bridge.resources.resolve import Desired, Resolution, may_be_short, resolve_
 NOT_FOUND = 404
 
 Parts: TypeAlias = Mapping[Scope, Resource]
-"""Of one resource: what is watched of it → how the server serves it now. Never empty."""
+"""Scopes of a resource that are watched → the resource in its served version. Never empty."""
 
 
 class WatchedResources:
-    """Starts an informer when a configured resource appears, and lets it go when its resource went.
+    """Starts an informer when a configured resource appears, and stops it when the resource is gone.
 
-    A resource is only let go where discovery has not listed it twice in a row, and a list of it answers 404: what
-    discovery leaves out for a moment is no reason to tell the world that its objects were deleted. For the same reason
-    it takes two looks until a resource is divided anew: because its definition came back with another scope, or because
-    another entry of the configuration means it now (a short name that appeared).
+    A resource counts as gone when two discoveries in a row are without it, and a list of it answers 404: otherwise a
+    short failure of discovery would export all its objects as deleted. For the same reason, new scopes of a resource
+    take effect after two discoveries: when its definition came back with another scope, or when another entry of the
+    configuration means it now (a short name that appeared).
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class WatchedResources:
         self.catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
-        """Resources by name whose informers do not have the parts that were found at the last look → those parts."""
-        self._took_up = False
+        """Resource's name → its scopes at the last discovery, if its informers have other scopes."""
+        self._started = False
         self._adopted: set[str] = set()
-        """Names of resources whose informers the ledger knows."""
+        """Names of resources whose informers the ledger has."""
         self.unresolved: dict[str, str] = {each.name: "not looked up yet" for each in wanted}
-        """Configured names that mean nothing on this cluster at this moment → why."""
+        """Configured names without a resource on this cluster at this moment → the reason."""
         self.empty: dict[str, str] = {}
-        """Wildcards that cover nothing at this moment → why. There is nothing to wait for."""
+        """Wildcards without a resource at this moment → the reason. They count as synced."""
 
     async def run(self) -> None:
-        """Until cancelled. Raises PlanRefused where two names mean the same resource at the start."""
+        """Follows discovery until cancelled. Raises PlanRefused if two names mean the same objects at the start."""
         catalogue: Catalogue | None = None
         backoff = Backoff()
         while True:
@@ -83,16 +83,16 @@ class WatchedResources:
     async def _follow(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         resolution = resolve_wanted(self._wanted, catalogue)
-        self._tell(resolution)
+        self._report_unresolved(resolution)
         found = resolution.desired
-        if not self._took_up:
+        if not self._started:
             if resolution.twice:
-                # Found at the start, it is the configuration's mistake; later it comes with a new definition.
+                # At the start, this is a mistake in the configuration; later, a new definition causes it.
                 raise PlanRefused(
                     "\n".join(f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice)
                 )
-            await self._take_up_what_is_absent(found, {resource.name for resource in catalogue.resources})
-            self._took_up = True
+            await self._adopt_absent(found, {resource.name for resource in catalogue.resources})
+            self._started = True
         parts = _by_name(found)
         for each in parts.values():
             await self._adopt(each)
@@ -112,10 +112,11 @@ class WatchedResources:
         self._missing = missing
         self._watched.replace([informer.resource for informer in self._factory.informers])
 
-    async def _take_up_what_is_absent(self, found: Desired, served: Collection[str]) -> None:
-        """What was watched before this start, and is not to be found now. A resource that the configuration no longer
-        names leaves with all its objects; one that it names may come back, and is looked for like any that went. So is
-        one that is not served, where a configured name means nothing now: it may be a short name of it."""
+    async def _adopt_absent(self, found: Desired, served: Collection[str]) -> None:
+        """Handles resources of the ledger that discovery does not have now. The objects of a resource that the
+        configuration no longer names are exported as deleted. A resource that it names gets its informers, which find
+        out whether it is gone. So does a resource that is not served, if a configured name is unresolved, which may be
+        its short name."""
         there = {name for name, _ in found}
         for resource in await self._ledger.resources():
             if resource.name in there:
@@ -130,7 +131,7 @@ class WatchedResources:
             self._report(ScopeChanged(resource.name, left))
 
     async def _adopt(self, parts: Parts) -> None:
-        """Make the informers of one resource, each with what the ledger remembers of its part."""
+        """Creates the informers of a resource, each with its checkpoint of the ledger."""
         resource = next(iter(parts.values()))
         if resource.name in self._adopted:
             return
@@ -143,8 +144,8 @@ class WatchedResources:
             self._factory.informer(served, scope, known[scope], store=store)
 
     async def _divide_anew(self, parts: Mapping[str, Parts]) -> None:
-        """Informers that have other parts of their resource than were found, now and at the last look, end; those of
-        the new parts begin with what the ledger remembers, as after a restart with another configuration."""
+        """Replaces informers whose scopes differ from the resolved scopes, now and at the last discovery. The new
+        informers begin with the ledger's checkpoint, as after a restart with another configuration."""
         found = {name: set(scopes) for name, scopes in parts.items()}
         differs = {name: each for name, each in found.items() if each != self._scopes_of(name)}
         for name in [name for name, each in differs.items() if self._divided.get(name) == each]:
@@ -154,7 +155,7 @@ class WatchedResources:
         self._divided = differs
 
     async def _leave(self, name: str) -> None:
-        """No entry of the configuration means this resource any more, though it is served: all its objects leave, as
+        """Stops the informers of a served resource that no entry means any more, and exports its objects as deleted, as
         after a restart with another configuration."""
         resource = self._informers_of(name)[0].resource
         await self._release(name)
@@ -173,8 +174,8 @@ class WatchedResources:
         return {informer.scope for informer in self._informers_of(name)}
 
     async def _let_go(self, informers: Sequence[SharedInformer]) -> None:
-        """All parts of one resource, if it is gone; else none. It may come back while they are told, and is adopted
-        anew then: what was told of the one that went stays told as deleted."""
+        """Retires all informers of a resource if it is gone, and exports its objects as deleted. A resource that comes
+        back meanwhile is adopted anew; its old objects stay deleted."""
         if not all([await self._is_gone(informer) for informer in informers]):
             return
         for informer in informers:
@@ -182,7 +183,7 @@ class WatchedResources:
                 await self._factory.retire(informer)
             self._adopted.discard(informer.resource.name)
 
-    def _tell(self, resolution: Resolution) -> None:
+    def _report_unresolved(self, resolution: Resolution) -> None:
         known = self.unresolved | self.empty
         for name, reason in (resolution.unresolved | resolution.empty).items():
             if known.get(name) != reason:
@@ -192,7 +193,7 @@ class WatchedResources:
 
     async def _is_gone(self, informer: SharedInformer) -> bool:
         source = self._client.lister_watcher(informer.resource, informer.scope)
-        answer = await source.list(ListRequest(version="0", limit=1), _passed_over)
+        answer = await source.list(ListRequest(version="0", limit=1), _ignore)
         return isinstance(answer, Refused) and answer.status == NOT_FOUND
 
 
@@ -203,5 +204,5 @@ def _by_name(found: Desired) -> dict[str, dict[Scope, Resource]]:
     return parts
 
 
-async def _passed_over(part: Part) -> None:
-    """Some servers send all that their cache has, whatever the limit."""
+async def _ignore(part: Part) -> None:
+    """Ignores objects: some servers send their whole cache, whatever the limit."""

@@ -1,7 +1,7 @@
-"""Compares what a destination holds with what is live. Pure.
+"""Compares the objects at a destination with the live objects. Pure.
 
-Both move while one looks. So what differs at first is a suspect, is looked at again and again, and is only told as a
-difference when the destination did not come to where the cluster had been.
+Both sides change during the comparison. So an object that differs at first is a suspect, and is compared again and
+again. It is a difference only if the destination never reaches a state that the cluster had.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.plan.plan import Wanted
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
-    """Which state of which object stands behind a name."""
+    """The version of an object: uid and resourceVersion."""
 
     uid: str
     resource_version: str
@@ -30,15 +30,17 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 class Verdict(StrEnum):
     MISSING = "missing"
-    """Live; the destination has no such object, or has it as deleted."""
+    """The object is live; the destination does not have it, or has it as deleted."""
     STALE = "stale"
-    """The destination has another version, or another object of the same name."""
+    """The destination has another version, or another object (uid) of the same name."""
     EXTRA = "extra"
-    """The destination has it; in the cluster it is gone."""
+    """The destination has the object; the cluster does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
+    """An object whose stored version differs from its live version."""
+
     verdict: Verdict
     key: str
     """The partition key."""
@@ -58,7 +60,7 @@ class Name:
 
     @property
     def resource(self) -> str:
-        """As kubectl names it."""
+        """kubectl's name."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -72,14 +74,14 @@ class Name:
         return cls(*parts) if len(parts) == 5 else None
 
 
-# ── What is compared ─────────────────────────────────────────────────────────
+# ── Coverage ─────────────────────────────────────────────────────────────────
 
 
 class Coverage:
-    """Which objects the configuration speaks of.
+    """The objects that the configuration covers.
 
-    A resource that the cluster does not serve has no live objects. What a destination holds of it is compared all the
-    same where a configured name means it, as far as that can be told from the text.
+    A resource that the cluster does not serve has no live objects. Its objects at the destination are compared all the
+    same, if a configured name means it, as far as the name alone shows that.
     """
 
     def __init__(
@@ -89,23 +91,23 @@ class Coverage:
         served: Iterable[Resource],
         unresolved: Collection[str] = (),
     ) -> None:
-        """``listed``: what is looked at. ``served``: all that the cluster has, whatever the configuration says.
-        ``unresolved``: configured names that mean nothing there now."""
+        """``listed``: resources and scopes of the comparison. ``served``: all resources of the cluster.
+        ``unresolved``: configured names without a resource on the cluster."""
         self._wanted = wanted
         self._served = {resource.name for resource in served}
         self._namespaces: dict[str, set[str | None]] = {}
-        sought = []
+        filters = []
         for resource, scope in listed:
             self._namespaces.setdefault(resource.name, set()).add(scope.namespace)
             namespace = scope.namespace if resource.namespaced else ""
-            sought.append(ReadFilter(resource.group, resource.version, resource.plural, resource.kind, namespace))
+            filters.append(ReadFilter(resource.group, resource.version, resource.plural, resource.kind, namespace))
         for each in wanted:
             if each.is_wildcard:
-                sought.append(ReadFilter())
+                filters.append(ReadFilter())
             elif each.name in unresolved:
-                sought.append(ReadFilter(plural=ResourceName.parsed(each.name).word))
-        self.sought = tuple(dict.fromkeys(sought))
-        """What must be read to find everything that is covered."""
+                filters.append(ReadFilter(plural=ResourceName.parsed(each.name).word))
+        self.filters = tuple(dict.fromkeys(filters))
+        """Filters that find every covered object at the destination."""
 
     def covers(self, name: Name) -> bool:
         if name.resource in self._served:
@@ -121,27 +123,27 @@ def _reaches(scopes: Sequence[Scope], namespace: str) -> bool:
     return not namespace or any(scope.namespace in (None, namespace) for scope in scopes)
 
 
-# ── What is held ─────────────────────────────────────────────────────────────
+# ── The destination ──────────────────────────────────────────────────────────
 
 
 class Holdings:
-    """The state that a reader of one destination ends up with: of each object the last that was told of it."""
+    """The state of a consumer that has read a destination: the last record of each object."""
 
     def __init__(self, cluster: str, coverage: Coverage) -> None:
         self._cluster = cluster
         self._coverage = coverage
         self.objects: dict[str, Version] = {}
-        """By partition key; those that are covered, and not told as deleted."""
+        """Partition key → version, of covered objects whose last record is no delete."""
         self.arrived: dict[str, dict[str, str]] = {}
-        """What was told since ``watch``, deletes included: partition key → uid → newest resourceVersion."""
+        """Partition key → uid → newest resourceVersion of records since ``watch``, deletes included."""
         self._watching = False
         self.records = 0
         self.gaps = 0
-        """Notices in the stream that something is missing from it."""
+        """Gap records in the stream."""
         self.foreign = 0
-        """Records that are not of the bridge or could not be read, or are of another cluster."""
+        """Records of other programs or clusters, and unreadable records."""
         self.uncovered: Counter[str] = Counter()
-        """Records about resources and namespaces that are not configured, by the resource's name."""
+        """Resource's name → records about objects that the configuration does not cover."""
 
     def watch(self) -> None:
         self._watching = True
@@ -180,7 +182,7 @@ class Holdings:
 
 
 def differences(live: Mapping[str, Version], held: Mapping[str, Version]) -> dict[str, Difference]:
-    """Between two moments that may not be the same, by partition key."""
+    """Partition key → difference between two states, which may be of different moments."""
     found = {key: each for key, version in live.items() if (each := difference(key, version, held.get(key)))}
     for key in held.keys() - live.keys():
         found[key] = Difference(Verdict.EXTRA, key, None, held[key])
@@ -197,26 +199,26 @@ def difference(key: str, live: Version | None, held: Version | None) -> Differen
 
 @dataclass(slots=True)
 class Suspect:
-    """An object that differed. ``difference`` is as it looked last."""
+    """An object that differed. ``difference`` is the latest result."""
 
     difference: Difference
     seen: list[Version | None] = field(default_factory=list)
-    """As it was in the cluster, one look after the other; None where it was gone."""
+    """Its live versions, one for each comparison; None where the object was gone."""
 
     def clears(self, live: Version | None, held: Version | None, arrived: Mapping[str, str]) -> bool:
-        """After a look at the cluster, and then at the destination: True when the destination is right, or was told
-        where the cluster was at one of the looks, or what is newer. It is at work then, and the rest is under way.
-        ``arrived``, as in ``Holdings``, is watched from before the first look."""
+        """Compares again, with the cluster read before the destination. True if both are equal, or if the destination
+        received a version that the cluster had at an earlier comparison, or a newer version: then deliveries work, and
+        the rest is on its way. ``arrived``: as in ``Holdings``, from before the first comparison."""
         found = difference(self.difference.key, live, held)
         if found is None:
             return True
         self.difference = found
         self.seen.append(live)
         if held is None and None in self.seen:
-            return True  # It was not so at that look: the delete came since.
+            return True  # The object was gone in the cluster before: the delete arrived since.
         return any(_came_to(each, arrived) for each in self.seen if each)
 
 
 def _came_to(live: Version, arrived: Mapping[str, str]) -> bool:
-    told = arrived.get(live.uid)
-    return told is not None and (told == live.resource_version or is_older(live.resource_version, than=told))
+    newest = arrived.get(live.uid)
+    return newest is not None and (newest == live.resource_version or is_older(live.resource_version, than=newest))

@@ -1,4 +1,4 @@
-"""``kubedelta verify``: what a destination holds beside what is live. Delivers nothing and changes nothing."""
+"""``kubedelta verify``: reads back a destination, and compares it with the live objects. Changes neither."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bridge.verify.compare import Coverage, Difference, Holdings, Name, Suspect,
 PAGE = 500
 """Objects."""
 _TRIES = 5
-"""Of a list whose pages expired under way, or of a server that is busy."""
+"""Attempts at a list whose pages expire, or at a busy server."""
 _LONGEST_WAIT = 10.0
-"""Seconds that a busy server is given, each time."""
+"""Most seconds to wait for a busy server, each time."""
 _FIRST_PAUSE = 0.5
-"""Seconds between the first two looks at what differs; each pause after it is twice as long."""
+"""Seconds between the first two comparisons; each later pause is twice as long."""
 
 
 class ClusterUnavailable(Exception):
-    """The live objects could not be listed completely; they may be later."""
+    """The live objects could not be listed completely. A later attempt may succeed."""
 
 
 class ClusterRefuses(Exception):
@@ -37,32 +37,35 @@ class ClusterRefuses(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
+    """The result of a comparison."""
+
     source: str
-    """What was read back, in a few words."""
+    """A short description of the destination."""
     live: int
     """Objects in the cluster."""
     held: int
     """Objects at the destination."""
     records: int
-    """Read to find them."""
+    """Records read at the destination."""
     differences: Sequence[Difference]
-    """In the order of their keys."""
+    """By ascending key."""
     gaps: int
-    """Notices at the destination that records will never come. What they would have told may have been told since."""
+    """Gap records at the destination. Later records may have repaired their effect."""
     foreign: int
-    """Records there that are not of this cluster's bridge, or could not be read."""
+    """Records at the destination of other programs or clusters, and unreadable records."""
     uncovered: Mapping[str, int]
-    """Records there about what is not configured, by resource."""
+    """Resource → records about objects that the configuration does not cover."""
     notes: Sequence[str]
-    """What else an operator should know."""
+    """Further findings for the operator."""
 
 
 async def verify(
     cluster: str, access: ClusterAccess, wanted: Sequence[Wanted], reader: SinkReader, *, settle: float
 ) -> Verification:
-    """Compare, and look again at what differs for ``settle`` seconds, because what just happened may be on its way.
+    """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
+    may be on their way.
 
-    ``reader`` is not open, and is closed afterwards. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
+    ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
     CredentialsError and SinkUnavailable.
     """
     try:
@@ -84,15 +87,15 @@ class ClusterView:
     """The live objects of the configured resources, by partition key."""
 
     def __init__(self, cluster: str, client: KubeClient, desired: Desired, *, most: int | None = None) -> None:
-        """``most``: objects of one look, beyond which it is given up."""
+        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable."""
         self._cluster = cluster
         self._most = most
         self._client = client
         self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
 
     async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
-        """What is there at this moment: each list is of one moment, not older than the call. ``resources``: only
-        these, by name. Raises ClusterUnavailable, ClusterRefuses."""
+        """Partition key → live version, from a consistent list of each resource, not older than the call.
+        ``resources``: only resources of these names. Raises ClusterUnavailable, ClusterRefuses."""
         found: dict[str, Version] = {}
         for resource, scope in self.listed:
             if resources is None or resource.name in resources:
@@ -126,8 +129,8 @@ class ClusterView:
                     raise ClusterUnavailable(f"{resource} has objects that cannot be read: {unreadable[0]}")
                 case Refused(reason=reason):
                     raise ClusterRefuses(f"cannot list {resource} ({scope}): {reason}")
-                case trouble:
-                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {trouble.reason}")
+                case failure:
+                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {failure.reason}")
 
     def _key(self, resource: Resource, each: ApiObject) -> str:
         return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
@@ -144,7 +147,7 @@ class _Comparison:
         await self._read_on()
         self.holdings.watch()
         live = await self.view.look()
-        # The first reading may have taken long, and what came since is often all that differs.
+        # The first reading may have taken long. Records that arrived since often explain every difference.
         await self._read_on()
         found = differences(live, self.holdings.objects)
         left = await self._settled(self._not_cleared({key: Suspect(each) for key, each in found.items()}, live), settle)
@@ -161,7 +164,7 @@ class _Comparison:
         )
 
     async def _settled(self, suspects: dict[str, Suspect], settle: float) -> dict[str, Suspect]:
-        """Those that still differ after so many seconds and at least one more look."""
+        """The suspects that still differ after ``settle`` seconds and at least one more comparison."""
         now = asyncio.get_running_loop().time
         deadline = now() + settle
         pause = _FIRST_PAUSE
@@ -184,6 +187,6 @@ class _Comparison:
         }
 
     async def _read_on(self) -> None:
-        async with aclosing(self.reader.read(self.coverage.sought)) as batches:
+        async with aclosing(self.reader.read(self.coverage.filters)) as batches:
             async for batch in batches:
                 self.holdings.take(batch)

@@ -1,4 +1,4 @@
-"""Who may read the details of ``/readyz?verbose``: this machine, and whoever has the token."""
+"""Access to the details of ``/readyz?verbose``: for clients on this machine, and for holders of the token."""
 
 from __future__ import annotations
 
@@ -20,32 +20,30 @@ _FORWARDED = (
     "X-Request-Id",
     "Via",
 )
-"""What proxies add, those included that connect from 127.0.0.6 as the sidecar of a service mesh does."""
+"""Headers that proxies add, the sidecar of a service mesh included, which connects from 127.0.0.6."""
 
 
-class TokenFile:
-    """A bearer token in a file, read at each request that brings one: it may be rotated."""
+class DetailsToken:
+    """A bearer token in a file. The file is read at each request with a token, so the token may be rotated."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> str:
-        """Raises ValueError, with the reason, where the file holds no token."""
+        """Returns the token. Raises ValueError with the reason if the file has none."""
         try:
             with self._path.open("rb") as file:
                 text = file.read(LARGEST_TOKEN + 1).decode("ascii").strip()
         except UnicodeDecodeError:
-            raise ValueError(f"{self._path} holds more than ASCII text; one token is expected") from None
+            raise ValueError(f"{self._path} holds more than ASCII text; a token is expected") from None
         except OSError as error:
             raise ValueError(f"cannot read {self._path}: {error.strerror}") from error
         if not text or len(text) > LARGEST_TOKEN or not text.isprintable() or " " in text:
-            raise ValueError(
-                f"{self._path} must hold one token of at most {LARGEST_TOKEN} characters, and nothing else"
-            )
+            raise ValueError(f"{self._path} must hold a single token of at most {LARGEST_TOKEN} characters")
         return text
 
     def opens(self, authorization: str) -> bool:
-        """Whether this ``Authorization`` header carries the token."""
+        """Whether this ``Authorization`` header has the token."""
         scheme, _, given = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return False
@@ -57,14 +55,14 @@ class TokenFile:
 
 
 def is_local(request: web.Request) -> bool:
-    """Whether somebody on this machine asks, for themselves. A proxy's address is not its client's; and a web page
-    reaches this machine under a name of its own (DNS rebinding)."""
+    """Whether the client itself is on this machine. Requests with a proxy's headers are not local, since the proxy's
+    address hides the client's; nor are requests with a foreign Host, which a web page can send (DNS rebinding)."""
     forwarded = any(name in request.headers for name in _FORWARDED)
     return not forwarded and is_loopback(request.remote or "") and is_loopback(host_of(request))
 
 
 def host_of(request: web.Request) -> str:
-    """Of the Host header, without the port."""
+    """The host of the Host header, without the port; empty for an invalid header."""
     try:
         return URL(f"http://{request.host}").host or ""
     except ValueError:

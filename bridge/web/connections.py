@@ -1,4 +1,4 @@
-"""Bounds what the clients of a server can hold: how many connections, and for how long."""
+"""Bounds the number and the duration of client connections of a server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from bridge.facts import ConnectionCut, Cut, Report
 
 
 class Connections:
-    """At most ``most`` connections at once. Each has ``seconds`` from its first packet to the end of its answer,
-    unless its handler calls ``keep``.
+    """At most ``most`` connections at once. Each has ``seconds`` from its first packet to the end of its answer, unless
+    its handler calls ``keep``.
 
-    The newest connection is always accepted. Where there are too many, the oldest of the client with the most is cut:
-    a probe sends its request as soon as it is connected, and is answered while others hold connections and send
-    nothing. Only where every other connection is kept, the newest one is cut.
+    A new connection is always accepted. Beyond the bound, the oldest connection of the client with the most
+    connections is cut. So a probe, which sends its request at once, is answered while other clients hold idle
+    connections. If every other connection is kept, the new connection is cut.
     """
 
     def __init__(self, server: str, *, most: int, seconds: float, report: Report) -> None:
-        """``server``: its name in reports."""
+        """``server``: one of ``facts.SERVERS``."""
         self._server = server
         self._most = most
         self._seconds = seconds
@@ -29,18 +29,18 @@ class Connections:
         """Oldest first."""
 
     def bounded(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
-        """The same protocols, for ``loop.create_server``."""
+        """Wraps a protocol factory for ``loop.create_server``."""
         return lambda: _Connection(self, make())
 
     @staticmethod
     def keep(transport: asyncio.BaseTransport | None) -> None:
-        """This connection has sent its whole request, and its answer may take any time."""
+        """Removes the deadline of a connection that has sent its whole request: the answer may take any time."""
         connection = None if transport is None else transport.get_protocol()
         if isinstance(connection, _Connection):
             connection.keep()
 
     def add(self, connection: _Connection) -> asyncio.TimerHandle:
-        """Returns the timer of its deadline."""
+        """Adds a connection, and returns the timer of its deadline."""
         self._open[connection] = None
         if len(self._open) > self._most:
             self._cut(self._superfluous(connection), Cut.CROWDED)
@@ -55,7 +55,7 @@ class Connections:
         self._report(ConnectionCut(self._server, why))
 
     def _superfluous(self, newest: _Connection) -> _Connection:
-        """The oldest connection of the client that has the most of those that are not kept."""
+        """The connection to cut: the oldest of the client with the most connections. Kept connections do not count."""
         candidates = [each for each in self._open if each is not newest and not each.kept]
         held = Counter(each.client for each in candidates)
         most = max(held.values(), default=0)
@@ -63,7 +63,7 @@ class Connections:
 
 
 class _Connection(asyncio.Protocol):
-    """Hands everything on to the server's own protocol."""
+    """Passes every event on to the server's own protocol."""
 
     def __init__(self, connections: Connections, protocol: asyncio.Protocol) -> None:
         self._connections = connections

@@ -1,9 +1,7 @@
-"""``/readyz?verbose``: one line for each resource, for the intake and for each sink, as the API server's own endpoint
-has them.
+"""``/readyz?verbose``: a line for each resource, the intake and each sink, in the form of the API server's ``/readyz``.
 
-``[+]`` is well. ``[-]`` is not, and makes the answer 503: a resource that is not synced and live, an intake that stands
-still. ``[!]`` is a sink that is not well, which makes none: it has a backlog, and others go on.
-"""
+``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, or a blocked intake. ``[!]`` is
+a sink with failures or dead letters, which leaves the answer at 200: the sink has a backlog, and the bridge works."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ LONGEST_REASON = 2000
 
 
 def report(snapshot: StatusSnapshot) -> str:
-    """Reasons have been shortened where they were made, and hold no secret. Nothing in it can move a cursor."""
+    """The report as printable text. Reasons hold no secrets, and are bounded."""
     lines = [*map(_informer, snapshot.informers), _intake(snapshot), *map(_sink, snapshot.sinks)]
     if not snapshot.informers:
         lines.insert(0, "[-] no resource is known yet")
@@ -28,13 +26,13 @@ def report(snapshot: StatusSnapshot) -> str:
 def _intake(snapshot: StatusSnapshot) -> str:
     if not snapshot.intake_blocked:
         return "[+] intake open"
-    return f"[-] intake blocked: nothing is read from the API server reason: {_one_line(snapshot.intake_blocked)}"
+    return f"[-] intake blocked reason: {_one_line(snapshot.intake_blocked)}"
 
 
 def _informer(informer: InformerStatus) -> str:
     mark = "[+]" if informer.ready else "[-]"
-    what = f"{informer.resource} ({informer.scope})" if informer.scope else informer.resource
-    return " ".join([f"{mark} {what} {informer.state}", *_details(informer)])
+    subject = f"{informer.resource} ({informer.scope})" if informer.scope else informer.resource
+    return " ".join([f"{mark} {subject} {informer.state}", *_details(informer)])
 
 
 def _details(informer: InformerStatus) -> Iterator[str]:
@@ -47,7 +45,7 @@ def _details(informer: InformerStatus) -> Iterator[str]:
 
 def _sink(sink: SinkStatus) -> str:
     mark = "[+]" if sink.well else "[!]"
-    return " ".join([f"{mark} sink {sink.name} ({sink.type}) {sink.state}", *_backlog(sink), *_trouble(sink)])
+    return " ".join([f"{mark} sink {sink.name} ({sink.type}) {sink.state}", *_backlog(sink), *_failure(sink)])
 
 
 def _backlog(sink: SinkStatus) -> Iterator[str]:
@@ -62,7 +60,7 @@ def _backlog(sink: SinkStatus) -> Iterator[str]:
         yield f"parked={sink.parked}"
 
 
-def _trouble(sink: SinkStatus) -> Iterator[str]:
+def _failure(sink: SinkStatus) -> Iterator[str]:
     if sink.circuit is not CircuitState.CLOSED:
         yield f"circuit={sink.circuit}"
     if sink.retry_in is not None:

@@ -1,12 +1,12 @@
-"""Answers /metrics, /healthz and /readyz, and nothing else.
+"""The HTTP server for machines: /metrics, /healthz and /readyz.
 
-There is no login, so there is nothing to change here and nothing secret to read; details of readiness are for this
-machine and for whoever has the token (access). Bound to this machine alone, it also refuses foreign Host headers: a web
-page could otherwise read it through a name that its owner points at 127.0.0.1 (DNS rebinding). Bound to more, any Host
-is answered, because a kubelet and a Prometheus ask by the pod's address.
+Requests need no login, change no state, and read no secrets. Details of readiness are for clients on this machine and
+for holders of the token (access). On a loopback address, the server refuses foreign Host headers, with which a web page
+could read it through a name that points at 127.0.0.1 (DNS rebinding). On other addresses, it accepts every Host, since
+a kubelet and a Prometheus use the pod's address.
 
-A connection is for one request. How many there may be, and for how long, is bounded (connections): probes are answered
-while somebody holds connections by the thousand.
+A connection is for one request. Number and duration of connections are bounded (connections), so that probes are
+answered while a client holds thousands of connections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiohttp import web
 from bridge.facts import TELEMETRY_SERVER, Report, unheard
 from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
-from bridge.web.access import TokenFile, host_of, is_local, is_loopback
+from bridge.web.access import DetailsToken, host_of, is_local, is_loopback
 from bridge.web.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,10 +56,11 @@ class WebServer:
         *,
         status: StatusSource,
         metrics: MetricsSource,
-        token: TokenFile | None = None,
+        token: DetailsToken | None = None,
         report: Report = unheard,
     ) -> None:
-        """``port`` 0 takes a free one; ``host`` "" is every interface. ``token``: whoever sends it gets the details."""
+        """``port`` 0 takes a free port; ``host`` "" is every interface. ``token`` gives access to the details of
+        /readyz."""
         self._host = host
         self._port = port
         self._status = status
@@ -87,13 +88,13 @@ class WebServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; of several addresses, the first one's."""
+        """The port of the first listening socket."""
         if self._listening is None:
             raise RuntimeError("port before start()")
         return int(self._listening.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
-        """Raises OSError where the address cannot be listened on."""
+        """Raises OSError if the server cannot listen on the address."""
         await self._runner.setup()
         server = self._runner.server
         if server is None:
@@ -123,8 +124,8 @@ class WebServer:
     # ── Answers ──────────────────────────────────────────────────────────────
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
-        """Put into text in a thread: a thousand series take ten milliseconds, in which the loop goes on. One thread
-        at a time: many would keep the loop from the interpreter."""
+        """Renders in a thread, since a thousand series take ten milliseconds, during which the event loop goes on. A
+        single thread at a time, since more threads would starve the event loop."""
         accept = request.headers.get("Accept", "")
         async with self._rendering:
             snapshot = self._status.snapshot()
@@ -132,7 +133,7 @@ class WebServer:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _answer_healthz(self, _request: web.Request) -> web.Response:
-        """That this is answered says that the loop goes round."""
+        """An answer proves that the event loop runs."""
         return _said("ok") if self._status.alive() else _said("stuck: only a new process can help", status=503)
 
     async def _answer_readyz(self, request: web.Request) -> web.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.model.admin import Cursor, Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
+from bridge.model.admin import Cursors, CursorStatus, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
 
 
 def a_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
@@ -23,11 +23,11 @@ def a_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter
     return DeadLetter(**(fields | differing))  # type: ignore[arg-type]
 
 
-class FakeUpkeep:
+class FakeAdmin:
     """Knows one sink, ``hook``, and the dead letters of it that were put in."""
 
     def __init__(self) -> None:
-        self.found = Cursors(1, 40, [Cursor("hook", 40, 0, 0, 0.0, True)])
+        self.found = Cursors(1, 40, [CursorStatus("hook", 40, 0, 0, 0.0, True)])
         self.replayed = Replayed(30, 11, 40)
         self.letters: list[DeadLetter] = []
         self.bodies: dict[int, bytes] = {}

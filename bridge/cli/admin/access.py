@@ -1,4 +1,4 @@
-"""Who looks after the state now: the bridge that runs on it, or, where none does, this process on its files."""
+"""Access to the state: through the running bridge, or through its files if no bridge runs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from config.schema import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class StateAccess:
+    """The operations on the state, and where they run."""
+
     admin: AdminOperations
     running: bool
-    """False where what a sink is to be told waits for the next start."""
+    """False if commands take effect at the next start."""
     retains: bool = True
-    """Records that every sink has settled are kept for a while (``state.retain``)."""
+    """Whether settled records are kept (``state.retain``)."""
 
 
 @asynccontextmanager
-async def admin_of(settings: Settings) -> AsyncIterator[Reached]:
-    """Raises NoAnswer where a bridge may be running and cannot be asked, StateError where the files cannot be used."""
+async def admin_of(settings: Settings) -> AsyncIterator[StateAccess]:
+    """Yields the operations. Raises NoAnswer if a bridge may be running and does not answer, StateError if the files
+    cannot be used."""
     retain = settings.state.retain
     retains = bool(retain.age or retain.bytes)
     async with AsyncExitStack() as held:
         try:
             running = await held.enter_async_context(AdminClient(settings.state.directory))
         except NobodyThere:
-            yield Reached(await held.enter_async_context(on_files(settings)), running=False, retains=retains)
+            yield StateAccess(await held.enter_async_context(on_files(settings)), running=False, retains=retains)
         else:
-            yield Reached(running, running=True, retains=retains)
+            yield StateAccess(running, running=True, retains=retains)
 
 
 def on_files(settings: Settings) -> AbstractAsyncContextManager[AdminOperations]:

@@ -1,4 +1,4 @@
-"""Cursors, replay, dead letters and the check of the state: one function each, which returns its exit code."""
+"""The commands on the state: cursors, replay, dead letters, sinks, state check. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from bridge.admin.client import NoAnswer, NobodyThere, RequestFailed
 from bridge.cli.admin import tables as tables
-from bridge.cli.admin.access import Reached, admin_of
+from bridge.cli.admin.access import StateAccess, admin_of
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal.output import complain, say
@@ -23,16 +23,16 @@ from config.errors import ConfigError
 from config.schema import Settings
 
 _NOT_RETAINED = (
-    ", or it is not kept: set state.retain.age (such as 7d) or state.retain.bytes, and records are kept for replays"
-    " from then on"
+    "; settled records are not kept: set state.retain.age (such as 7d) or state.retain.bytes to keep later records for"
+    " replays"
 )
 
-Ask: TypeAlias = Callable[[Reached], Awaitable[Exit]]
+Ask: TypeAlias = Callable[[StateAccess], Awaitable[Exit]]
 
 
 def cursors(path: Path, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        found = await reached.admin.cursors()
+    async def ask(access: StateAccess) -> Exit:
+        found = await access.admin.cursors()
         say(_json(found) if as_json else tables.of_cursors(found))
         return Exit.OK
 
@@ -40,27 +40,27 @@ def cursors(path: Path, *, as_json: bool) -> int:
 
 
 def replay(path: Path, request: ReplayRequest, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        done = await reached.admin.replay(request)
+    async def ask(access: StateAccess) -> Exit:
+        done = await access.admin.replay(request)
         if as_json:
-            say(_json({**msgspec.to_builtins(done), "running": reached.running}))
+            say(_json({**msgspec.to_builtins(done), "running": access.running}))
         elif done.records:
-            what = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
-            say(f"{request.sink} will be told {what}{_when(reached)}")
+            replayed = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
+            say(f"{request.sink} will get {replayed}{_when(access)}")
         else:
-            why = "" if reached.retains else _NOT_RETAINED
-            say(f"{request.sink} has had no such record{why}: nothing is told again")
+            why = "" if access.retains else _NOT_RETAINED
+            say(f"no records to replay: {request.sink} has settled no such record{why}")
         return Exit.OK
 
     return _run(path, ask)
 
 
 def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
-    """Prints while it reads: there may be more than fit in memory."""
+    """Prints page by page, since there may be more dead letters than fit in memory."""
 
-    async def ask(reached: Reached) -> Exit:
+    async def ask(access: StateAccess) -> Exit:
         after = total = 0
-        while page := await reached.admin.dead_letters(sink, after=after):
+        while page := await access.admin.dead_letters(sink, after=after):
             say("\n".join(map(_json, page)) if as_json else tables.of_dead_letters(page))
             after = page[-1].number
             total += len(page)
@@ -72,9 +72,9 @@ def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
 
 
 def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        dead_letter = await _dead_letter(reached.admin, number)
-        body = await reached.admin.dead_letter_body(number)
+    async def ask(access: StateAccess) -> Exit:
+        dead_letter = await _dead_letter(access.admin, number)
+        body = await access.admin.dead_letter_body(number)
         if as_json:
             say(_json({"letter": dead_letter, "object": msgspec.Raw(body)}))
         else:
@@ -86,22 +86,22 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
 
 
 def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        count = await reached.admin.retry(sink, numbers)
+    async def ask(access: StateAccess) -> Exit:
+        count = await access.admin.retry(sink, numbers)
         if as_json:
-            say(_json({"retried": count, "running": reached.running}))
+            say(_json({"retried": count, "running": access.running}))
         else:
-            say(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(reached)}")
+            say(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(access)}")
         return Exit.OK
 
     return _run(path, ask)
 
 
 def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        count = await reached.admin.drop(sink, numbers)
+    async def ask(access: StateAccess) -> Exit:
+        count = await access.admin.drop(sink, numbers)
         if as_json:
-            say(_json({"dropped": count, "running": reached.running}))
+            say(_json({"dropped": count, "running": access.running}))
         else:
             say(f"{counted(count, 'dead letter')} of {sink} dropped")
         return Exit.OK
@@ -110,45 +110,45 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
 
 
 def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        changed = await reached.admin.retry_sink(sink)
-        said = f"{sink} is tried now" if changed else f"{sink} does not wait for anything"
-        if not reached.running:
+    async def ask(access: StateAccess) -> Exit:
+        changed = await access.admin.retry_sink(sink)
+        said = f"{sink} is tried now" if changed else f"{sink} was not waiting"
+        if not access.running:
             said = f"no bridge runs: the next one tries {sink} as soon as it starts"
-        print(_steered(changed, reached) if as_json else said)
+        print(_changed(changed, access) if as_json else said)
         return Exit.OK
 
     return _run(path, ask)
 
 
 def pause_sink(path: Path, sink: str, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        changed = await reached.admin.pause_sink(sink)
-        held = "nothing is delivered to it until kubedelta sinks resume, and its max_backlog holds"
-        said = f"{sink} is paused: {held}" if changed else f"{sink} was paused already"
-        print(_steered(changed, reached) if as_json else said)
+    async def ask(access: StateAccess) -> Exit:
+        changed = await access.admin.pause_sink(sink)
+        until = "until kubedelta sinks resume; max_backlog still holds"
+        said = f"{sink} is paused {until}" if changed else f"{sink} was already paused"
+        print(_changed(changed, access) if as_json else said)
         return Exit.OK
 
     return _run(path, ask)
 
 
 def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        changed = await reached.admin.resume_sink(sink)
-        said = f"{sink} goes on{_when(reached)}" if changed else f"{sink} was not paused"
-        print(_steered(changed, reached) if as_json else said)
+    async def ask(access: StateAccess) -> Exit:
+        changed = await access.admin.resume_sink(sink)
+        said = f"{sink} is resumed{_when(access)}" if changed else f"{sink} was not paused"
+        print(_changed(changed, access) if as_json else said)
         return Exit.OK
 
     return _run(path, ask)
 
 
-def _steered(changed: bool, reached: Reached) -> str:
-    return _json({"changed": changed, "running": reached.running})
+def _changed(changed: bool, access: StateAccess) -> str:
+    return _json({"changed": changed, "running": access.running})
 
 
 def state_check(path: Path, *, as_json: bool) -> int:
-    async def ask(reached: Reached) -> Exit:
-        report = await reached.admin.state_check()
+    async def ask(access: StateAccess) -> Exit:
+        report = await access.admin.state_check()
         say(_json(report) if as_json else tables.of_state(report))
         return Exit.NO if report.problems else Exit.OK
 
@@ -159,11 +159,11 @@ async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
     for dead_letter in await admin.dead_letters(after=number - 1, limit=1):
         if dead_letter.number == number:
             return dead_letter
-    raise UnknownTarget(f"there is no dead letter {number}; kubedelta dead-letters list has their numbers")
+    raise UnknownTarget(f"there is no dead letter {number}; see kubedelta dead-letters list")
 
 
-def _when(reached: Reached) -> str:
-    return "" if reached.running else ", when the bridge starts: it does not run now"
+def _when(access: StateAccess) -> str:
+    return "" if access.running else ", at the next start: the bridge does not run now"
 
 
 def _json(value: Any) -> str:
@@ -180,18 +180,18 @@ def _run(path: Path, ask: Ask) -> int:
 
 async def _asked(settings: Settings, ask: Ask) -> int:
     try:
-        async with admin_of(settings) as reached:
-            return await ask(reached)
+        async with admin_of(settings) as access:
+            return await ask(access)
     except UnknownTarget as error:
         return _refuse(plain(str(error)), Exit.NO)
     except (NoAnswer, NobodyThere) as error:
         return _refuse(error, Exit.UNAVAILABLE)
     except RequestFailed as error:
-        return _refuse(f"the running bridge could not do it: {plain(str(error))}", Exit.SOFTWARE)
+        return _refuse(f"the running bridge failed: {plain(str(error))}", Exit.SOFTWARE)
     except StateError as error:
         return _refuse(error, Exit.CONFIG)
     except Damaged as error:
-        return _refuse(f"the state is damaged, and the next start will move it aside: {error}", Exit.NO)
+        return _refuse(f"the state is damaged; the next start moves it aside: {error}", Exit.NO)
 
 
 def _refuse(why: object, code: Exit) -> int:

@@ -1,4 +1,4 @@
-"""The words of the commands that look after the state: replay, dead-letters, cursors, state."""
+"""Arguments of the commands replay, dead-letters, cursors, state, and of the actions of sinks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
 
 
 def add_to(commands: Subparsers) -> None:
-    _add_replay(commands.add_parser("replay", help="tell a sink again what it has had"))
-    _add_dead_letters(commands.add_parser("dead-letters", help="what a sink did not take: list, show, retry, drop"))
-    _add_cursors(commands.add_parser("cursors", help="how far each sink has come, and what waits for it"))
-    _add_state(commands.add_parser("state", help="what the bridge remembers: check"))
+    _add_replay(commands.add_parser("replay", help="deliver settled records to a sink again"))
+    _add_dead_letters(commands.add_parser("dead-letters", help="rejected and parked records: list, show, retry, drop"))
+    _add_cursors(commands.add_parser("cursors", help="each sink's cursor and backlog"))
+    _add_state(commands.add_parser("state", help="the state directory: check"))
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +35,8 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a sequence number, a time such as 2026-11-21T08:30:00Z, or beginning",
     )
-    parser.add_argument("--resource", metavar="R", help="only this resource, as kubectl names it")
-    parser.add_argument("--namespace", metavar="N", help="only objects of this namespace")
+    parser.add_argument("--resource", metavar="R", help="only this resource (kubectl's name)")
+    parser.add_argument("--namespace", metavar="N", help="only objects in this namespace")
     _common_arguments(parser)
     parser.set_defaults(command=command)
 
@@ -52,13 +52,13 @@ def _add_cursors(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sink_actions(parser: argparse.ArgumentParser) -> None:
-    """Of ``kubedelta sinks``, which without one lists the types of sinks."""
+    """Adds the actions of ``kubedelta sinks``, which without an action lists the types of sinks."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", parser_class=IntermixedParser)
-    _add_sink_action(actions.add_parser("retry", help="try a sink now, however long it still was to wait"))
+    _add_sink_action(actions.add_parser("retry", help="end a sink's wait for its next attempt"))
     _add_sink_action(
-        actions.add_parser("pause", help="deliver nothing to a sink until it is resumed, restarts included")
+        actions.add_parser("pause", help="stop deliveries to a sink until it is resumed, also across restarts")
     )
-    _add_sink_action(actions.add_parser("resume", help="deliver to a paused sink again"))
+    _add_sink_action(actions.add_parser("resume", help="resume deliveries to a paused sink"))
 
 
 def _add_sink_action(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,9 @@ def _add_sink_action(parser: argparse.ArgumentParser) -> None:
 
 def _add_state(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    _add_state_check(actions.add_parser("check", help="integrity, counts and sizes; exits 1 where something is wrong"))
+    _add_state_check(
+        actions.add_parser("check", help="check integrity, print counts and sizes; exits 1 if the state has problems")
+    )
 
 
 def _add_state_check(parser: argparse.ArgumentParser) -> None:
@@ -96,10 +98,10 @@ def _add_state_check(parser: argparse.ArgumentParser) -> None:
 
 def _add_dead_letters(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=IntermixedParser)
-    _add_list(actions.add_parser("list", help="one line for each, oldest first"))
-    _add_show(actions.add_parser("show", help="one of them whole, with its object"))
-    _add_retry(actions.add_parser("retry", help="deliver them again, with what is parked behind them"))
-    _add_drop(actions.add_parser("drop", help="give them up; what is parked behind them is delivered"))
+    _add_list(actions.add_parser("list", help="a line for each dead letter, oldest first"))
+    _add_show(actions.add_parser("show", help="a dead letter with its object"))
+    _add_retry(actions.add_parser("retry", help="deliver dead letters again, with the records parked behind them"))
+    _add_drop(actions.add_parser("drop", help="drop dead letters; records parked behind them are delivered"))
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -108,8 +110,8 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
         return partial(list_dead_letters, chosen.config, chosen.sink, as_json=chosen.as_json)
 
-    parser.add_argument("sink", metavar="SINK", nargs="?", help="of this sink alone")
-    _common_arguments(parser, json_help="print one JSON object a line instead")
+    parser.add_argument("sink", metavar="SINK", nargs="?", help="only this sink")
+    _common_arguments(parser, json_help="print a JSON object for each line instead")
     parser.set_defaults(command=command)
 
 
@@ -146,19 +148,19 @@ def _add_drop(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=command)
 
 
-def _common_arguments(parser: argparse.ArgumentParser, *, json_help: str = "print one JSON document instead") -> None:
+def _common_arguments(parser: argparse.ArgumentParser, *, json_help: str = "print a JSON document instead") -> None:
     config_argument(parser)
     parser.add_argument("--json", dest="as_json", action="store_true", help=json_help)
 
 
 def _which_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sink", metavar="SINK")
-    parser.add_argument("numbers", metavar="NUMBER", type=number, nargs="*", help="as the list has them")
-    parser.add_argument("--all", dest="every", action="store_true", help="all of this sink")
+    parser.add_argument("numbers", metavar="NUMBER", type=number, nargs="*", help="numbers from the list")
+    parser.add_argument("--all", dest="every", action="store_true", help="all dead letters of the sink")
 
 
 def _numbers(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> list[int] | None:
-    """None for all. Raises UsageError unless exactly one of the two ways to say which was taken."""
+    """The chosen numbers; None for all. Raises UsageError unless either numbers or --all were given."""
     if bool(chosen.numbers) == chosen.every:
-        parser.error("say which: either the numbers of dead letters, or --all")
+        parser.error("either the numbers of dead letters or --all is required")
     return chosen.numbers or None

@@ -1,28 +1,28 @@
-"""What the commands that look after the state print for people."""
+"""Tables of the admin commands, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from bridge.cli.terminal.text import age, counted, pairs, plain, shortened, size, table
-from bridge.model.admin import Cursor, Cursors, DeadLetter, StateReport
+from bridge.model.admin import Cursors, CursorStatus, DeadLetter, StateReport
 
 _LONGEST_REASON = 80
 
 
 def of_cursors(found: Cursors) -> str:
-    header = ("SINK", "SETTLED", "BEHIND", "BYTES", "OLDEST", "")
-    log = f"{found.first} to {found.last} can be replayed" if found.first <= found.last else "nothing can be replayed"
-    return f"{table(header, [_cursor(each) for each in found.sinks])}\n{log}"
+    header = ("SINK", "SETTLED", "BACKLOG", "BYTES", "OLDEST", "")
+    replayable = f"{found.first} to {found.last}" if found.first <= found.last else "no records"
+    return f"{table(header, [_cursor(each) for each in found.sinks])}\n{replayable} can be replayed"
 
 
-def _cursor(cursor: Cursor) -> list[str]:
+def _cursor(cursor: CursorStatus) -> list[str]:
     notes = []
     if cursor.paused:
         notes.append("paused")
     elif cursor.retry_in is not None:
-        asked = f" (it asked for {age(cursor.asked)})" if cursor.asked else ""
-        notes.append(f"tried again in {age(cursor.retry_in)}{asked}: {shortened(cursor.trouble, _LONGEST_REASON)}")
+        asked = f" (the destination asked for {age(cursor.asked)})" if cursor.asked else ""
+        notes.append(f"next attempt in {age(cursor.retry_in)}{asked}: {shortened(cursor.last_error, _LONGEST_REASON)}")
     if cursor.backfill:
         notes.append(f"{cursor.backfill}: {cursor.backfill_left} left")
     if not cursor.configured:
@@ -81,7 +81,7 @@ def of_dead_letter(dead_letter: DeadLetter) -> str:
 
 
 def of_state(report: StateReport) -> str:
-    told = pairs(
+    counts = pairs(
         [
             ("path", report.path),
             ("sqlite", report.sqlite),
@@ -97,4 +97,4 @@ def of_state(report: StateReport) -> str:
             ("integrity", counted(len(report.problems), "problem") if report.problems else "ok"),
         ]
     )
-    return "\n".join([told, *(f"  {plain(problem)}" for problem in report.problems)])
+    return "\n".join([counts, *(f"  {plain(problem)}" for problem in report.problems)])

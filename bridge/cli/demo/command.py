@@ -1,4 +1,4 @@
-"""``kubedelta demo``: a small cluster that lives inside the process, and the bridge on it."""
+"""``kubedelta demo``: a small simulated cluster inside the process, and a bridge on it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from bridge.playground.simulation.life import ClusterSimulation
 
 
 def demo(*, seconds: float | None, rate: float) -> int:
-    """Until ``seconds`` are over, SIGINT or SIGTERM, or nobody reads what it prints; ``rate`` is in changes per second.
-    Prints totals at the end."""
+    """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
+    the end."""
     console = ScreenConsole(highlight=False)
     asyncio.run(_demo(console, seconds, rate))
     return Exit.OK
@@ -41,7 +41,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
         console.when_left = bridge.stop
         heed_signals(
             lambda _: bridge.stop(),
-            ending=(*ENDING, signal.SIGHUP),  # Its terminal is gone.
+            ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
             at_once=partial(shutil.rmtree, state, ignore_errors=True),
         )
         async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""How ``kubedelta demo`` draws deltas: one line each, and a summary that stays at the bottom."""
+"""The display of ``kubedelta demo``: a line for each delta, and a summary at the bottom."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOK = {
 
 
 class ScreenConsole(Console):
-    """Ends quietly where its reader has left."""
+    """A console that ends quietly when the reader closes the pipe."""
 
     when_left: Callable[[], None] = staticmethod(lambda: None)
 
@@ -37,7 +37,7 @@ class ScreenConsole(Console):
 
 
 class Screen:
-    """Prints deltas above a summary line; off a terminal, lines alone."""
+    """Prints deltas above a summary line; without a terminal, only the deltas."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -62,7 +62,7 @@ class Screen:
             self._console.print(line, soft_wrap=True)
 
     def totals(self) -> str:
-        """What was told since the beginning."""
+        """Number of deltas since the start."""
         by_op = " ".join(f"{op} {self.counts[op]}" for op in (Op.ADDED, Op.UPDATED, Op.DELETED))
         return f"{self._rate()}  ·  {by_op}"
 
@@ -75,18 +75,18 @@ class Screen:
         """Rates and queues, in 80 columns."""
         live = sum(informer.live for informer in snapshot.informers)
         queued = sum(informer.queued for informer in snapshot.informers)
-        lag = sum(sink.backlog_records for sink in snapshot.sinks)
+        backlog = sum(sink.backlog_records for sink in snapshot.sinks)
         parts = [
             self._rate(),
             f"queued {queued}",
             f"outbox {snapshot.outbox_records}",
-            f"behind {lag}",
+            f"backlog {backlog}",
             f"{live} of {len(snapshot.informers)} watches live",
         ]
         return Text(" · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
 
     async def keep_summary(self, snapshot: Callable[[], StatusSnapshot]) -> None:
-        """Redraw the summary four times a second until cancelled. Off a terminal, wait."""
+        """Redraws the summary four times a second, until cancelled. Without a terminal, only waits."""
         if not self._console.is_terminal:
             await asyncio.Event().wait()
         with Live(console=self._console, auto_refresh=False, transient=True) as live:

@@ -1,6 +1,6 @@
-"""Where commands print: standard output for the answer, standard error for why there is none.
+"""Output of commands: results on standard output, errors on standard error.
 
-Both go through one filter: a terminal obeys nothing that a stranger wrote.
+Both are escaped, so that text from strangers cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from bridge.model.primitives.printable import escaped
 
 
 def prepare_streams() -> None:
-    """A terminal that cannot show a character gets its escape."""
+    """Escapes characters that the terminal's encoding does not have."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def say(text: str) -> None:
-    """Raises BrokenPipeError where nobody reads any more."""
+    """Prints to standard output. Raises BrokenPipeError if the reader closed the pipe."""
     print(escaped(text, keep="\n"))
 
 
 def complain(text: object) -> None:
+    """Prints to standard error."""
     with suppress(BrokenPipeError):
         print(escaped(str(text), keep="\n"), file=sys.stderr, flush=True)
 
 
 def flush() -> None:
-    """Before the process ends. Where nobody reads any more, the rest is thrown away: Python would complain of it."""
+    """Flushes standard output before the process ends. With a closed pipe the rest is discarded, since Python would
+    print an error at exit."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -38,7 +40,7 @@ def flush() -> None:
 
 
 def discard_output() -> None:
-    """From here on standard output leads nowhere."""
+    """Redirects standard output to /dev/null."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

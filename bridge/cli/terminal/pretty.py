@@ -1,4 +1,4 @@
-"""JSON for people, however deep it is."""
+"""Indented JSON for people, of any depth."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 
 DEEPEST = 32
-"""Levels that are indented. What is deeper stands on one line: with each level indented, an object of 9,000 levels
-would be 160 MB."""
+"""Levels that are indented. Deeper levels stand on a single line: fully indented, an object of 9,000 levels would take
+160 MB."""
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _INDENT = "  "
 
 
 def pretty(document: str) -> str:
-    """A line for each member of the outer levels. ``document`` is JSON; its strings and numbers stay as they are."""
+    """A line for each member of the outer levels. ``document`` is JSON, whose strings and numbers stay unchanged."""
     return "".join(_pieces(_TOKEN.findall(document)))
 
 

@@ -1,4 +1,4 @@
-"""Text that lines up, for people; the same on a terminal and in a pipe."""
+"""Aligned text for people, the same on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell; the last one ends where its text ends."""
+    """Columns as wide as their longest cell, without trailing blanks."""
     lines = [header, *([plain(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def pairs(named: Sequence[tuple[str, str]]) -> str:
-    """One line for each name and what it is."""
+    """A line for each name and its text, aligned."""
     width = max(len(name) for name, _ in named)
     return "\n".join(f"{name:<{width}}  {plain(text)}".rstrip() for name, text in named)
 
 
 def plain(text: str) -> str:
-    """One line of it, without anything that a terminal would obey: reasons come from strangers."""
+    """The text in a single line, escaped for a terminal, since reasons may come from strangers."""
     return escaped(" ".join(text.split()))
 
 
@@ -44,7 +44,7 @@ def size(count: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """The largest unit that fits at least once: ``40s``, ``3m``, ``2h``, ``5d``."""
+    """In the largest unit that fits: ``40s``, ``3m``, ``2h``, ``5d``."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"

@@ -1,4 +1,4 @@
-"""``kubedelta verify``: whether a sink's destination holds what the cluster has."""
+"""``kubedelta verify``: compares the records at a sink's destination with the cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sinks.base import SinkUnavailable
 
 
 def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -> int:
-    """Print the differences. OK where there is none, NO where there is one."""
+    """Prints the differences. Returns OK without differences, else NO."""
     try:
         settings = load_settings(path)
         reader = _reader(settings, sink)
@@ -42,7 +42,7 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         return _fail(f"cluster: {error}", Exit.UNAVAILABLE)
     except SinkUnavailable as error:
         return _fail(f"sinks.{sink}: {error}", Exit.UNAVAILABLE)
-    with suppress(BrokenPipeError):  # Whoever reads only the beginning is still told by the exit code.
+    with suppress(BrokenPipeError):  # A reader that closes the pipe still gets the exit code.
         say(_document(sink, found, limit) if as_json else _text(sink, found, limit))
         sys.stdout.flush()
     return Exit.NO if found.differences else Exit.OK
@@ -52,12 +52,12 @@ def _reader(settings: Settings, sink: str) -> SinkReader:
     """Raises CannotReadBack."""
     chosen = settings.sinks.get(sink)
     if chosen is None:
-        raise CannotReadBack(f"there is no such sink; there are {', '.join(settings.sinks)}")
+        raise CannotReadBack(f"there is no such sink; the sinks are {', '.join(settings.sinks)}")
     kinds = registry.types()
     load = kinds[chosen.type].read_back
     if load is None:
         able = ", ".join(name for name, kind in kinds.items() if kind.read_back)
-        raise CannotReadBack(f"what went to a {chosen.type} cannot be read back; it can with {able}")
+        raise CannotReadBack(f"a sink of type {chosen.type} cannot be read back; these types can: {able}")
     return load()(sink, chosen.options, cluster=settings.cluster.name)
 
 
@@ -70,31 +70,31 @@ def _fail(reason: str, code: Exit) -> Exit:
 
 
 def _text(sink: str, found: Verification, limit: int) -> str:
-    told = [_line(each) for each in found.differences[:limit]]
-    if more := len(found.differences) - len(told):
-        told.append(f"and {more} more")
-    told += [f"note: {plain(note)}" for note in _notes(found)]
+    lines = [_line(each) for each in found.differences[:limit]]
+    if more := len(found.differences) - len(lines):
+        lines.append(f"and {more} more")
+    lines += [f"note: {plain(note)}" for note in _notes(found)]
     numbers = _numbers(found)
-    told.append(
+    lines.append(
         f"{sink}: {', '.join(f'{numbers[verdict]} {verdict}' for verdict in Verdict)}; "
         f"{counted(found.live, 'object')} live, {found.held} held, in {counted(found.records, 'record')} of "
         f"{plain(found.source)}"
     )
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def _line(each: Difference) -> str:
     name = Name.parsed(each.key)
-    what = f"{name.resource} {name.key}" if name else each.key
-    return f"{each.verdict:<8} {plain(what)}: {plain(_why(each))}"
+    subject = f"{name.resource} {name.key}" if name else each.key
+    return f"{each.verdict:<8} {plain(subject)}: {plain(_why(each))}"
 
 
 def _why(each: Difference) -> str:
     live, held = each.live, each.held
     if live is None or held is None:
         version = held or live
-        told = f"version {version.resource_version} of {version.uid}" if version else ""
-        return f"{told} is {'gone from the cluster' if live is None else 'not held'}"
+        shown = f"version {version.resource_version} of {version.uid}" if version else ""
+        return f"{shown} is {'gone from the cluster' if live is None else 'not held'}"
     if live.uid != held.uid:
         return f"held is another object of that name, {held.uid}; live is {live.uid}"
     return f"held is version {held.resource_version}, live is {live.resource_version}"
@@ -103,11 +103,11 @@ def _why(each: Difference) -> str:
 def _notes(found: Verification) -> list[str]:
     notes = list(found.notes)
     if found.gaps:
-        notes.append(f"{counted(found.gaps, 'gap')} in the stream: records that were never told")
+        notes.append(f"{counted(found.gaps, 'gap')} in the stream: records that were never delivered")
     if found.foreign:
-        notes.append(f"{counted(found.foreign, 'record')} not of this cluster's bridge, or unreadable")
+        notes.append(f"{counted(found.foreign, 'record')} of another program or cluster, or unreadable")
     for resource, count in sorted(found.uncovered.items()):
-        notes.append(f"{counted(count, 'record')} of {resource}, not configured and not compared")
+        notes.append(f"{counted(count, 'record')} of {resource}, which is not configured, were not compared")
     return notes
 
 
@@ -115,7 +115,7 @@ def _notes(found: Verification) -> list[str]:
 
 
 def _document(sink: str, found: Verification, limit: int) -> str:
-    told = found.differences[:limit]
+    lines = found.differences[:limit]
     document: dict[str, Any] = {
         "sink": sink,
         "source": found.source,
@@ -127,8 +127,8 @@ def _document(sink: str, found: Verification, limit: int) -> str:
         "foreign": found.foreign,
         "uncovered": dict(found.uncovered),
         "notes": list(found.notes),
-        "differences": [_member(each) for each in told],
-        "more": len(found.differences) - len(told),
+        "differences": [_member(each) for each in lines],
+        "more": len(found.differences) - len(lines),
     }
     return json.dumps(document, indent=2)
 

@@ -1,4 +1,4 @@
-"""The words of ``kubedelta verify``."""
+"""Arguments of ``kubedelta verify``."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         type=duration,
         default=_SETTLE,
-        help=f"how long to wait for what is on its way, e.g. 30s (default: {_SETTLE:g}s)",
+        help=f"how long to wait for records on their way, e.g. 30s (default: {_SETTLE:g}s)",
     )
     parser.add_argument(
         "--limit", metavar="N", type=_count, default=_LIMIT, help=f"differences to print (default: {_LIMIT})"
     )
-    parser.add_argument("--json", dest="as_json", action="store_true", help="print one JSON document instead")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print a JSON document instead")
     parser.set_defaults(command=command)
 
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of differences; allowed: 0 and above")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of differences; allowed: 0 and above")
     return int(text)

@@ -171,7 +171,7 @@ async def test_a_sink_that_asked_for_an_hour_is_tried_on_request(tmp_path: Path)
         assert status.asked == 3600.0
         assert 3590 < (status.retry_in or 0) < 3601
         [cursor] = (await client.cursors()).sinks
-        assert (cursor.asked, cursor.trouble) == (3600.0, "answers 503")
+        assert (cursor.asked, cursor.last_error) == (3600.0, "answers 503")
         assert 3590 < (cursor.retry_in or 0) < 3601
 
         sink.shy = False

@@ -21,17 +21,17 @@ from bridge.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET
 from bridge.admin.server import AdminServer
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import Fact, OperatorCommand
-from bridge.model.admin import Cursor, Cursors, ReplayRequest, StateReport, UnknownTarget
-from tests.kit.fake_admin import FakeUpkeep, a_letter
+from bridge.model.admin import Cursors, CursorStatus, ReplayRequest, StateReport, UnknownTarget
+from tests.kit.fake_admin import FakeAdmin, a_letter
 
 
 @pytest.fixture
-def admin() -> FakeUpkeep:
-    return FakeUpkeep()
+def admin() -> FakeAdmin:
+    return FakeAdmin()
 
 
 @pytest.fixture
-async def server(tmp_path: Path, admin: FakeUpkeep) -> AsyncIterator[AdminServer]:
+async def server(tmp_path: Path, admin: FakeAdmin) -> AsyncIterator[AdminServer]:
     async with AdminServer(tmp_path, admin) as running:
         yield running
 
@@ -84,13 +84,13 @@ def left_behind(directory: Path) -> Path:
 # ── What is asked, and what is answered ──────────────────────────────────────
 
 
-async def test_cursors_arrive_as_they_are(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_cursors_arrive_as_they_are(client: AdminClient, admin: FakeAdmin) -> None:
     admin.found = Cursors(
         first=1,
         last=2**63 - 1,
         sinks=[
-            Cursor("hook", 7, 3, 4096, 12.5, True),
-            Cursor("gone", 0, 10, 99, 3600.0, False, backfill="snapshot", backfill_left=4),
+            CursorStatus("hook", 7, 3, 4096, 12.5, True),
+            CursorStatus("gone", 0, 10, 99, 3600.0, False, backfill="snapshot", backfill_left=4),
         ],
     )
 
@@ -99,7 +99,7 @@ async def test_cursors_arrive_as_they_are(client: AdminClient, admin: FakeUpkeep
 
 @pytest.mark.parametrize("start", [7, "beginning", "2026-11-21T08:30:00.000000Z"])
 async def test_a_replay_is_asked_for_with_all_its_words(
-    client: AdminClient, admin: FakeUpkeep, start: int | str
+    client: AdminClient, admin: FakeAdmin, start: int | str
 ) -> None:
     request = ReplayRequest("hook", start, resource="deployments.apps", namespace="shop")
 
@@ -107,7 +107,7 @@ async def test_a_replay_is_asked_for_with_all_its_words(
     assert admin.asked == [("replay", request)]
 
 
-async def test_dead_letters_come_page_by_page(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_dead_letters_come_page_by_page(client: AdminClient, admin: FakeAdmin) -> None:
     admin.letters = [a_letter(1), a_letter(2, parked=True), a_letter(3, retrying=True), a_letter(4, "audit")]
 
     assert await client.dead_letters() == admin.letters
@@ -121,7 +121,7 @@ async def test_dead_letters_come_page_by_page(client: AdminClient, admin: FakeUp
 
 
 @pytest.mark.parametrize("changes", [True, False])
-async def test_a_sink_is_tried_paused_and_resumed(client: AdminClient, admin: FakeUpkeep, changes: bool) -> None:
+async def test_a_sink_is_tried_paused_and_resumed(client: AdminClient, admin: FakeAdmin, changes: bool) -> None:
     admin.changes = changes
     for action in ("retry_sink", "pause_sink", "resume_sink"):
         assert await getattr(client, action)("hook") is changes
@@ -131,7 +131,7 @@ async def test_a_sink_is_tried_paused_and_resumed(client: AdminClient, admin: Fa
 
 
 @pytest.mark.parametrize("name", ["null", "7", "true", "", "a b", "a&sink=b", "a/../b", "ä%2F", "#"])
-async def test_a_sink_is_asked_for_by_its_very_name(client: AdminClient, admin: FakeUpkeep, name: str) -> None:
+async def test_a_sink_is_asked_for_by_its_very_name(client: AdminClient, admin: FakeAdmin, name: str) -> None:
     with pytest.raises(UnknownTarget):
         await client.dead_letters(name)
     with pytest.raises(UnknownTarget):
@@ -139,14 +139,14 @@ async def test_a_sink_is_asked_for_by_its_very_name(client: AdminClient, admin: 
     assert [asked[1] for asked in admin.asked] == [name, name]
 
 
-async def test_the_object_of_a_dead_letter_arrives_byte_for_byte(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_the_object_of_a_dead_letter_arrives_byte_for_byte(client: AdminClient, admin: FakeAdmin) -> None:
     admin.bodies[7] = b'{"kind": "Pod",\n "big": "' + b"x" * (3 * LARGEST_REQUEST) + b'"}'
 
     assert await client.dead_letter_body(7) == admin.bodies[7]
 
 
 @pytest.mark.parametrize("what", ["retry", "drop"])
-async def test_letters_are_chosen_by_number_or_all_of_a_sink(client: AdminClient, admin: FakeUpkeep, what: str) -> None:
+async def test_letters_are_chosen_by_number_or_all_of_a_sink(client: AdminClient, admin: FakeAdmin, what: str) -> None:
     admin.letters = [a_letter(number) for number in (1, 2, 3)]
 
     assert await getattr(client, what)("hook", [1, 3]) == 2
@@ -155,14 +155,14 @@ async def test_letters_are_chosen_by_number_or_all_of_a_sink(client: AdminClient
     assert admin.asked == [(what, "hook", [1, 3]), (what, "hook", None), (what, "hook", [])]
 
 
-async def test_the_check_of_the_state_arrives_with_its_problems(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_the_check_of_the_state_arrives_with_its_problems(client: AdminClient, admin: FakeAdmin) -> None:
     admin.report = StateReport("/s", "3.51.0", 1, "", ["page 7: wrong", "page 9: wrong"], 1, 2, 3, 4, 5, 6, 7, 8)
 
     assert await client.state_check() == admin.report
 
 
 async def test_what_one_asks_does_not_wait_for_what_another_asked(tmp_path: Path) -> None:
-    class Checking(FakeUpkeep):
+    class Checking(FakeAdmin):
         began = asyncio.Event()
         may_end = asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_what_does_not_exist_is_said_in_the_words_of_the_bridge(
         assert (answer.status, await answer.json()) == (404, {"error": "there is no dead letter 5"})
 
 
-async def test_an_error_goes_to_the_client_and_the_server_goes_on(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_an_error_goes_to_the_client_and_the_server_goes_on(client: AdminClient, admin: FakeAdmin) -> None:
     admin.error = RuntimeError("no room in /state/\udcff.db")
     with pytest.raises(RequestFailed, match=r"^RuntimeError: no room in /state/\?\.db$"):
         await client.cursors()
@@ -210,7 +210,7 @@ async def test_an_error_goes_to_the_client_and_the_server_goes_on(client: AdminC
     assert await client.cursors() == admin.found
 
 
-async def test_an_endless_reason_is_cut(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_an_endless_reason_is_cut(client: AdminClient, admin: FakeAdmin) -> None:
     admin.error = RuntimeError("x" * 10_000_000)
     with pytest.raises(RequestFailed) as failed:
         await client.cursors()
@@ -233,7 +233,7 @@ async def test_an_endless_reason_is_cut(client: AdminClient, admin: FakeUpkeep) 
     ],
 )
 async def test_a_request_that_is_not_understood_drops_nothing(
-    raw: aiohttp.ClientSession, admin: FakeUpkeep, body: bytes
+    raw: aiohttp.ClientSession, admin: FakeAdmin, body: bytes
 ) -> None:
     async with raw.post("/v1/dead-letters/drop", data=body) as answer:
         assert answer.status == 400
@@ -244,14 +244,14 @@ async def test_a_request_that_is_not_understood_drops_nothing(
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "limit=0", f"limit={LARGEST_PAGE + 1}", "limit=1.5", "sinks=hook"]
 )
-async def test_a_page_is_within_bounds(raw: aiohttp.ClientSession, admin: FakeUpkeep, query: str) -> None:
+async def test_a_page_is_within_bounds(raw: aiohttp.ClientSession, admin: FakeAdmin, query: str) -> None:
     async with raw.get(f"/v1/dead-letters?{query}") as answer:
         assert answer.status == 400
     assert admin.asked == []
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "9223372036854775808"])
-async def test_a_dead_letter_has_a_number(raw: aiohttp.ClientSession, admin: FakeUpkeep, number: str) -> None:
+async def test_a_dead_letter_has_a_number(raw: aiohttp.ClientSession, admin: FakeAdmin, number: str) -> None:
     async with raw.get(f"/v1/dead-letters/{number}/object") as answer:
         assert answer.status == 400
     assert admin.asked == []
@@ -259,7 +259,7 @@ async def test_a_dead_letter_has_a_number(raw: aiohttp.ClientSession, admin: Fak
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_has_a_maximum_size_announced_or_not(
-    raw: aiohttp.ClientSession, admin: FakeUpkeep, chunked: bool
+    raw: aiohttp.ClientSession, admin: FakeAdmin, chunked: bool
 ) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield b'{"sink": "hook", "numbers": ['
@@ -272,7 +272,7 @@ async def test_a_body_has_a_maximum_size_announced_or_not(
     assert admin.asked == []
 
 
-async def test_100_000_letters_fit_one_request_and_more_are_refused(client: AdminClient, admin: FakeUpkeep) -> None:
+async def test_100_000_letters_fit_one_request_and_more_are_refused(client: AdminClient, admin: FakeAdmin) -> None:
     assert await client.drop("hook", list(range(1, 100_001))) == 100_000
     admin.asked.clear()
     with pytest.raises(RequestFailed, match="too many dead letters"):
@@ -285,7 +285,7 @@ async def test_100_000_letters_fit_one_request_and_more_are_refused(client: Admi
     [("POST", "/v1/cursors", 405), ("GET", "/v1/dead-letters/drop", 405), ("GET", "/v2/cursors", 404)],
 )
 async def test_other_paths_and_methods_are_nothing(
-    raw: aiohttp.ClientSession, admin: FakeUpkeep, method: str, path: str, status: int
+    raw: aiohttp.ClientSession, admin: FakeAdmin, method: str, path: str, status: int
 ) -> None:
     async with raw.request(method, path) as answer:
         assert answer.status == status
@@ -296,7 +296,7 @@ async def test_another_versions_bridge_is_told_from_an_unknown_sink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_client, "PREFIX", "/v2")
-    async with AdminServer(tmp_path, FakeUpkeep()):
+    async with AdminServer(tmp_path, FakeAdmin()):
         with pytest.raises(RequestFailed, match="404"):
             await AdminClient(tmp_path).__aenter__()
 
@@ -309,7 +309,7 @@ async def test_a_bridge_that_ends_before_its_answer_leaves_it_open(tmp_path: Pat
         writer.close()
 
     async with await asyncio.start_unix_server(greet_and_leave, tmp_path / SOCKET), AdminClient(tmp_path) as client:
-        with pytest.raises(NoAnswer, match="ended before it had answered"):
+        with pytest.raises(NoAnswer, match="ended before its answer"):
             await client.drop("hook")
 
 
@@ -326,7 +326,7 @@ async def test_a_bridge_that_stands_still_is_not_waited_for(tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("way")
-async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path, admin: FakeAdmin) -> None:
     facts: list[Fact] = []
     admin.letters = [a_letter(1), a_letter(2)]
     admin.bodies = {1: b"{}"}
@@ -359,7 +359,7 @@ async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path
 
 
 async def test_silent_connections_keep_nobody_from_asking(
-    server: AdminServer, tmp_path: Path, admin: FakeUpkeep
+    server: AdminServer, tmp_path: Path, admin: FakeAdmin
 ) -> None:
     silent = [await asyncio.open_unix_connection(tmp_path / SOCKET) for _ in range(100)]
     async with AdminClient(tmp_path) as client:
@@ -386,7 +386,7 @@ async def test_a_killed_bridges_socket_answers_nobody_until_the_next(tmp_path: P
     left_behind(tmp_path)
     with pytest.raises(NobodyThere, match=r"admin\.sock: no bridge listens"):
         await AdminClient(tmp_path).__aenter__()
-    async with AdminServer(tmp_path, FakeUpkeep()), AdminClient(tmp_path) as client:
+    async with AdminServer(tmp_path, FakeAdmin()), AdminClient(tmp_path) as client:
         assert await client.retry("hook", [1]) == 1
 
 
@@ -399,7 +399,7 @@ async def test_only_its_owner_may_open_the_socket_from_the_beginning(tmp_path: P
             early.connect(str(tmp_path / SOCKET))
     finally:
         file.remove()
-    async with AdminServer(tmp_path, FakeUpkeep()):
+    async with AdminServer(tmp_path, FakeAdmin()):
         assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
 
 
@@ -414,28 +414,28 @@ def test_the_mode_is_there_from_the_first_moment_of_the_file(tmp_path: Path, mon
 
 
 @pytest.mark.usefixtures("way")
-async def test_the_file_goes_with_the_bridge_and_comes_again(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_the_file_goes_with_the_bridge_and_comes_again(tmp_path: Path, admin: FakeAdmin) -> None:
     for _ in range(2):
         async with AdminServer(tmp_path, admin), AdminClient(tmp_path) as client:
             assert await client.cursors() == admin.found
         assert not os.listdir(tmp_path)  # noqa: PTH208
 
 
-async def test_a_file_that_another_process_made_meanwhile_stays(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_a_file_that_another_process_made_meanwhile_stays(tmp_path: Path, admin: FakeAdmin) -> None:
     async with AdminServer(tmp_path, admin):
         (tmp_path / SOCKET).unlink()
         other = left_behind(tmp_path)
     assert other.is_socket()
 
 
-async def test_a_file_that_somebody_removed_is_not_missed(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_a_file_that_somebody_removed_is_not_missed(tmp_path: Path, admin: FakeAdmin) -> None:
     async with AdminServer(tmp_path, admin):
         (tmp_path / SOCKET).unlink()
 
 
 @pytest.mark.parametrize("target", ["a socket", "a file", "nothing"])
 @pytest.mark.usefixtures("way")
-async def test_a_symlink_is_followed_by_neither_side(tmp_path: Path, target: str, admin: FakeUpkeep) -> None:
+async def test_a_symlink_is_followed_by_neither_side(tmp_path: Path, target: str, admin: FakeAdmin) -> None:
     state, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
     state.mkdir()
     elsewhere.mkdir()
@@ -445,7 +445,7 @@ async def test_a_symlink_is_followed_by_neither_side(tmp_path: Path, target: str
         aim.write_text("kept")
     if target == "a socket":
         async with AdminServer(elsewhere, admin):
-            with pytest.raises(NoAnswer, match=r"admin\.sock is no socket"):
+            with pytest.raises(NoAnswer, match=r"admin\.sock is not a socket"):
                 await AdminClient(state).__aenter__()
             with pytest.raises(FileExistsError):
                 await AdminServer(state, admin).start()
@@ -453,7 +453,7 @@ async def test_a_symlink_is_followed_by_neither_side(tmp_path: Path, target: str
                 pass
         return
 
-    with pytest.raises(FileExistsError, match="only a socket may have this name"):
+    with pytest.raises(FileExistsError, match="the bridge needs this name for its socket"):
         await AdminServer(state, admin).start()
     with pytest.raises(NoAnswer):
         await AdminClient(state).__aenter__()
@@ -462,14 +462,14 @@ async def test_a_symlink_is_followed_by_neither_side(tmp_path: Path, target: str
     assert aim.exists() == (target == "a file")
 
 
-async def test_a_state_directory_may_itself_be_a_symlink(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_a_state_directory_may_itself_be_a_symlink(tmp_path: Path, admin: FakeAdmin) -> None:
     (tmp_path / "volume").mkdir()
     (tmp_path / "state").symlink_to(tmp_path / "volume")
     async with AdminServer(tmp_path / "state", admin), AdminClient(tmp_path / "volume") as client:
         assert await client.cursors() == admin.found
 
 
-async def test_a_state_directory_may_be_deeper_than_a_socket_path(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_a_state_directory_may_be_deeper_than_a_socket_path(tmp_path: Path, admin: FakeAdmin) -> None:
     directory = a_folder_of_200_bytes(tmp_path)
     left_behind(tmp_path).rename(directory / SOCKET)
 
@@ -479,7 +479,7 @@ async def test_a_state_directory_may_be_deeper_than_a_socket_path(tmp_path: Path
     assert not os.listdir(directory)  # noqa: PTH208
 
 
-async def test_a_failed_start_leaves_nothing_open(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_a_failed_start_leaves_nothing_open(tmp_path: Path, admin: FakeAdmin) -> None:
     (tmp_path / SOCKET).write_text("a file")
     other = tmp_path / "killed"
     other.mkdir()
@@ -499,6 +499,6 @@ async def test_a_failed_start_leaves_nothing_open(tmp_path: Path, admin: FakeUpk
     assert (tmp_path / SOCKET).read_text() == "a file"
 
 
-async def test_a_missing_directory_is_an_error_of_the_operating_system(tmp_path: Path, admin: FakeUpkeep) -> None:
+async def test_a_missing_directory_is_an_error_of_the_operating_system(tmp_path: Path, admin: FakeAdmin) -> None:
     with pytest.raises(FileNotFoundError, match="missing"):
         await AdminServer(tmp_path / "missing", admin).start()

@@ -297,7 +297,7 @@ async def test_the_third_name_of_a_resource_may_not_equal_the_second() -> None:
         Wanted("configmaps", (public,)), Wanted("cm", (default,)), Wanted("ConfigMap", (Scope("default", "tier=web"),))
     )
     assert found.desired.keys() == {("configmaps", public), ("configmaps", default)}
-    assert found.unresolved == {"ConfigMap": "cm means configmaps as well, and an object belongs to one"}
+    assert found.unresolved == {"ConfigMap": "cm means configmaps as well, and an object has one entry"}
     assert found.twice == ("ConfigMap",)
 
 

@@ -66,10 +66,10 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 # ── This machine ─────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("what", ["does not exist", "is no directory"])
+@pytest.mark.parametrize("what", ["does not exist", "is not a directory"])
 async def test_a_state_directory_that_is_none_is_wrong(tmp_path: Path, what: str) -> None:
     state = tmp_path / "state"
-    if what == "is no directory":
+    if what == "is not a directory":
         state.touch()
     finding = (await found(a_plan(state, "http://127.0.0.1:1")))["state.directory"]
     assert (finding.verdict, what in finding.detail) == (Verdict.WRONG, True)
@@ -118,7 +118,7 @@ async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -
         os.close(holder)
     assert (finding.verdict, finding.detail) == (
         Verdict.WRONG,
-        f"{tmp_path} is held by another process: one bridge at a time",
+        f"{tmp_path} is held by another process: only one bridge may use it",
     )
 
 

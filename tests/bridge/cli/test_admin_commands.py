@@ -25,11 +25,11 @@ from bridge.cli import main
 from bridge.cli.admin import access
 from bridge.cli.arguments import start
 from bridge.cli.exits import Exit
-from bridge.model.admin import AdminOperations, Cursor, Cursors, Replayed, ReplayRequest, StateReport
+from bridge.model.admin import AdminOperations, Cursors, CursorStatus, Replayed, ReplayRequest, StateReport
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command, Ended
-from tests.kit.fake_admin import FakeUpkeep, a_letter
+from tests.kit.fake_admin import FakeAdmin, a_letter
 
 ACTIONS = ["list", "show", "retry", "drop"]
 
@@ -38,8 +38,8 @@ AdminCommand: TypeAlias = Callable[[str], Awaitable[Ended]]
 
 
 @pytest.fixture
-def state() -> FakeUpkeep:
-    return FakeUpkeep()
+def state() -> FakeAdmin:
+    return FakeAdmin()
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def kubedelta(config: Path, command: Command) -> AdminCommand:
 
 
 @pytest.fixture
-async def running(kubedelta: AdminCommand, config: Path, state: FakeUpkeep) -> AsyncIterator[AdminCommand]:
+async def running(kubedelta: AdminCommand, config: Path, state: FakeAdmin) -> AsyncIterator[AdminCommand]:
     """The same beside a bridge that runs on the state."""
     async with AdminServer(config.parent / "state", state):
         yield kubedelta
 
 
 @pytest.fixture
-def stopped(kubedelta: AdminCommand, config: Path, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch) -> AdminCommand:
+def stopped(kubedelta: AdminCommand, config: Path, state: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> AdminCommand:
     """The same where no bridge runs."""
 
     @asynccontextmanager
@@ -93,19 +93,19 @@ def lines(*text: str) -> str:
     ("action", "changes", "said"),
     [
         ("retry", True, "hook is tried now"),
-        ("retry", False, "hook does not wait for anything"),
+        ("retry", False, "hook was not waiting"),
         (
             "pause",
             True,
-            "hook is paused: nothing is delivered to it until kubedelta sinks resume, and its max_backlog holds",
+            "hook is paused until kubedelta sinks resume; max_backlog still holds",
         ),
-        ("pause", False, "hook was paused already"),
-        ("resume", True, "hook goes on"),
+        ("pause", False, "hook was already paused"),
+        ("resume", True, "hook is resumed"),
         ("resume", False, "hook was not paused"),
     ],
 )
 async def test_a_sink_is_steered_by_name(
-    running: AdminCommand, state: FakeUpkeep, action: str, changes: bool, said: str
+    running: AdminCommand, state: FakeAdmin, action: str, changes: bool, said: str
 ) -> None:
     state.changes = changes
 
@@ -116,8 +116,10 @@ async def test_a_sink_is_steered_by_name(
 
 
 async def test_where_no_bridge_runs_a_pause_counts_from_the_next_start(stopped: AdminCommand) -> None:
-    assert (await stopped("sinks pause hook"))[1].startswith("hook is paused: ")
-    assert (await stopped("sinks resume hook"))[1] == lines("hook goes on, when the bridge starts: it does not run now")
+    assert (await stopped("sinks pause hook"))[1].startswith("hook is paused ")
+    assert (await stopped("sinks resume hook"))[1] == lines(
+        "hook is resumed, at the next start: the bridge does not run now"
+    )
     assert (await stopped("sinks retry hook"))[1] == lines(
         "no bridge runs: the next one tries hook as soon as it starts"
     )
@@ -131,16 +133,16 @@ def test_without_an_action_sinks_lists_their_types(capsys: pytest.CaptureFixture
 # ── cursors ──────────────────────────────────────────────────────────────────
 
 
-async def test_cursors_are_a_table_for_people(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_cursors_are_a_table_for_people(running: AdminCommand, state: FakeAdmin) -> None:
     state.found = Cursors(
         801,
         1234,
         [
-            Cursor("audit", 1234, 0, 0, 0.0, True),
-            Cursor("hook", 1000, 234, 1_300_000, 200.0, True, backfill="snapshot", backfill_left=500),
-            Cursor("old", 900, 334, 2048, 7300.0, False),
-            Cursor("shy", 1200, 34, 2048, 60.0, True, retry_in=3550.0, asked=3600.0, trouble="answers 503"),
-            Cursor("still", 1200, 34, 2048, 60.0, True, paused=True, trouble="answers 503"),
+            CursorStatus("audit", 1234, 0, 0, 0.0, True),
+            CursorStatus("hook", 1000, 234, 1_300_000, 200.0, True, backfill="snapshot", backfill_left=500),
+            CursorStatus("old", 900, 334, 2048, 7300.0, False),
+            CursorStatus("shy", 1200, 34, 2048, 60.0, True, retry_in=3550.0, asked=3600.0, last_error="answers 503"),
+            CursorStatus("still", 1200, 34, 2048, 60.0, True, paused=True, last_error="answers 503"),
         ],
     )
 
@@ -148,21 +150,21 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
 
     assert code == Exit.OK
     assert out == lines(
-        "SINK   SETTLED  BEHIND  BYTES    OLDEST",
-        "audit  1234     0       0 B      -",
-        "hook   1000     234     1.2 MiB  3m      snapshot: 500 left",
-        "old    900      334     2.0 KiB  2h      not in the configuration",
-        "shy    1200     34      2.0 KiB  1m      tried again in 59m (it asked for 1h): answers 503",
-        "still  1200     34      2.0 KiB  1m      paused",
+        "SINK   SETTLED  BACKLOG  BYTES    OLDEST",
+        "audit  1234     0        0 B      -",
+        "hook   1000     234      1.2 MiB  3m      snapshot: 500 left",
+        "old    900      334      2.0 KiB  2h      not in the configuration",
+        "shy    1200     34       2.0 KiB  1m      next attempt in 59m (the destination asked for 1h): answers 503",
+        "still  1200     34       2.0 KiB  1m      paused",
         "801 to 1234 can be replayed",
     )
 
 
-async def test_cursors_of_an_empty_log(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_cursors_of_an_empty_log(running: AdminCommand, state: FakeAdmin) -> None:
     state.found = Cursors(1, 0, [])
     assert await running("cursors") == (
         Exit.OK,
-        lines("SINK  SETTLED  BEHIND  BYTES  OLDEST", "nothing can be replayed"),
+        lines("SINK  SETTLED  BACKLOG  BYTES  OLDEST", "no records can be replayed"),
         "",
     )
 
@@ -187,7 +189,7 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
                 "paused": False,
                 "retry_in": None,
                 "asked": None,
-                "trouble": "",
+                "last_error": "",
             }
         ],
     }
@@ -208,23 +210,23 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
     ],
 )
 async def test_a_replay_says_what_will_be_told(
-    running: AdminCommand, state: FakeUpkeep, words: str, request_made: ReplayRequest
+    running: AdminCommand, state: FakeAdmin, words: str, request_made: ReplayRequest
 ) -> None:
     assert await running(f"replay hook {words}") == (
         Exit.OK,
-        lines("hook will be told 30 records again, 11 to 40"),
+        lines("hook will get 30 records again, 11 to 40"),
         "",
     )
     assert state.asked == [("replay", request_made)]
 
 
-async def test_a_replay_of_nothing_says_so(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_replay_of_nothing_says_so(running: AdminCommand, state: FakeAdmin) -> None:
     state.replayed = Replayed(0, 0, 0)
     assert await running("replay hook --from 11") == (
         Exit.OK,
         lines(
-            "hook has had no such record, or it is not kept: set state.retain.age (such as 7d) or state.retain.bytes,"
-            " and records are kept for replays from then on: nothing is told again"
+            "no records to replay: hook has settled no such record; settled records are not kept: set state.retain.age"
+            " (such as 7d) or state.retain.bytes to keep later records for replays"
         ),
         "",
     )
@@ -237,13 +239,13 @@ def _retain(config: Path) -> None:
 
 
 async def test_a_replay_without_retained_records_names_no_option(
-    running: AdminCommand, state: FakeUpkeep, config: Path
+    running: AdminCommand, state: FakeAdmin, config: Path
 ) -> None:
     _retain(config)
     state.replayed = Replayed(0, 0, 0)
     assert await running("replay hook --from 11") == (
         Exit.OK,
-        lines("hook has had no such record: nothing is told again"),
+        lines("no records to replay: hook has settled no such record"),
         "",
     )
 
@@ -251,7 +253,7 @@ async def test_a_replay_without_retained_records_names_no_option(
 async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: AdminCommand) -> None:
     assert await stopped("replay hook --from 11") == (
         Exit.OK,
-        lines("hook will be told 30 records again, 11 to 40, when the bridge starts: it does not run now"),
+        lines("hook will get 30 records again, 11 to 40, at the next start: the bridge does not run now"),
         "",
     )
 
@@ -291,7 +293,7 @@ async def test_machines_are_told_that_the_bridge_does_not_run(stopped: AdminComm
         "--from 0001-01-01T00:00:00+14:00",
     ],
 )
-async def test_a_replay_from_nowhere_is_a_usage_error(running: AdminCommand, state: FakeUpkeep, words: str) -> None:
+async def test_a_replay_from_nowhere_is_a_usage_error(running: AdminCommand, state: FakeAdmin, words: str) -> None:
     code, out, err = await running(f"replay hook {words}")
     assert (code, out) == (Exit.USAGE, "")
     assert "usage: kubedelta replay" in err
@@ -301,7 +303,7 @@ async def test_a_replay_from_nowhere_is_a_usage_error(running: AdminCommand, sta
 async def test_a_time_without_an_offset_is_refused_with_the_formats(running: AdminCommand) -> None:
     _, _, err = await running("replay hook --from 2026-11-21T08:30:00")
     assert err.splitlines()[-1] == (
-        "kubedelta replay: argument --from: '2026-11-21T08:30:00' is no place in the log; allowed: a sequence number "
+        "kubedelta replay: argument --from: '2026-11-21T08:30:00' is no start of a replay; allowed: a sequence number "
         "such as 1200, a time with its offset such as 2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
     )
 
@@ -320,7 +322,7 @@ def test_times_with_any_offset_become_the_form_of_a_record(moment: datetime) -> 
 # ── dead-letters ─────────────────────────────────────────────────────────────
 
 
-async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters = [
         a_letter(7),
         a_letter(8, parked=True, reason="waits for 7"),
@@ -339,7 +341,7 @@ async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state:
     )
 
 
-async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters = [a_letter(number) for number in range(1, 2502)]
 
     code, out, _ = await running("dead-letters list hook")
@@ -351,7 +353,7 @@ async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state
     assert out.endswith("\n2501 dead letters\n")
 
 
-async def test_the_list_is_one_object_a_line_for_machines(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_the_list_is_one_object_a_line_for_machines(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters = [a_letter(number, reason="line one\nline two") for number in range(1, 1002)]
 
     code, out, _ = await running("dead-letters list --json")
@@ -367,7 +369,7 @@ async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: AdminC
     assert await running("dead-letters list --json") == (Exit.OK, "", "")
 
 
-async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters = [a_letter(6), a_letter(7, reason="x" * 200)]
     state.bodies[7] = b'{"kind":"Pod","metadata":{"name":"web-7","labels":{}},"n":1.10}'
 
@@ -397,7 +399,7 @@ async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminComman
     )
 
 
-async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters, state.bodies = [a_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
 
     _, out, _ = await running("dead-letters show 7")
@@ -408,7 +410,7 @@ async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: Adm
     assert "\x1b" not in out
 
 
-async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b'{"kind":"Pod"}'}
 
     code, out, _ = await running("dead-letters show 7 --json")
@@ -418,13 +420,13 @@ async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Adm
     assert (told["letter"]["number"], told["object"]) == (7, {"kind": "Pod"})
 
 
-async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b'{"a":' * 9_900 + b"1" + b"}" * 9_900}
     code, out, _ = await running("dead-letters show 7 --json")
     assert (code, out.count('"a":')) == (Exit.OK, 9_900)
 
 
-async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: AdminCommand, state: FakeAdmin) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b"[" * 9_000 + b"1" + b"]" * 9_000}
     code, out, _ = await running("dead-letters show 7")
     assert code == Exit.OK
@@ -433,7 +435,7 @@ async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: A
 
 @pytest.mark.parametrize("option", ["", " --json"])
 async def test_objects_are_printed_without_terminal_escapes(
-    running: AdminCommand, state: FakeUpkeep, option: str
+    running: AdminCommand, state: FakeAdmin, option: str
 ) -> None:
     hostile = "\x9b31m\u202egnp\u2028\x7f"
     state.letters = [a_letter(7, reason=hostile, resource=hostile)]
@@ -445,14 +447,12 @@ async def test_objects_are_printed_without_terminal_escapes(
 
 
 @pytest.mark.parametrize("number", [5, 8])
-async def test_a_number_that_no_dead_letter_has_is_exit_1(
-    running: AdminCommand, state: FakeUpkeep, number: int
-) -> None:
+async def test_a_number_that_no_dead_letter_has_is_exit_1(running: AdminCommand, state: FakeAdmin, number: int) -> None:
     state.letters = [a_letter(6), a_letter(7)]
     assert await running(f"dead-letters show {number}") == (
         Exit.NO,
         "",
-        lines(f"there is no dead letter {number}; kubedelta dead-letters list has their numbers"),
+        lines(f"there is no dead letter {number}; see kubedelta dead-letters list"),
     )
 
 
@@ -467,7 +467,7 @@ async def test_a_number_that_no_dead_letter_has_is_exit_1(
     ],
 )
 async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
-    running: AdminCommand, state: FakeUpkeep, words: str, asked: tuple[object, ...], told: str
+    running: AdminCommand, state: FakeAdmin, words: str, asked: tuple[object, ...], told: str
 ) -> None:
     state.letters = [a_letter(number) for number in (7, 8, 9)]
     assert await running(f"dead-letters {words}") == (Exit.OK, lines(told), "")
@@ -477,7 +477,7 @@ async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
 async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: AdminCommand) -> None:
     assert await stopped("dead-letters retry hook 7") == (
         Exit.OK,
-        lines("1 dead letter of hook will be delivered again, when the bridge starts: it does not run now"),
+        lines("1 dead letter of hook will be delivered again, at the next start: the bridge does not run now"),
         "",
     )
     assert await stopped("dead-letters drop hook 7") == (Exit.OK, lines("1 dead letter of hook dropped"), "")
@@ -486,7 +486,7 @@ async def test_an_offline_retry_waits_for_a_start_but_a_drop_does_not(stopped: A
 @pytest.mark.parametrize("what", ["retry", "drop"])
 @pytest.mark.parametrize("words", ["hook", "hook 7 --all", "hook 0", "hook seven", "", "--all", "hook 7 --every"])
 async def test_without_a_clear_choice_no_dead_letter_is_touched(
-    running: AdminCommand, state: FakeUpkeep, what: str, words: str
+    running: AdminCommand, state: FakeAdmin, what: str, words: str
 ) -> None:
     code, out, err = await running(f"dead-letters {what} {words}")
     assert (code, out) == (Exit.USAGE, "")
@@ -495,7 +495,7 @@ async def test_without_a_clear_choice_no_dead_letter_is_touched(
 
 
 @pytest.mark.parametrize("order", ["drop -c FILE hook 7 9", "drop hook -c FILE 7 9", "drop hook 7 -c FILE --json 9"])
-async def test_options_may_stand_anywhere(running: AdminCommand, config: Path, state: FakeUpkeep, order: str) -> None:
+async def test_options_may_stand_anywhere(running: AdminCommand, config: Path, state: FakeAdmin, order: str) -> None:
     words = ["dead-letters", *order.replace("FILE", str(config)).split()]
     assert await asyncio.to_thread(main, words) == Exit.OK
     assert state.asked == [("drop", "hook", [7, 9])]
@@ -504,7 +504,7 @@ async def test_options_may_stand_anywhere(running: AdminCommand, config: Path, s
 # ── state check ──────────────────────────────────────────────────────────────
 
 
-async def test_a_healthy_state_is_told_with_its_sizes(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_healthy_state_is_told_with_its_sizes(running: AdminCommand, state: FakeAdmin) -> None:
     state.report = StateReport(
         "/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 3, 12 * 1024**2, 4 * 1024, 3 * 1024**3
     )
@@ -529,7 +529,7 @@ async def test_a_healthy_state_is_told_with_its_sizes(running: AdminCommand, sta
 
 
 @pytest.mark.parametrize("option", ["", "--json"])
-async def test_a_state_with_problems_is_exit_1(running: AdminCommand, state: FakeUpkeep, option: str) -> None:
+async def test_a_state_with_problems_is_exit_1(running: AdminCommand, state: FakeAdmin, option: str) -> None:
     problems = ["page 7: wrong", "row 9 missing\nfrom index"]
     state.report = StateReport("/state/outbox.db", "3.51.0", 1, "", problems, 40, 20, 2, 1, 0, 0, 0, 0)
 
@@ -561,7 +561,7 @@ EVERY = [
 
 @pytest.mark.parametrize("words", EVERY)
 async def test_every_command_works_on_the_files_where_no_bridge_runs(
-    stopped: AdminCommand, state: FakeUpkeep, words: str
+    stopped: AdminCommand, state: FakeAdmin, words: str
 ) -> None:
     state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
     assert (await stopped(words))[0] == Exit.OK
@@ -570,7 +570,7 @@ async def test_every_command_works_on_the_files_where_no_bridge_runs(
 
 @pytest.mark.parametrize("words", EVERY)
 async def test_the_files_are_not_opened_beside_a_running_bridge(
-    running: AdminCommand, state: FakeUpkeep, words: str, monkeypatch: pytest.MonkeyPatch
+    running: AdminCommand, state: FakeAdmin, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "on_files", None)
     state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
@@ -626,12 +626,12 @@ async def test_an_interrupted_command_does_not_look_successful(config: Path) -> 
     assert (process.returncode, err) == (Exit.INTERRUPTED, b"")
 
 
-async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: AdminCommand, state: FakeUpkeep) -> None:
+async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: AdminCommand, state: FakeAdmin) -> None:
     state.error = RuntimeError("this\nis odd")
     assert await running("cursors") == (
         Exit.SOFTWARE,
         "",
-        lines("the running bridge could not do it: RuntimeError: this is odd"),
+        lines("the running bridge failed: RuntimeError: this is odd"),
     )
 
 
@@ -643,7 +643,7 @@ async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Admin
             Exit.CONFIG,
             "state.directory: another process holds the lock",
         ),
-        (Damaged("page 7"), Exit.NO, "the state is damaged, and the next start will move it aside: page 7"),
+        (Damaged("page 7"), Exit.NO, "the state is damaged; the next start moves it aside: page 7"),
     ],
 )
 async def test_files_that_cannot_be_used_are_told_with_the_reason(
@@ -659,7 +659,7 @@ async def test_files_that_cannot_be_used_are_told_with_the_reason(
 
 
 async def test_all_configuration_mistakes_come_before_any_request(
-    running: AdminCommand, state: FakeUpkeep, monkeypatch: pytest.MonkeyPatch
+    running: AdminCommand, state: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEDELTA__RESORCES", "pods")
     code, out, err = await running("cursors")

@@ -215,7 +215,7 @@ async def test_a_check_prints_what_a_start_would_tell_as_a_table(command: Comman
         stopped = await command("check", "-c", str(path))
 
     assert (running.code, stopped.code) == (Exit.OK, Exit.OK)
-    told = f"the bridge of this configuration runs on it (process {process.pid})"
+    told = f"a bridge with this configuration runs on it (process {process.pid})"
     assert f"note        state.directory: {told}" in running.out
     rows = [line.split() for line in stopped.out.splitlines() if line.startswith("copy ")]
     assert rows == [["copy", "deleted", "2"]]
@@ -228,7 +228,7 @@ async def test_two_names_of_one_resource_end_a_run_with_78(tmp_path: Path) -> No
         words = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
         done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == Exit.CONFIG
-    assert "resources: pod: pods means pods as well, and an object belongs to one" in done.stderr
+    assert "resources: pod: pods means pods as well, and an object has one entry" in done.stderr
 
 
 async def test_an_object_nested_too_deep_does_not_hide_its_neighbours(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_no_command_is_a_bug_on_a_damaged_state(
     loosely(state, table, statement)
 
     assert run(state, command) == Exit.NO
-    assert "the state is damaged, and the next start will move it aside" in capsys.readouterr().err
+    assert "the state is damaged; the next start moves it aside" in capsys.readouterr().err
 
 
 HARMS: dict[str, tuple[Callable[[Path], object], int, str]] = {

@@ -159,14 +159,14 @@ async def test_a_webhook_cannot_be_read_back(command: Command, tmp_path: Path) -
     done = await command("verify", "hook", "-c", str(config))
 
     assert done.code == Exit.CONFIG
-    assert done.err == "sinks.hook: what went to a webhook cannot be read back; it can with kafka, nats, file\n"
+    assert done.err == "sinks.hook: a sink of type webhook cannot be read back; these types can: kafka, nats, file\n"
 
 
 async def test_an_unknown_sink_is_named_with_the_configured_ones(command: Command, tmp_path: Path) -> None:
     done = await command("verify", "copi", "-c", str(a_config(tmp_path, "http://127.0.0.1:1")))
 
     assert done.code == Exit.CONFIG
-    assert done.err == "sinks.copi: there is no such sink; there are copy\n"
+    assert done.err == "sinks.copi: there is no such sink; the sinks are copy\n"
 
 
 async def test_a_missing_file_or_an_absent_cluster_is_unavailable(command: Command, tmp_path: Path) -> None:

@@ -117,12 +117,12 @@ def test_what_is_read_follows_from_lists_and_unknown_names() -> None:
     wanted = [Wanted("po", (Scope("shop"),)), Wanted("clusterroles"), Wanted("widgets.acme.io")]
     listed = [(PODS, Scope("shop")), (CLUSTER_ROLES, EVERYTHING)]
 
-    assert Coverage(wanted, listed, [PODS, CLUSTER_ROLES], ["widgets.acme.io"]).sought == (
+    assert Coverage(wanted, listed, [PODS, CLUSTER_ROLES], ["widgets.acme.io"]).filters == (
         ReadFilter("", "v1", "pods", "Pod", "shop"),
         ReadFilter("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", ""),
         ReadFilter(plural="widgets"),
     )
-    assert ReadFilter() in Coverage([Wanted("*")], listed, [PODS]).sought
+    assert ReadFilter() in Coverage([Wanted("*")], listed, [PODS]).filters
 
 
 # ── Differences ──────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ import pytest
 from bridge.facts import ConnectionCut, Cut, Fact
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.web import server
-from bridge.web.access import TokenFile
+from bridge.web.access import DetailsToken
 from bridge.web.server import WebServer
 
 PODS = InformerStatus(
@@ -151,7 +151,7 @@ async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient
     assert answer.status_code == 503
     assert answer.text.splitlines() == [
         "[+] pods (all) live objects=3 last_contact=1.2s",
-        "[-] intake blocked: nothing is read from the API server reason: sink hook is at its max_backlog",
+        "[-] intake blocked reason: sink hook is at its max_backlog",
         "[+] sink audit (kafka) idle backlog=0",
         "readyz check failed",
     ]
@@ -227,7 +227,7 @@ SHORT = (
 async def open_port(bridge: ABridge, tmp_path: Path) -> AsyncIterator[int]:
     """A server on every interface, with a token."""
     (tmp_path / "token").write_text("s3cret-of-the-operator\n")
-    token = TokenFile(tmp_path / "token")
+    token = DetailsToken(tmp_path / "token")
     async with WebServer("0.0.0.0", 0, status=bridge, metrics=bridge, token=token) as server:
         yield server.port
 
@@ -273,8 +273,8 @@ async def test_with_the_token_other_machines_see_the_details(open_port: int, tmp
 def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "token").write_text(content)
     with pytest.raises(ValueError, match="token"):
-        TokenFile(tmp_path / "token").read()
-    assert not TokenFile(tmp_path / "token").opens(f"Bearer {content}")
+        DetailsToken(tmp_path / "token").read()
+    assert not DetailsToken(tmp_path / "token").opens(f"Bearer {content}")
 
 
 # ── What clients may send ────────────────────────────────────────────────────
