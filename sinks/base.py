@@ -15,7 +15,7 @@ from bridge.model.versions.stored_version import SinkReader
 from sinks.errors import SinkUnavailable, WrongOption, wrong_options
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
+from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, is_blocked
 from sinks.secret_files import SecretFile, read_secret
 
 __all__ = [
@@ -36,15 +36,16 @@ __all__ = [
     "SinkUnavailable",
     "StatefulSink",
     "WrongOption",
+    "is_blocked",
     "read_secret",
     "wrong_options",
 ]
 
 
 class Sink(Protocol):
-    """One destination.
+    """Delivers records to a destination.
 
-    The bridge calls ``open`` once, then ``deliver`` for one batch at a time, in order, then ``close`` once, also after
+    The bridge calls ``open`` once, then ``deliver`` for a batch at a time, in order, then ``close`` once, also after
     a failed ``open``. All three run in the event loop of the bridge and never block it. ``deliver`` raises only for
     bugs: failures of the destination or the network are in the Receipt. After a cancelled ``deliver`` any part of the
     batch may be stored.
@@ -144,11 +145,11 @@ class SinkType:
     """Imports and returns the class. Import client libraries there, and keep ``options`` free of them: otherwise
     ``kubedelta --help`` has to import them."""
     max_batch: int
-    """Most records that the bridge takes at once, for one ``deliver`` or for all lanes."""
+    """Most records that the bridge takes at once, for a ``deliver`` or for all lanes."""
     summary: str
-    """One line for ``kubedelta sinks``."""
+    """A line for ``kubedelta sinks``."""
     lanes: Callable[[Any], Lanes | None] = no_lanes
-    """The lanes for a sink with these options; None for a sink that takes one batch after another."""
+    """The lanes for a sink with these options; None for a sink that takes batch after batch."""
     read_back: Callable[[], type[SinkReader]] | None = None
     """Imports and returns the reader of the destination, for ``kubedelta verify``; None if it cannot be read."""
     examine: Callable[[Any], Sequence[WrongOption]] = no_wrong_options

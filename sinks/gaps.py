@@ -1,4 +1,4 @@
-"""The newest gap in later envelopes, for sinks with one stream."""
+"""The newest gap in later envelopes, for sinks with a single stream."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _GAP = re.compile(rb"gap/(?:[0-9]+/[0-9]+|unknown)")
 
 
 class NamesGaps:
-    """A ``StatefulSink`` for destinations with one stream: a gap is one record of the stream, and every later envelope
-    names the newest gap. The memory is the id of that gap."""
+    """A ``StatefulSink`` for destinations with a single stream: a gap is a record of the stream, and every later
+    envelope names the newest gap. The memory is the id of that gap."""
 
     def __init__(self, events: CloudEvents) -> None:
         self._note_gap = events.note_gap

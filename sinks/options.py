@@ -16,7 +16,7 @@ from config.values import Flag
 
 
 class SinkOptions(BaseModel):
-    """The options of one sink. Each type of sink has its own subclass; unknown fields are errors.
+    """The options of a sink. Each type of sink has its own subclass; unknown fields are errors.
 
     The description of a field says the meaning, the unit, and the reason for the default: config/reference.yaml and the
     JSON Schema are made of the descriptions.

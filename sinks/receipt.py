@@ -1,4 +1,4 @@
-"""The result of one ``deliver``: which records are stored, which are rejected, which are pending. Pure."""
+"""The result of a ``deliver``: which records are stored, which are rejected, which are pending. Pure."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def is_blocked(first_rejected: Mapping[OrderingKey, int], record: Record, positi
     the record's position. A blocked record is not sent: the rejected record may be delivered later, when an operator
     retries its dead letter, and the records behind it must follow in their order.
 
-    ``position`` and the values of ``first_rejected`` are of one kind: indexes of a batch (``BatchResult``), or sequence
-    numbers of the log (the dead letters of a sink).
+    ``position`` and the values of ``first_rejected`` are of the same kind: indexes of a batch (``BatchResult``), or
+    sequence numbers of the log (the dead letters of a sink).
     """
     first = first_rejected.get(record.ordering_key)
     return first is not None and first <= position
 
 
 class BatchResult:
-    """Collects the results of one batch and makes its Receipt. Indexes are those of the batch.
+    """Collects the results of a batch and makes its Receipt. Indexes are those of the batch.
 
     A sink encodes with ``encode``, reports each rejected record with ``reject``, sends only indexes that are
     ``sendable``, and returns ``receipt``. Then the receipt has the promised order, and no blocked record was sent.

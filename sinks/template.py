@@ -16,7 +16,7 @@ ABSENT = "_"
 """The namespace of a cluster-scoped object. For a notice, the value of every placeholder but cluster and resource."""
 NOTICE = "notice"
 """The resource of a notice (a gap, the edge of a snapshot), which is about objects of any resource. All notices have
-the same name, so that they are in one topic or subject, and in one order."""
+the same name, so that they are in the same topic or subject, and in order."""
 
 
 def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:
@@ -45,7 +45,7 @@ def template_pattern(letter: str, allowed: Collection[str] = PLACEHOLDERS) -> st
 
 
 class Template:
-    """Renders names for the records of one cluster. Parts that depend on the resource alone are rendered once per
+    """Renders names for the records of a cluster. Parts that depend on the resource alone are rendered once per
     resource.
 
     ``escape`` turns any value into characters that the destination allows in a name. Its result has no braces, because

@@ -99,7 +99,7 @@ class LaneWorker(SinkWorker):
         self._wanted = lanes
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, chance=self._chance)
+        self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, jitter=self._chance)
         self._lanes: dict[Lane, deque[_Entry]] = {}
         self._stretches: deque[_Stretch] = deque()
         self._records = 0
@@ -241,7 +241,7 @@ class LaneWorker(SinkWorker):
             if isinstance(entry.home, RetriedDeadLetter):
                 (stay if entry.record.ordering_key in self._stuck else batch).append(entry)
             else:
-                (blocked if self._parking.is_held_up(entry.record) else batch).append(entry)
+                (blocked if self._parking.is_blocked(entry.record) else batch).append(entry)
         self._finish(stay)
         return batch, blocked
 

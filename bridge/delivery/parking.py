@@ -1,4 +1,4 @@
-"""What a sink rejected, and what waits behind it: on the way into the dead letters."""
+"""Rejected records, and the records behind them, on the way into the dead letters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from bridge.delivery.ports import DeadLetters, NewDeadLetter
 from bridge.facts import RecordsParked, Report
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
+from sinks.base import is_blocked
 
 
 class Parking:
-    """Notices are never parked, and nothing is parked behind them: they belong to no object."""
+    """Decides which records are blocked (``on_rejected: park``), and adds rejected and blocked records to the dead
+    letters. A notice belongs to no object, so it is never blocked and blocks no record."""
 
     def __init__(self, name: str, dead_letters: DeadLetters, policy: OnRejected, report: Report) -> None:
         self._name = name
@@ -21,25 +23,23 @@ class Parking:
         self.parked = 0
         """Records."""
 
-    def is_held_up(self, record: Record) -> bool:
-        """Whether a record of its object that it follows, or it itself, is a dead letter."""
-        if not self._parks or not isinstance(record, Delta):
-            return False
-        first = self._letters.keys.get(record.ordering_key)
-        return first is not None and first <= record.sequence
+    def is_blocked(self, record: Record) -> bool:
+        """Whether the record, or an earlier record of its object, is a dead letter. An earlier record than the first
+        dead letter is not blocked: it comes again after a crash."""
+        return self._parks and isinstance(record, Delta) and is_blocked(self._letters.keys, record, record.sequence)
 
     def split(self, records: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
-        """What may be delivered, and what is held up. Costs nothing while there are no dead letters."""
+        """Returns the records to deliver, and the blocked records. Free while there are no dead letters."""
         if not self._parks or not self._letters.keys:
             return records, ()
         free: list[Record] = []
         blocked: list[Record] = []
         for record in records:
-            (blocked if self.is_held_up(record) else free).append(record)
+            (blocked if self.is_blocked(record) else free).append(record)
         return free, blocked
 
     async def park(self, records: Sequence[Record]) -> None:
-        """Returns when they are durable."""
+        """Adds blocked records to the dead letters. Returns when they are durable."""
         keys = self._letters.keys
         await self._letters.add_dead_letters(
             [NewDeadLetter(record, _behind(keys.get(record.ordering_key)), True) for record in records]
@@ -49,7 +49,8 @@ class Parking:
         self._report(RecordsParked(self._name, len(records), objects))
 
     async def add_dead_letters(self, rejected: Sequence[tuple[Record, str, str]]) -> None:
-        """Rejected records, why, and what the destination answered. Returns when they are durable."""
+        """Adds rejected records, each with the reason and an excerpt of the destination's answer. Returns when they are
+        durable."""
         await self._letters.add_dead_letters(
             [NewDeadLetter(record, reason, False, answer) for record, reason, answer in rejected]
         )

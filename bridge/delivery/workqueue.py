@@ -1,7 +1,10 @@
-"""A queue of keys to work on, after client-go's ``util/workqueue``, in one event loop.
+"""A queue of keys to work on, after client-go's ``util/workqueue``, in an event loop.
 
-A key that is added while it waits is there once. A key that is added while a worker has it waits until that worker is
-done, and then comes once: no key is with two workers, and no addition is forgotten.
+A key that is added several times while it waits is in the queue once. A key that is added while a worker processes it
+waits until that worker is done: no two workers get the same key at once, and no addition is lost.
+
+The queue is in memory only, and is part of the library's interface: an informer's event handler adds keys, workers
+``get`` them, and end by ``shut_down`` or ``shut_down_with_drain``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class QueueShutDown(Exception):
-    """The queue was shut down, and what was in it has been handed out."""
+    """The queue was shut down, and every waiting key has been handed out."""
 
 
 @dataclass(slots=True)
@@ -29,22 +32,23 @@ class _Failures:
 
 
 class WorkQueue(Generic[K]):
-    """Keys come out in the order in which they began to wait.
+    """Hands out keys in the order in which they began to wait.
 
-    What is remembered of a key that failed is dropped by ``forget`` alone; whoever calls ``add_rate_limited`` calls
-    ``forget`` when the key is well again, or gone.
+    Only ``forget`` drops the failures of a key, and memory grows without it. A caller of ``add_rate_limited`` must call
+    ``forget`` when the key succeeds, or no longer exists.
     """
 
     def __init__(
-        self, *, initial: float = 0.2, maximum: float = 30.0, chance: Callable[[], float] = random.random
+        self, *, initial: float = 0.2, maximum: float = 30.0, jitter: Callable[[], float] = random.random
     ) -> None:
-        """``initial`` and ``maximum``: seconds, of the ceilings under which ``add_rate_limited`` draws its delays."""
+        """``initial`` and ``maximum``: the first and the largest upper bound of the delays that ``add_rate_limited`` draws,
+        in seconds. ``jitter``: returns a number from 0 to 1 for each delay."""
         self._initial = initial
         self._maximum = maximum
-        self._chance = chance
+        self._jitter = jitter
         self._queue: deque[K] = deque()
         self._dirty: set[K] = set()
-        """To be worked on: waiting in the queue, or added since a worker began with it."""
+        """Keys that wait in the queue, or were added since a worker began to process them."""
         self._processing: set[K] = set()
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, _Failures] = {}
@@ -52,21 +56,21 @@ class WorkQueue(Generic[K]):
         self._change = asyncio.Event()
 
     def __len__(self) -> int:
-        """Keys that wait for a worker; neither those that are delayed, nor those with a worker."""
+        """Keys that wait for a worker, without delayed keys and keys that a worker processes."""
         return len(self._queue)
 
     @property
     def is_active(self) -> bool:
-        """A key waits for a worker, or is with one."""
+        """A key waits for a worker, or a worker processes it."""
         return bool(self._queue or self._processing)
 
     @property
     def next_delayed(self) -> float | None:
-        """When the next delayed key is added, on the event loop's clock; None where none is."""
+        """The time at which the next delayed key is added, on the event loop's clock; None without delayed keys."""
         return min((timer.when() for timer in self._delayed.values()), default=None)
 
     def add(self, key: K) -> None:
-        """At once, however long it is still to be delayed. Does nothing after a shutdown."""
+        """Adds the key at once, even if it is delayed. Has no effect after a shutdown."""
         if self._shutting_down or key in self._dirty:
             return
         self._dirty.add(key)
@@ -75,7 +79,8 @@ class WorkQueue(Generic[K]):
             self._change.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add it after a while. Of several delays of one key the one that ends first counts."""
+        """Adds the key after a delay. Of several delays of a key, the delay that ends first counts. Has no effect after a
+        shutdown."""
         if self._shutting_down:
             return
         if seconds <= 0:
@@ -90,34 +95,36 @@ class WorkQueue(Generic[K]):
         self._delayed[key] = loop.call_at(when, self._add_delayed, key)
 
     def add_rate_limited(self, key: K, at_least: float | None = None) -> float:
-        """Add it after a delay that doubles with every call since ``forget``, with full jitter. ``at_least``: seconds
-        that are waited besides, because the other side asked for them. Returns the delay."""
-        # No quiet time: a key that has to be delayed again was not well before somebody forgot its failures.
+        """Adds the key after a delay whose upper bound doubles with every call since ``forget``, with full jitter.
+        ``at_least``: seconds that the other side asked for (Retry-After), which are added to the delay. Returns the delay
+        in seconds."""
+        # Only forget() resets the back-off: a quiet time alone is no success.
         fresh = _Failures(Backoff(self._initial, self._maximum, quiet=float("inf")))
         failures = self._failures.setdefault(key, fresh)
         failures.count += 1
-        delay = failures.backoff.next(asyncio.get_running_loop().time(), self._chance(), at_least)
+        delay = failures.backoff.next(asyncio.get_running_loop().time(), self._jitter(), at_least)
         self.add_after(key, delay)
         return delay
 
     def add_delayed_now(self) -> None:
-        """End every delay. What is remembered of failures stays."""
+        """Adds every delayed key at once. The number of failures of each key stays."""
         delayed, self._delayed = self._delayed, {}
         for key, timer in delayed.items():
             timer.cancel()
             self.add(key)
 
     def forget(self, key: K) -> None:
-        """It is well, or gone: its next delay is a first one."""
+        """The key succeeded, or no longer exists: its next delay is the first again."""
         self._failures.pop(key, None)
 
     def num_requeues(self, key: K) -> int:
-        """How often it was added rate limited since ``forget``."""
+        """Calls of ``add_rate_limited`` for the key since ``forget``."""
         failures = self._failures.get(key)
         return failures.count if failures else 0
 
     async def get(self) -> K:
-        """Wait for a key; ``done`` must follow. Raises QueueShutDown when there will be none any more."""
+        """Waits for a key. The worker must call ``done`` afterwards. Raises QueueShutDown when the queue was shut down and
+        no key waits."""
         while not self._queue:
             if self._shutting_down:
                 raise QueueShutDown
@@ -128,7 +135,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The worker that got it has ended with it. Raises ValueError where none has it."""
+        """The worker has processed the key. Raises ValueError for a key that no worker processes."""
         if key not in self._processing:
             raise ValueError(f"done({key!r}) without get()")
         self._processing.remove(key)
@@ -137,7 +144,7 @@ class WorkQueue(Generic[K]):
         self._change.set()
 
     def shut_down(self) -> None:
-        """Take no more. What waits is still handed out; what is delayed is dropped."""
+        """Accepts no more keys. Waiting keys are still handed out; delayed keys are dropped."""
         self._shutting_down = True
         for timer in self._delayed.values():
             timer.cancel()
@@ -145,7 +152,7 @@ class WorkQueue(Generic[K]):
         self._change.set()
 
     async def shut_down_with_drain(self) -> None:
-        """``shut_down``, and return when the workers are done with everything that was there."""
+        """``shut_down``, and return when the workers have processed every waiting key."""
         self.shut_down()
         while self._queue or self._processing:
             await self._wait_for_change()
@@ -155,6 +162,6 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
     async def _wait_for_change(self) -> None:
-        # Every change wakes all who wait. Each looks again, and the first to look may take what is there.
+        # Every change wakes all waiting workers. The first of them takes the key, and the others wait again.
         self._change.clear()
         await self._change.wait()

@@ -1,4 +1,4 @@
-"""Appends lines to a file, a pipe, a terminal or a device. All methods block; one thread at a time calls them."""
+"""Appends lines to a file, a pipe, a terminal or a device. All methods block, and are called by a single thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AppendFailed(Exception):
 
 
 class LineWriter(Protocol):
-    """Stores lines; ``open_writer`` makes one."""
+    """Stores lines. Made by ``open_writer``."""
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Writes whole lines. Raises AppendFailed."""

@@ -27,13 +27,13 @@ class FileOptions(EventOptions):
     """A JSON object per line: a CloudEvent in the structured form, or an envelope."""
 
     path: Annotated[Path, Matching(_NAMED, 'a file is needed, or "-" for standard output')] = Field(
-        description='The file to append to; "-" is standard output. Its folder must exist. A named pipe or a device is'
-        " written to as it is. A file that is moved away (logrotate) is begun anew.",
+        description='The file to append to; "-" is standard output. Its folder must exist. It may also be a named pipe'
+        " or a device. After the file was moved away (logrotate), the sink begins a new file.",
         examples=["./deltas.ndjson"],
     )
     fsync: Fsync = Field(
         default=Fsync.BATCH,
-        description="batch: a batch counts as stored when the disk has it, which costs one fdatasync a batch, about a"
-        " millisecond, and survives a power cut. never: when the operating system has it, which survives a crash of the"
-        " bridge alone. Pipes and devices have no disk and ignore it.",
+        description="batch: a batch counts as stored when the disk has it. It costs an fdatasync for each batch, about"
+        " a millisecond, and survives a power cut. never: a batch counts as stored when the operating system has it,"
+        " which survives a crash of the bridge alone. The option has no effect on pipes and devices.",
     )

@@ -96,7 +96,7 @@ class Lines:
 
 
 class FileReadBack:
-    """The file stays open from one ``read`` to the next, so that lines are not missed that are appended while the file
+    """The file stays open between two ``read``s, so that lines are not missed that are appended while the file
     is moved away. A file that became shorter (logrotate's ``copytruncate``) is read from its beginning."""
 
     def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
@@ -168,7 +168,7 @@ class FileReadBack:
         self._torn = max(0, size - file.tell())
 
     def _moved_on(self) -> bool:
-        """Opens the file that has taken the path since, if there is one, and returns whether it did."""
+        """If another file has taken the path since, opens that file and returns True."""
         file = self._opened()
         try:
             newer = self._path.open("rb")

@@ -3,10 +3,10 @@
 options        the options of the sink
 client_config  the options as configuration properties of librdkafka
 encode         a record as a message: topic, key, value, headers; a notice as a marker
-producer       one librdkafka producer and its poll thread
+producer       a librdkafka producer and its poll thread
 topics         topics as the brokers know them: existence, partitions, cleanup policy
 topic_names    which topics hold the records of a resource
-delivery       one attempt to store the records of a batch; records in flight
+delivery       an attempt to store the records of a batch; records in flight
 notices        gaps and ends of snapshots as markers in partitions
 memory         state that survives a restart: the newest gap, counts of a snapshot
 sink           KafkaSink, which joins them

@@ -57,7 +57,7 @@ class KafkaMemory:
         self._saved = None
 
     def count(self, snapshot: str, topic: str, partition: int) -> None:
-        """One more record of this snapshot is stored in the partition."""
+        """Counts a record of this snapshot that is stored in the partition."""
         if snapshot != self._snapshot:
             self._snapshot, self._counts = snapshot, {}
         self._saved = None

@@ -36,7 +36,7 @@ _NO_MARKERS = {
 
 
 class MarkerDelivery:
-    """The markers of one notice. ``send`` may be called repeatedly, with a new producer each time: a stored marker is
+    """The markers of a notice. ``send`` may be called repeatedly, with a new producer each time: a stored marker is
     not sent again in the same run. After a crash all markers are sent again, with the same ids."""
 
     def __init__(self, notice: str) -> None:
@@ -136,7 +136,7 @@ class NoticeMarkers:
         self._events.note_gap(self.memory.newest_gap)
 
     def begin(self, notice: Notice) -> MarkerDelivery:
-        """Returns the delivery that an earlier attempt at this notice began, or a new one."""
+        """Returns the delivery that an earlier attempt at this notice began, or a new delivery."""
         if self._current is None or self._current.notice != notice.id:
             self._current = MarkerDelivery(notice.id)
         return self._current

@@ -1,4 +1,4 @@
-"""What an operator may set for Kafka."""
+"""The options of a Kafka sink."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from config.rules import AnyOf, Contains, Given, Is, Rule, needs, together
 from config.values import PORT, Between, Count, Duration, Flag, Matching, Names, Size
-from sinks.base import EventOptions, Format
+from sinks.options import EventOptions, Format
 from sinks.template import check_template, template_pattern
 from sinks.tls import is_loopback
 
@@ -44,9 +44,9 @@ _OURS = {
     "ssl.certificate.location": "set cert_file",
     "ssl.key.location": "set key_file",
 }
-"""Settings of librdkafka that cannot be given as properties, and why not."""
+"""Settings of librdkafka that cannot be properties → the reason."""
 
-_SECRET = r"(?:.*)(?:password|secret|\.pem)"  # noqa: S105  # none itself
+_SECRET = r"(?:.*)(?:password|secret|\.pem)"  # noqa: S105  # A pattern of names.
 _TAKEN = "|".join(map(re.escape, _OURS))
 
 
@@ -57,14 +57,12 @@ def _why_not_ours(name: str) -> str:
         return f"{name} cannot be set as a property: it is a function"
     if re.fullmatch(_SECRET, name):
         return f"{name} is a secret: put it into property_files"
-    return f"{name!r} is no setting of librdkafka: small letters, digits, '.' and '_' make one"
+    return f"{name!r} is no setting of librdkafka: names have small letters, digits, '.' and '_'"
 
 
 _PROPERTY_OF_FILE = Matching(rf"(?!(?:{_TAKEN}|.*_cb)$)[a-z0-9._]+", _why_not_ours, longest=128)
 _PROPERTY = Matching(rf"(?!(?:{_TAKEN}|.*_cb|{_SECRET})$)[a-z0-9._]+", _why_not_ours, longest=128)
 _KEYED_PARTITIONERS = ("consistent", "consistent_random", "fnv1a", "fnv1a_random", "murmur2", "murmur2_random")
-
-
 _BROKER = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::{PORT})?"
 
 
@@ -92,7 +90,7 @@ class SecurityProtocol(StrEnum):
     SASL_SSL = "sasl_ssl"
 
 
-_A_PLACE_FOR_NOTICES = AnyOf(
+_NOTICES_APART = AnyOf(
     Given("notice_topic"),
     Contains("topic", "{resource}", default=True),
     *(Contains("topic", name) for name in ("{kind}", "{group}", "{version}")),
@@ -120,98 +118,101 @@ class Compression(StrEnum):
 
 
 class CreateTopics(BaseModel):
-    """How a topic is made where it does not exist. One that exists is left as it is."""
+    """How the sink creates a missing topic. An existing topic is not changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     partitions: Count = Field(
         ge=1,
         le=10_000,
-        description="Of each topic. Choose well: with another number, keys go to other partitions, and order between"
-        " before and after is lost.",
+        description="Partitions of each topic. Choose well: when the number is changed later, keys go to other"
+        " partitions, and the order of their earlier and later records is lost.",
     )
-    replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for what the brokers have as default.")
+    replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for the default of the brokers.")
 
 
 class KafkaOptions(EventOptions):
-    """One record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
+    """A record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
 
     bootstrap_servers: Annotated[str, Matching(f"{_BROKER}(?:,{_BROKER})*", _why_no_brokers)] = Field(
-        description="Brokers to begin with, host:port, separated by commas.",
+        description="The first brokers to ask, host:port, separated by commas.",
         examples=["127.0.0.1:9092"],
     )
     topic: Annotated[str, Matching(template_pattern("[A-Za-z0-9._-]", _PLACEHOLDERS), _why_no_topic)] = Field(
         default="k8s.{resource}",
-        description="Where records go. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace}; what a"
-        " topic's name cannot have becomes _. {resource} is the plural; the core group is called core. Notices (gaps,"
-        " the edges of a snapshot) go to notice_topic. All records about one object must meet in one"
-        " topic, so there is no {name}.",
+        description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace};"
+        " characters that Kafka forbids in a topic's name become _. {resource} is the plural; the core group is called"
+        " core. Notices (gaps, the edges of a snapshot) go to notice_topic. All records of an object must be in the"
+        " same topic, so there is no {name}.",
     )
     notice_topic: Annotated[str, Matching("[A-Za-z0-9._-]{1,249}", _why_no_name)] | None = Field(
         default=None,
-        description="Where notices go (gaps, the edges of a snapshot). Left out: the topic above, for resource notice."
-        " With format envelope it must be no topic of objects.",
+        description="The topic of notices (gaps, the edges of a snapshot). By default the topic above, with notice as"
+        " the {resource}. With format envelope, no record of an object may go to this topic.",
         examples=["k8s.notice"],
     )
     create_topics: CreateTopics | None = Field(
         default=None,
-        description="Make topics that do not exist. Off because how many partitions they have and how long records are"
-        " kept is for their owner to say; brokers may also do it by themselves (auto.create.topics.enable).",
+        description="Create missing topics. Off because the owner of a topic should decide on its partitions and its"
+        " retention. Brokers may create topics by themselves (auto.create.topics.enable).",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
     tombstones: Flag = Field(
         default=False,
-        description="After a deleted object's last state also send its key without a value, so that a compacted topic"
-        " forgets it. Off because consumers must be ready for it.",
+        description="After the last state of a deleted object, also send its key without a value, so that a compacted"
+        " topic forgets the object. Off because consumers must be ready for such records.",
     )
     compression: Compression = Field(
         default=Compression.LZ4,
-        description="How batches are compressed. lz4 costs the least CPU for a third of the bytes; zstd is smaller.",
+        description="Compression of batches. lz4 costs the least CPU for a third of the bytes; zstd is smaller.",
     )
     max_message_bytes: Annotated[Size, Between(1000, 1_000_000_000)] = Field(
         default=Size(1_000_000),
-        description="Largest record that is sent, before compression, and largest batch. Larger records are"
-        " rejected. Keep it below the max.message.bytes of the topics; their default of 1048588 leaves room for"
-        " headers.",
+        description="Largest record and largest batch, before compression. Larger records are rejected. Keep the limit"
+        " below max.message.bytes of the topics; their default of 1048588 leaves room for headers.",
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),
-        description="Time without any acknowledgement before trouble is reported. Nothing is given up: what is under"
-        " way stays with the producer, which keeps trying.",
+        description="Idle timeout: after this time without an acknowledgement, the delivery counts as failed. Records"
+        " in flight stay with the producer, which keeps trying.",
     )
     connect_timeout: Annotated[Duration, Between(0.001, 120)] = Field(
-        default=Duration(10), description="Time for a first answer of a broker."
+        default=Duration(10), description="Timeout for the first answer of a broker."
     )
-    client_id: str = Field(default="kubedelta", min_length=1, description="What brokers call the bridge in their logs.")
+    client_id: str = Field(
+        default="kubedelta", min_length=1, description="The name of the bridge in the logs of brokers."
+    )
     security_protocol: SecurityProtocol = Field(
-        default=SecurityProtocol.PLAINTEXT, description="How brokers are spoken to."
+        default=SecurityProtocol.PLAINTEXT, description="The protocol between bridge and brokers."
     )
     sasl_mechanism: SaslMechanism | None = Field(
-        default=None, description="How the bridge authenticates, with a sasl_ protocol.", examples=["SCRAM-SHA-512"]
+        default=None, description="How the bridge authenticates; needs a sasl_ protocol.", examples=["SCRAM-SHA-512"]
     )
-    username: str | None = Field(default=None, description="For PLAIN and SCRAM.", examples=["kubedelta"])
+    username: str | None = Field(default=None, description="The user, for PLAIN and SCRAM.", examples=["kubedelta"])
     password_file: Path | None = Field(
-        default=None, description="The password of username.", examples=["/run/secrets/password"]
+        default=None, description="A file with the password of username.", examples=["/run/secrets/password"]
     )
     ca_file: Path | None = Field(
         default=None,
-        description="Certificates (PEM) of the authorities to trust in place of the system's.",
+        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
         examples=["/run/secrets/ca.crt"],
     )
     cert_file: Path | None = Field(
-        default=None, description="Certificate (PEM) to show to brokers.", examples=["/run/secrets/tls.crt"]
+        default=None, description="The certificate (PEM) to show to brokers.", examples=["/run/secrets/tls.crt"]
     )
-    key_file: Path | None = Field(default=None, description="Its private key (PEM).", examples=["/run/secrets/tls.key"])
+    key_file: Path | None = Field(
+        default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
+    )
     properties: Annotated[dict[str, str | int | float | bool], Names(_PROPERTY)] = Field(
         default={},
-        description="Further settings of librdkafka (CONFIGURATION.md there), for what has no option of its own. Those"
-        " that would break a promise of the bridge are refused.",
+        description="Further settings of librdkafka (see its CONFIGURATION.md). Settings that have an option of their"
+        " own, or would break a guarantee of the bridge, are refused.",
         examples=[{"linger.ms": 20, "broker.address.family": "v4"}],
         json_schema_extra={"allOf": [{"properties": {"partitioner": {"enum": [*_KEYED_PARTITIONERS]}}}]},
     )
     property_files: Annotated[dict[str, Path], Names(_PROPERTY_OF_FILE)] = Field(
         default={},
-        description="The same for settings that are secrets: name to the file that holds the value.",
+        description="Further settings that are secrets: name to the file that holds the value.",
         examples=[{"sasl.oauthbearer.client.secret": "/run/secrets/oauth"}],
     )
 
@@ -224,9 +225,9 @@ class KafkaOptions(EventOptions):
         *together("cert_file", "key_file"),
         Rule(
             Is("format", Format.ENVELOPE.value),
-            _A_PLACE_FOR_NOTICES,
+            _NOTICES_APART,
             "format envelope needs notice_topic where topic has none of {resource} {kind} {group} {version}:"
-            " whoever reads envelopes stops at a notice",
+            " readers of envelopes stop at a notice",
         ),
         Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
     )
@@ -236,8 +237,8 @@ class KafkaOptions(EventOptions):
         sent = self.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)
         if self.security_protocol is not SecurityProtocol.SASL_PLAINTEXT or not sent or all(map(is_loopback, hosts)):
             return None
-        what = f"the credentials of {self.sasl_mechanism}"
-        return f"security_protocol is sasl_plaintext: anybody on the way can read {what}; use sasl_ssl"
+        credentials = f"the credentials of {self.sasl_mechanism}"
+        return f"security_protocol is sasl_plaintext: anybody on the way can read {credentials}; use sasl_ssl"
 
     @field_validator("properties")
     @classmethod

@@ -46,8 +46,8 @@ def held_in(message: Message) -> StoredVersion:
 
 
 class KafkaReadBack:
-    """Reads every existing topic that matches the ``topic`` template and may hold the objects sought. Records of one
-    object come in their order, because the sink puts them into one partition."""
+    """Reads every existing topic that matches the ``topic`` template and may hold the objects sought. Records of an
+    object come in their order, because the sink puts them into the same partition."""
 
     def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
         self._options = options

@@ -29,7 +29,7 @@ class MarkedTopics:
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of one sink's topics."""
+    """The names of a sink's topics."""
 
     text: str
     cluster: str

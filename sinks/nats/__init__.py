@@ -2,10 +2,10 @@
 
 options         the options of the sink
 encode          a record as a message: subject, headers, payload
-connection      one connection, which is never reconnected
+connection      a connection, which is never reconnected
 stream          finds or creates the stream; finds lost messages
 pub_ack         the server's answer to a published message
-publish_window  the messages of one exchange that are in flight
+publish_window  the messages of an exchange that are in flight
 duplicates      which duplicates are sent again
 delivery        publishes the messages of a batch, in exchanges, until all are answered
 sink            NatsSink, which joins them

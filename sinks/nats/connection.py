@@ -1,4 +1,4 @@
-"""One connection to NATS, which is never reconnected.
+"""A connection to NATS, which is never reconnected.
 
 The client's own reconnect would send the messages again that waited in its buffer when the connection broke, but not
 the messages that it had given to the socket: a gap, with later messages behind it. So a broken connection stays closed,
@@ -59,7 +59,7 @@ class HeadersClient(Client):
 
 
 class NatsConnection:
-    """``connect`` makes one. ``publish`` does not wait for answers: ``listening`` hands them on."""
+    """Made by ``connect``. ``publish`` does not wait for answers: ``listening`` hands them on."""
 
     def __init__(self, client: Client, inbox: str) -> None:
         self._client = client
@@ -132,7 +132,7 @@ class NatsConnection:
             self._on_answer = self._on_end = None
 
     async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
-        """Hands one message to the client, without waiting for the network. Returns the number of the publish, which
+        """Hands a message to the client, without waiting for the network. Returns the number of the publish, which
         ``on_answer`` gets with the answer. Raises ConnectionError."""
         self._published += 1
         try:

@@ -1,4 +1,4 @@
-"""Publishes the messages of one ``deliver`` and waits for the server's answers."""
+"""Publishes the messages of a ``deliver`` and waits for the server's answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_WRITER = (
 )
 _LOST_AGAIN = "the stream {} says that it has these messages, but it does not"
 _MAX_FRUITLESS = 100
-"""Exchanges of one ``deliver`` that store no message."""
+"""Exchanges of a ``deliver`` that store no message."""
 
 
 class NatsDelivery:

@@ -28,7 +28,7 @@ _PER_HEADER = len(": \r\n")
 
 
 class NatsMessage(msgspec.Struct, frozen=True, gc=False):
-    """One record: subject, headers and payload."""
+    """A record as a message: subject, headers and payload."""
 
     id: str
     """For ``Nats-Msg-Id``."""

@@ -50,7 +50,7 @@ def _seed(path: Path) -> None:
 
 
 def claims(options: NatsOptions) -> Sequence[Claim]:
-    """One claim on the stream for each server: two sinks may name different servers of one cluster."""
+    """A claim on the stream for each server: two sinks may name different servers of the same cluster."""
     addresses = [urlsplit(server) for server in options.servers]
     return [
         Claim(

@@ -1,4 +1,4 @@
-"""The messages of one exchange that are in flight: published, and not answered yet."""
+"""The messages of an exchange that are in flight: published, and not answered yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 class PublishWindow:
-    """The messages of one exchange that were published and not answered yet. Indexes are those of the batch.
+    """The messages of an exchange that were published and not answered yet. Indexes are those of the batch.
 
     Answers come in the order of publishing. After the first failure later answers are ignored: with a chain these
     messages fail too, and a message that was stored all the same comes again and is known by its id.
@@ -72,7 +72,7 @@ class PublishWindow:
                     self.duplicates[index] = acknowledged.sequence
                 self._previous = acknowledged
             case MessageRejected() if chained:
-                # The name of the predecessor may be what makes it too large: it is sent again without that name.
+                # It may be too large because of the predecessor's name: it is sent again without that name.
                 self.chain_broke = self.chain_excused = True
             case MessageRejected() as rejected:
                 self.rejected[index] = rejected

@@ -21,7 +21,7 @@ class NatsSink(NamesGaps):
     """A record is stored when the stream has acknowledged it, or knew its id already.
 
     With ``sole_writer`` each message of an exchange names its predecessor as the last message of the stream: when a
-    message is lost, the stream stores no message behind it. Otherwise messages of one object wait for each other.
+    message is lost, the stream stores no message behind it. Otherwise messages of an object wait for each other.
 
     The next ``deliver`` replaces a connection that broke, or that brought no answer for ``ack_timeout``. Messages in
     flight are sent again with the same ids, which the stream knows for its ``duplicate_window``. A duplicate whose

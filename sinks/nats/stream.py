@@ -65,7 +65,8 @@ class NatsStream:
         A message is not lost if the stream removed it by its policy: a stream with work queue or interest retention
         removes consumed messages, and ``max_msgs_per_subject`` removes a message when newer ones of its subject come.
 
-        Makes one request, and one more for each number if single messages are missing from the middle of the stream.
+        Makes a request, and a further request for each number if single messages are missing from the middle of the
+        stream.
         """
         with self._errors(connection):
             jetstream = connection.jetstream(self._options.connect_timeout)

@@ -2,8 +2,8 @@
 
 options      the options of the sink
 encode       a record as a request: id, headers, body
-http_client  one HTTP client, and its errors in words
-connection   secrets, certificates and the HTTP client of one endpoint
+http_client  an HTTP client, and its errors in words
+connection   secrets, certificates and the HTTP client of an endpoint
 signature    signatures of Standard Webhooks
 responses    the meaning of an HTTP response
 delivery     posts the messages of a batch

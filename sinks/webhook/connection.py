@@ -1,4 +1,4 @@
-"""The connection to one endpoint: its secrets, its certificates, and the HTTP client."""
+"""The connection to an endpoint: its secrets, its certificates, and the HTTP client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Posts the messages of one ``deliver``, and reads the responses."""
+"""Posts the messages of a ``deliver``, and reads the responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIGNATURE = "webhook-signature"
 
 
 class WebhookDelivery:
-    """Sends one request after another, with up to ``max_events`` messages each, until a request fails. A request with
+    """Sends request after request, with up to ``max_events`` messages each, until a request fails. A request with
     several messages that is rejected is sent again as requests with a single message, so that only the culprits are
     rejected."""
 

@@ -21,7 +21,7 @@ _HTTP = HeaderNames.prefixed("ce-", datacontenttype="content-type")
 
 @dataclass(frozen=True, slots=True)
 class WebhookMessage:
-    """One request. Every retry sends the same id, headers and body."""
+    """A request. Every retry sends the same id, headers and body."""
 
     id: str
     """For ``webhook-id``."""

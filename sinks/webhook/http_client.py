@@ -1,4 +1,4 @@
-"""The HTTP client of a webhook: one transport to one URL, and its errors in words for the operator."""
+"""The HTTP client of a webhook: a transport to a URL, and its errors in words for the operator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HttpClient:
         self._retired = False
 
     async def request(self, method: str, headers: dict[str, str], body: bytes) -> HttpResponse:
-        """Raises one of ``HTTP_ERRORS``."""
+        """Raises the errors of ``HTTP_ERRORS``."""
         self._requests += 1
         try:
             response = await self._transport.handle_async_request(self._build(method, headers, body))
@@ -126,7 +126,7 @@ def is_unreachable(error: Exception) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """One of ``HTTP_ERRORS`` in words for the operator, to follow the name of the endpoint."""
+    """An error of ``HTTP_ERRORS`` in words for the operator, to follow the name of the endpoint."""
     if isinstance(error, _INVALID_URL):
         return "is no address that can be asked; see url"
     match error.__cause__ or error:

@@ -1,4 +1,4 @@
-"""What an operator may set for a webhook."""
+"""The options of a webhook sink."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from pydantic import AfterValidator, Field, model_validator
 
 from config.rules import Above, Is, Rule, needs
 from config.values import HOST, PORT, Between, Count, Duration, Matching, Names
-from sinks.base import EventOptions, Format
+from sinks.options import EventOptions, Format
 from sinks.tls import is_loopback
 
 
 def _any_case(pattern: str) -> str:
-    """A pattern of small letters for letters of any case, without a flag."""
+    """The pattern for letters of any case. Without a flag, because a JSON Schema has no flags."""
     return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
 
 
 _NAME = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _OURS = _any_case("content-type|content-length|transfer-encoding|host|connection|ce-.*|webhook-.*")
 _CREDENTIALS = _any_case(
-    ".*authorization.*|.*cookie.*|.*token.*|.*secret.*|.*password.*|.*credential.*|.*signature.*|.*api[-_]?key.*|.*-auth"
+    ".*authorization.*|.*cookie.*|.*token.*|.*secret.*|.*password.*|.*credential.*|.*signature.*|.*api[-_]?key.*|.*-aut"
+    "h"
 )
 
 
@@ -61,65 +62,65 @@ def _has_an_address(url: str) -> str:
 
 
 class WebhookOptions(EventOptions):
-    """One POST for each record: a CloudEvent in its structured form; an envelope as the data of one in binary form."""
+    """A POST for each record: a CloudEvent in the structured form, or an envelope as the data of a binary
+    CloudEvent."""
 
     url: Annotated[
         str,
         Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?", _why_no_url),
         AfterValidator(_has_an_address),
     ] = Field(
-        description="Where to POST: http:// or https://. Redirects are not followed. No user and password in it: they"
-        " belong into header_files.",
+        description="The URL of the POST: http:// or https://. Redirects are not followed. User and password belong"
+        " into header_files.",
         examples=["https://example.test/hook"],
     )
     headers: Annotated[dict[str, Annotated[str, HEADER_VALUE]], Names(_HEADER)] = Field(
         default={},
-        description="Headers of every request, none of them secret: Authorization, Cookie, X-Api-Key and whatever else"
-        " is a credential by its name belong into header_files.",
+        description="Public headers of every request. Authorization, Cookie, X-Api-Key and other headers that are"
+        " credentials by their name belong into header_files.",
         examples=[{"X-Team": "shop"}],
     )
     header_files: Annotated[dict[str, Path], Names(_HEADER_OF_FILE)] = Field(
         default={},
-        description="Headers whose values are secrets: name to file, of one line. A file that changes is read again.",
+        description="Secret headers of every request: name to a file with a single line. A changed file is read again.",
         examples=[{"Authorization": "/run/secrets/hook-token"}],
     )
     secret_file: Path | None = Field(
         default=None,
-        description="Signs every request as Standard Webhooks has it (webhook-id, webhook-timestamp,"
-        " webhook-signature). The file holds one secret a line, whsec_ and base64 of 24 to 64 bytes; with several"
-        " lines, while a secret is replaced, each gives a signature. A file that changes is read again. Without it"
-        " nothing is signed.",
+        description="Signs every request after Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature)."
+        " The file holds a secret per line, whsec_ and base64 of 24 to 64 bytes; with several lines, while a secret is"
+        " replaced, each gives a signature. A changed file is read again. Without the option requests are not signed.",
         examples=["/run/secrets/hook"],
     )
     timeout: Annotated[Duration, Between(0.001, 600)] = Field(
         default=Duration(15),
-        description="Time for one request, from connecting to the end of the answer. 15 is the least that Standard"
+        description="Timeout of a request, from connecting to the end of the answer. 15 is the least that Standard"
         " Webhooks asks for.",
     )
     concurrency: Count = Field(
         default=8,
         ge=1,
         le=256,
-        description="Requests under way at once. Those about one object always follow one another.",
+        description="Most requests in flight at once. Requests about the same object always follow one another.",
     )
     batch: Count = Field(
         default=1,
         ge=1,
         le=200,
-        description="Most events in one request. Above 1 they are sent as application/cloudevents-batch+json, which an"
+        description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which an"
         " endpoint must have asked for; so the default is 1.",
     )
     ca_file: Path | None = Field(
         default=None,
-        description="Certificates (PEM) of the authorities to trust in place of the system's.",
+        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
         examples=["/run/secrets/ca.crt"],
     )
     cert_file: Path | None = Field(
-        default=None, description="Certificate (PEM) to show to the endpoint.", examples=["/run/secrets/tls.crt"]
+        default=None, description="The certificate (PEM) to show to the endpoint.", examples=["/run/secrets/tls.crt"]
     )
     key_file: Path | None = Field(
         default=None,
-        description="Its private key (PEM), where cert_file does not hold it.",
+        description="The private key (PEM) of cert_file, if that file does not hold it.",
         examples=["/run/secrets/tls.key"],
     )
 
@@ -143,5 +144,5 @@ class WebhookOptions(EventOptions):
     def _has_each_header_once(self) -> Self:
         both = {name.lower() for name in self.headers} & {name.lower() for name in self.header_files}
         if both:
-            raise ValueError(f"{', '.join(sorted(both))} is in headers and in header_files: keep one")
+            raise ValueError(f"{', '.join(sorted(both))} is in headers and in header_files: keep one of them")
         return self

@@ -16,7 +16,7 @@ from sinks.webhook.options import WebhookOptions
 
 class WebhookSink(NamesGaps):
     """A record is stored when the endpoint answered 2xx. When an answer is lost, the endpoint gets the record twice,
-    with the same ``id`` and ``webhook-id``. The type asks for lanes: several ``deliver`` share one connection."""
+    with the same ``id`` and ``webhook-id``. The type asks for lanes: several ``deliver`` share the connection."""
 
     def __init__(self, name: str, options: WebhookOptions, *, cluster: str) -> None:
         self._options = options

@@ -31,7 +31,7 @@ def now() -> float:
 
 
 def a_queue() -> WorkQueue[str]:
-    return WorkQueue(initial=1.0, maximum=8.0, chance=lambda: 0.5)
+    return WorkQueue(initial=1.0, maximum=8.0, jitter=lambda: 0.5)
 
 
 @virtual
