@@ -41,8 +41,8 @@ class WorkQueue(Generic[K]):
     def __init__(
         self, *, initial: float = 0.2, maximum: float = 30.0, jitter: Callable[[], float] = random.random
     ) -> None:
-        """``initial`` and ``maximum``: the first and the largest upper bound of the delays that ``add_rate_limited`` draws,
-        in seconds. ``jitter``: returns a number from 0 to 1 for each delay."""
+        """``initial`` and ``maximum``: the first and the largest upper bound of the delays that ``add_rate_limited``
+        draws, in seconds. ``jitter``: returns a number from 0 to 1 for each delay."""
         self._initial = initial
         self._maximum = maximum
         self._jitter = jitter
@@ -79,8 +79,8 @@ class WorkQueue(Generic[K]):
             self._change.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Adds the key after a delay. Of several delays of a key, the delay that ends first counts. Has no effect after a
-        shutdown."""
+        """Adds the key after a delay. Of several delays of a key, the delay that ends first counts. Has no effect after
+        a shutdown."""
         if self._shutting_down:
             return
         if seconds <= 0:
@@ -96,8 +96,8 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, key: K, at_least: float | None = None) -> float:
         """Adds the key after a delay whose upper bound doubles with every call since ``forget``, with full jitter.
-        ``at_least``: seconds that the other side asked for (Retry-After), which are added to the delay. Returns the delay
-        in seconds."""
+        ``at_least``: seconds that the other side asked for (Retry-After), which are added to the delay. Returns the
+        delay in seconds."""
         # Only forget() resets the back-off: a quiet time alone is no success.
         fresh = _Failures(Backoff(self._initial, self._maximum, quiet=float("inf")))
         failures = self._failures.setdefault(key, fresh)
@@ -123,8 +123,8 @@ class WorkQueue(Generic[K]):
         return failures.count if failures else 0
 
     async def get(self) -> K:
-        """Waits for a key. The worker must call ``done`` afterwards. Raises QueueShutDown when the queue was shut down and
-        no key waits."""
+        """Waits for a key. The worker must call ``done`` afterwards. Raises QueueShutDown when the queue was shut down
+        and no key waits."""
         while not self._queue:
             if self._shutting_down:
                 raise QueueShutDown

@@ -136,7 +136,7 @@ async def test_a_full_stream_is_trouble_and_nothing_overtakes(nats_server: Nats,
 async def test_a_missing_stream_is_told_or_made(nats_server: Nats) -> None:
     name = "made-by-the-sink"
     with pytest.raises(
-        SinkUnavailable, match=rf"no stream {name}; make one for made\.\*\.\*\.\*, or set create_stream"
+        SinkUnavailable, match=rf"no stream {name}; create it for made\.\*\.\*\.\*, or set create_stream"
     ):
         await the_sink(nats_server, name, "made").open()
     with pytest.raises(SinkUnavailable, match="or set create_stream"):
@@ -182,7 +182,7 @@ async def test_a_deleted_stream_that_may_not_be_made_is_reported(nats_server: Na
         assert list(receipt.pending) == [0, 1, 2, 3, 4]
         assert receipt.failure is not None
         assert receipt.failure.unavailable
-        assert f"has no stream {stream.name}; make one for {stream.prefix}.*.*.*, or set" in trouble_of(receipt)
+        assert f"has no stream {stream.name}; create it for {stream.prefix}.*.*.*, or set" in trouble_of(receipt)
 
         await operator.jetstream().add_stream(name=stream.name, subjects=[f"{stream.prefix}.>"])
         assert await sink.deliver(changes(5, first=6)) == ALL_STORED
