@@ -1,17 +1,18 @@
 """Values that all rooms share. No I/O, no clock.
 
-admin         commands of the operator and their results
-answers       answers of the API server to a list or a watch
-change        a change against the known version
-dead_letter   dead letters
-formats       CloudEvents and Debezium's envelope
-gaps          the reasons for a Gap, and the gap of each
-object        identity and bytes of one object
-policies      policies that the configuration chooses: start, full backlog, rejected record
-primitives    general helpers: backoff, ring buffer, compression, printable text
-record        a record of the log: delta, gap or snapshot notice
-resource      resources and scopes
-selector      label selectors
-status        state of informers and sinks at one moment
-versions      resourceVersions: their order, and what is known or stored of each object
+admin           commands of the operator and their results
+answers         answers of the API server to a list or a watch
+change          a change against the known version
+dead_letter     dead letters
+formats         CloudEvents and Debezium's envelope
+gaps            the reasons for a Gap, and the gap of each
+object          identity and bytes of one object
+policies        policies that the configuration chooses: start, full backlog, rejected record
+primitives      general helpers: backoff, ring buffer, compression, printable text
+record          a record of the log: delta, gap or snapshot notice
+resource        resources and scopes
+resource_name   kubectl's names for resources, parsed
+selector        label selectors
+status          state of informers and sinks at one moment
+versions        resourceVersions: their order, and what is known or stored of each object
 """

@@ -3,7 +3,8 @@
 discovery   discovery documents
 encoding    JSON as Go writes it
 errors      Status objects
-front       accepts requests and applies faults
+faults      hooks for faults, which tests override; the open watches
+front       accepts requests
 handlers    list, get, create, update, patch, delete
 listing     pages and continue tokens
 options     query parameters

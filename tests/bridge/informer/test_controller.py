@@ -49,7 +49,7 @@ class World:
             self.fifo.close()
 
     @property
-    def told(self) -> list[tuple[str, str, str]]:
+    def delivered(self) -> list[tuple[str, str, str]]:
         """Operation, uid and version of each change, in order."""
         changes = [change for batch, _ in self.batches for change in batch]
         return [(change.op, change.object.uid, change.object.resource_version) for change in changes]
@@ -63,7 +63,7 @@ async def test_a_batch_is_stored_and_delivered_once_with_its_position() -> None:
         world.fifo.happened([(EventType.MODIFIED, WEB.at(3)), (EventType.DELETED, DB.at(4))], "4")
 
     assert [position for _, position in world.batches] == ["2", "4"]
-    assert world.told == [
+    assert world.delivered == [
         ("added", WEB.uid, "1"),
         ("added", DB.uid, "2"),
         ("updated", WEB.uid, "3"),
@@ -87,7 +87,7 @@ async def test_each_step_in_a_batch_has_the_version_before_it() -> None:
 
     ((changes, _),) = world.batches
     assert [change.before and change.before.resource_version for change in changes] == [None, "1", "2", None]
-    assert world.told[-1] == ("added", WEB.born_again().uid, "4")
+    assert world.delivered[-1] == ("added", WEB.born_again().uid, "4")
 
 
 @pytest.mark.parametrize("position", ["3", None], ids=["at a position", "in doubt"])
@@ -101,7 +101,7 @@ async def test_a_delete_that_is_announced_again_is_told_once(position: str | Non
         await world.fifo.wait_processed()
         world.fifo.happened([(EventType.ADDED, WEB.born_again().at(4)), *gone], position)
 
-    assert [op for op, _, _ in world.told] == ["added", "deleted", "added"]
+    assert [op for op, _, _ in world.delivered] == ["added", "deleted", "added"]
 
 
 async def test_an_object_flapping_by_its_labels_is_seen_each_time() -> None:
@@ -112,7 +112,7 @@ async def test_an_object_flapping_by_its_labels_is_seen_each_time() -> None:
             world.fifo.happened([(EventType.DELETED, WEB.at(version + 1))], str(version + 1))
             await world.fifo.wait_processed()
 
-    assert [op for op, _, _ in world.told] == ["added", "deleted"] * 3
+    assert [op for op, _, _ in world.delivered] == ["added", "deleted"] * 3
 
 
 async def test_unchanged_objects_of_a_relist_are_not_told_again() -> None:
@@ -154,7 +154,7 @@ async def test_an_object_recreated_between_lists_is_deleted_and_added() -> None:
         await world.fifo.replace([WEB.at(1)], "5")
         await world.fifo.replace([WEB.born_again().at(8)], "9")
 
-    assert world.told == [
+    assert world.delivered == [
         ("added", WEB.uid, "1"),
         ("deleted", WEB.uid, "1"),
         ("added", WEB.born_again().uid, "8"),
@@ -214,7 +214,7 @@ async def test_stored_objects_are_not_transformed_again_on_comparison() -> None:
         await world.fifo.wait_processed()
         await world.fifo.replace([], "7")
 
-    assert world.told == [("added", WEB.uid, "1"), ("sync", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
+    assert world.delivered == [("added", WEB.uid, "1"), ("sync", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
     assert {change.object.body for batch, _ in world.batches for change in batch} == {WEB.at(1).body + b" "}
     assert marks.calls == 1
 
@@ -230,7 +230,7 @@ async def test_after_a_restore_transformed_states_are_compared() -> None:
         world.fifo.restored()
         await world.fifo.replace([WEB.at(3, image="secret"), DB.at(4, image="secret kept")], "4")
 
-    assert world.told == [("added", WEB.uid, "3"), ("added", DB.uid, "4"), ("updated", DB.uid, "4")]
+    assert world.delivered == [("added", WEB.uid, "3"), ("added", DB.uid, "4"), ("updated", DB.uid, "4")]
     assert b"secret" not in world.batches[-1][0][0].object.body
 
 
@@ -243,7 +243,7 @@ async def test_after_a_restore_an_object_is_transformed_once_as_ever() -> None:
         world.fifo.restored()
         await world.fifo.replace([WEB.at(3), DB.at(4)], "4")
 
-    assert world.told == [("added", WEB.uid, "3"), ("added", DB.uid, "4")]
+    assert world.delivered == [("added", WEB.uid, "3"), ("added", DB.uid, "4")]
     assert world.batches[-1][0][0].object.body == DB.at(4).body + b" "
 
 
@@ -275,7 +275,7 @@ async def test_a_list_ending_during_a_delivery_sees_the_store_after_it() -> None
         await world.fifo.replace([], "9")
         world.gate.set()
 
-    assert world.told == [("added", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
+    assert world.delivered == [("added", WEB.uid, "1"), ("deleted", WEB.uid, "1")]
 
 
 async def test_a_failed_delivery_ends_the_loop_and_saves_no_position() -> None:
@@ -301,7 +301,7 @@ async def test_closing_the_queue_ends_the_loop_after_the_last_batch() -> None:
     world.fifo.close()
     await world.controller.run()
 
-    assert world.told == [("added", WEB.uid, "1")]
+    assert world.delivered == [("added", WEB.uid, "1")]
 
 
 # ── Where bodies rest ────────────────────────────────────────────────────────
@@ -383,4 +383,4 @@ async def test_after_a_restore_states_are_compared_with_what_rests() -> None:
         world.fifo.restored()
         await world.fifo.replace([WEB.at(3, image="a"), DB.at(4, image="kept")], "4")
 
-    assert world.told == [("added", WEB.uid, "3"), ("added", DB.uid, "4"), ("updated", DB.uid, "4")]
+    assert world.delivered == [("added", WEB.uid, "3"), ("added", DB.uid, "4"), ("updated", DB.uid, "4")]

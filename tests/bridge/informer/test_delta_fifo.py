@@ -23,7 +23,7 @@ class ObjectVersion(dict[str, None]):
         super().__init__(dict.fromkeys(keys))
 
 
-def told(deltas: Sequence[QueuedDelta]) -> list[tuple[str, str, str | None]]:
+def summary(deltas: Sequence[QueuedDelta]) -> list[tuple[str, str, str | None]]:
     return [(each.type, each.key, each.object.resource_version if each.object else None) for each in deltas]
 
 
@@ -71,7 +71,7 @@ async def test_a_batch_keeps_arrival_order_and_the_newest_position() -> None:
 
     batch = await drained(fifo)
 
-    assert told(batch.deltas) == [
+    assert summary(batch.deltas) == [
         ("Added", WEB.key, "1"),
         ("Added", DB.key, "2"),
         ("Updated", WEB.key, "3"),
@@ -88,8 +88,8 @@ async def test_pop_gives_all_that_is_pending_of_the_oldest_key() -> None:
     fifo.update(WEB.at(3))
 
     assert list(fifo.queue) == [WEB.key, DB.key]
-    assert told(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
-    assert told(await popped(fifo)) == [("Added", DB.key, "2")]
+    assert summary(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
+    assert summary(await popped(fifo)) == [("Added", DB.key, "2")]
 
 
 async def test_pop_and_drain_wait_until_there_is_something() -> None:
@@ -198,7 +198,7 @@ async def test_an_inferred_delete_does_not_replace_the_last_state() -> None:
     fifo.delete(WEB.at(6))
     await fifo.replace([], "7")
 
-    assert told((await drained(fifo)).deltas) == [("Deleted", WEB.key, "6")]
+    assert summary((await drained(fifo)).deltas) == [("Deleted", WEB.key, "6")]
 
 
 async def test_deletes_of_two_objects_under_one_name_are_two() -> None:
@@ -234,7 +234,7 @@ async def test_replace_queues_listed_objects_and_deletes_of_missing() -> None:
     await fifo.replace([WEB.at(5), CACHE.at(6)], "7")
 
     batch = await drained(fifo)
-    assert told(batch.deltas) == [
+    assert summary(batch.deltas) == [
         ("Replaced", WEB.key, "5"),
         ("Replaced", CACHE.key, "6"),
         ("Deleted", DB.key, None),
@@ -248,7 +248,7 @@ async def test_replace_deletes_what_is_only_queued_as_well() -> None:
     fifo.add(WEB.at(1))
     await fifo.replace([], "5")
 
-    assert told((await drained(fifo)).deltas) == [("Added", WEB.key, "1"), ("Deleted", WEB.key, None)]
+    assert summary((await drained(fifo)).deltas) == [("Added", WEB.key, "1"), ("Deleted", WEB.key, None)]
 
 
 async def test_replace_adds_again_what_was_deleted_before() -> None:
@@ -268,7 +268,7 @@ async def test_a_list_may_come_in_pages_and_be_processed_between_them() -> None:
     fifo.replaced([DB.at(6)])
 
     assert await fifo.end_replace("7") == 2
-    assert told((await drained(fifo)).deltas) == [("Replaced", DB.key, "6"), ("Deleted", CACHE.key, None)]
+    assert summary((await drained(fifo)).deltas) == [("Replaced", DB.key, "6"), ("Deleted", CACHE.key, None)]
 
 
 async def test_a_list_that_begins_anew_forgets_the_one_before() -> None:
@@ -279,7 +279,7 @@ async def test_a_list_that_begins_anew_forgets_the_one_before() -> None:
     fifo.replaced([DB.at(6)])
     await fifo.end_replace("7")
 
-    assert told((await drained(fifo)).deltas) == [
+    assert summary((await drained(fifo)).deltas) == [
         ("Replaced", WEB.key, "5"),
         ("Replaced", DB.key, "6"),
         ("Deleted", WEB.key, None),
@@ -455,8 +455,8 @@ async def test_a_failed_key_returns_before_anything_newer_of_it() -> None:
     with pytest.raises(DiskFull):
         await fifo.pop(fail_after_news)
 
-    assert told(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
-    assert told(await popped(fifo)) == [("Added", DB.key, "2")]
+    assert summary(await popped(fifo)) == [("Added", WEB.key, "1"), ("Updated", WEB.key, "3")]
+    assert summary(await popped(fifo)) == [("Added", DB.key, "2")]
 
 
 async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
@@ -470,7 +470,7 @@ async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
     with pytest.raises(DiskFull):
         await fifo.pop(fail_after_a_list)
 
-    assert told(await popped(fifo)) == [("Deleted", WEB.key, "3")]
+    assert summary(await popped(fifo)) == [("Deleted", WEB.key, "3")]
     assert (len(fifo), fifo.has_synced) == (0, True)
 
 

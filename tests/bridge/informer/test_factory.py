@@ -203,22 +203,22 @@ async def test_waiting_goes_on_for_the_others_when_one_is_retired(clusters: Clus
 
 
 async def test_a_removed_informer_exports_deletes_and_can_be_recreated(clusters: Clusters) -> None:
-    told: list[str] = []
+    delivered: list[str] = []
 
     async def deliver(batch: ChangeBatch) -> None:
-        told.extend(f"{change.op} {change.object.name}" for change in batch.changes)
+        delivered.extend(f"{change.op} {change.object.name}" for change in batch.changes)
 
     async with SharedInformerFactory(clusters, deliver=deliver) as factory:
         pods = factory.informer(PODS)
         await factory.start().wait_synced(timeout=30)
         await factory.retire(pods)
-        assert told == ["added db", "added web", "deleted db", "deleted web"]
+        assert delivered == ["added db", "added web", "deleted db", "deleted web"]
         assert factory.informers == ()
 
         again = factory.informer(PODS)
         assert again is not pods
         await factory.start().wait_synced(timeout=30)
-        assert told[4:] == ["added db", "added web"]
+        assert delivered[4:] == ["added db", "added web"]
 
 
 async def test_an_informer_that_was_never_started_can_be_retired(clusters: Clusters) -> None:
@@ -232,19 +232,19 @@ async def test_an_informer_that_was_never_started_can_be_retired(clusters: Clust
 async def test_what_was_read_is_delivered_before_the_factory_ends(
     clusters: Clusters, end: Callable[[SharedInformerFactory], object]
 ) -> None:
-    told: list[str] = []
+    delivered: list[str] = []
     facts: list[Fact] = []
 
     async def slow(changes: Sequence[Change]) -> None:
         await asyncio.sleep(2)
-        told.extend(f"{change.op} {change.object.name}" for change in changes)
+        delivered.extend(f"{change.op} {change.object.name}" for change in changes)
 
     async with SharedInformerFactory(clusters, report=facts.append) as factory:
         factory.informer(PODS).handlers.add("slow", slow)
         await factory.start().wait_synced(timeout=30)
         await end(factory)  # type: ignore[misc]
 
-    assert told == ["added db", "added web"]
+    assert delivered == ["added db", "added web"]
     assert [fact for fact in facts if isinstance(fact, InformerStopped)] == [InformerStopped(PODS, Scope())]
 
 

@@ -103,7 +103,7 @@ def test_a_delete_of_another_uid_than_known_is_two_deletes() -> None:
     ]
 
 
-# ── Events that are told again ───────────────────────────────────────────────
+# ── Events that are sent again ───────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])

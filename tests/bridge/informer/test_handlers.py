@@ -30,7 +30,7 @@ class Recorder:
         self.calls.append(list(changes))
 
     @property
-    def told(self) -> list[str]:
+    def delivered(self) -> list[str]:
         """``added web 1``, and so on."""
         return [
             f"{change.op} {change.object.name} {change.object.resource_version}"
@@ -81,7 +81,7 @@ async def test_every_handler_gets_every_change_in_order() -> None:
         await world.happen("web", "db")
         await world.happen("web")
 
-    assert one.told == other.told == ["added web 1", "added db 2", "updated web 3"]
+    assert one.delivered == other.delivered == ["added web 1", "added db 2", "updated web 3"]
 
 
 async def test_changes_that_come_together_are_handled_together() -> None:
@@ -104,8 +104,8 @@ async def test_a_late_handler_gets_the_store_and_then_events_once_each() -> None
         await world.happen("web")
         late.go.set()
 
-    assert sorted(late.told[:2]) == ["added db 2", "added web 3"]
-    assert late.told[2:] == ["updated db 4", "added cache 5", "updated web 6"]
+    assert sorted(late.delivered[:2]) == ["added db 2", "added web 3"]
+    assert late.delivered[2:] == ["updated db 4", "added cache 5", "updated web 6"]
     assert {change.evidence for change in late.calls[0]} == {Evidence.LISTED}
 
 
@@ -117,7 +117,7 @@ async def test_what_is_for_one_handler_reaches_that_one_alone() -> None:
         change = world.change("web", targets=("one",))
         await world.handlers.deliver(ChangeBatch(PODS, Scope(), [change], None))
 
-    assert (one.told, other.told) == (["added web 1"], [])
+    assert (one.delivered, other.delivered) == (["added web 1"], [])
 
 
 async def test_a_name_is_given_once_and_is_free_after_it_was_removed() -> None:
@@ -145,7 +145,7 @@ async def test_a_removed_handler_finishes_its_call_and_gets_no_other() -> None:
         recorder.go.set()
         await settled()
 
-    assert recorder.told == ["added web 1"]
+    assert recorder.delivered == ["added web 1"]
 
 
 async def test_removing_an_old_handler_keeps_its_namesake() -> None:
@@ -157,7 +157,7 @@ async def test_removing_an_old_handler_keeps_its_namesake() -> None:
         world.handlers.remove(registration)
         await world.happen("web")
 
-    assert second.told == ["added web 1"]
+    assert second.delivered == ["added web 1"]
 
 
 async def test_a_stuck_handler_blocks_nobody_and_its_queue_is_bounded() -> None:
@@ -170,7 +170,7 @@ async def test_a_stuck_handler_blocks_nobody_and_its_queue_is_bounded() -> None:
         for _ in range(3000):
             await world.happen("web")
             await asyncio.sleep(0)
-        assert len(live.told) == 3000
+        assert len(live.delivered) == 3000
         assert world.handlers.kept <= 100
         await world.handlers.stop(grace=1)
 
@@ -188,7 +188,7 @@ async def test_an_overrun_handler_is_reported_with_what_it_missed() -> None:
             await world.happen("web")
         slow.go.set()
 
-    got = [int(told.split()[-1]) for told in slow.told]
+    got = [int(delivered.split()[-1]) for delivered in slow.delivered]
     (overrun,) = world.facts
     assert isinstance(overrun, ListenerOverrun)
     assert overrun.sink == "slow"
@@ -216,7 +216,7 @@ async def test_a_handler_behind_by_less_than_the_bound_misses_nothing() -> None:
         await settled()
         slow.go.set()
 
-    assert len(slow.told) == len(live.told) == 5000
+    assert len(slow.delivered) == len(live.delivered) == 5000
     assert world.facts == []
 
 
@@ -243,7 +243,7 @@ async def test_a_handler_has_synced_after_the_whole_first_list() -> None:
         recorder.go.set()
         await registration.wait_synced()
 
-    assert recorder.told == ["added web 1", "added db 2"]
+    assert recorder.delivered == ["added web 1", "added db 2"]
 
 
 async def test_an_early_handler_has_synced_when_the_list_ends() -> None:
@@ -268,7 +268,7 @@ async def test_a_late_handler_has_synced_after_the_whole_store(names: list[str])
         async with asyncio.timeout(1):
             await registration.wait_synced()
 
-    assert len(recorder.told) == len(names)
+    assert len(recorder.delivered) == len(names)
 
 
 async def test_a_late_handler_has_not_synced_after_a_part_of_the_store() -> None:
@@ -316,7 +316,7 @@ async def test_stopping_waits_for_handlers_to_return_and_no_longer() -> None:
         asyncio.get_running_loop().call_later(2, slow.go.set)
         await world.handlers.stop(grace=5)
 
-    assert slow.told == ["added web 1", "added db 2"]
+    assert slow.delivered == ["added web 1", "added db 2"]
     assert asyncio.get_running_loop().time() - began == pytest.approx(2)
 
 

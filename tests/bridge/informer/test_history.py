@@ -41,7 +41,7 @@ BROKE = HungUp("the connection broke", torn=True)
 
 
 class Stubborn(SimulatedCluster):
-    """Answers proofs as it was told to."""
+    """Answers proofs as the test sets it up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -514,8 +514,8 @@ async def test_an_older_object_in_a_list_begins_the_epoch_before_it() -> None:
 
     assert world.outcomes == ["unknown"]
     assert world.epochs() == ["pods"]
-    told = [(batch.epoch, change.op, change.object.name) for batch in world.batches for change in batch.changes]
-    assert [each for each in told if each[2] == "b"][-1] == (2, "updated", "b")
+    delivered = [(batch.epoch, change.op, change.object.name) for batch in world.batches for change in batch.changes]
+    assert [each for each in delivered if each[2] == "b"][-1] == (2, "updated", "b")
 
 
 async def test_a_deleted_object_back_under_suspicion_begins_an_epoch() -> None:
@@ -533,13 +533,13 @@ async def test_a_deleted_object_back_under_suspicion_begins_an_epoch() -> None:
         cluster.exact, cluster.plain = Expired("compacted"), Unsupported("422")
         await asyncio.sleep(1)
 
-    told = [
+    delivered = [
         (batch.epoch, change.op.value)
         for batch in world.batches
         for change in batch.changes
         if change.object.name == "web-0"
     ]
-    assert told == [(1, "added"), (1, "deleted"), (2, "added")]
+    assert delivered == [(1, "added"), (1, "deleted"), (2, "added")]
 
 
 async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
@@ -564,9 +564,9 @@ async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
         cluster.next_answers.append(Failed("the connection broke"))
         await asyncio.sleep(60)
 
-    told = {change.object.key: change.object.body for batch in world.batches for change in batch.changes}
-    assert told == {key: thing.body for key, thing in cluster.objects.items()} | {
-        key: body for key, body in told.items() if key not in cluster.objects
+    delivered = {change.object.key: change.object.body for batch in world.batches for change in batch.changes}
+    assert delivered == {key: thing.body for key, thing in cluster.objects.items()} | {
+        key: body for key, body in delivered.items() if key not in cluster.objects
     }
 
 

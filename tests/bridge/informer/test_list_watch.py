@@ -274,10 +274,10 @@ def test_initial_events_end_with_their_bookmark_and_watch_on() -> None:
     streaming = step(STREAMS, Opened())
     assert streaming == Step(Streaming(STREAMS), (ListBegan(),))
 
-    told = step(streaming.state, added(DB.at(5), WEB.at(3)))
-    assert told == Step(Streaming(NotSynced("5")), (Listed([DB.at(5), WEB.at(3)]),))
+    taken_step = step(streaming.state, added(DB.at(5), WEB.at(3)))
+    assert taken_step == Step(Streaming(NotSynced("5")), (Listed([DB.at(5), WEB.at(3)]),))
 
-    done = step(told.state, closing_bookmark(7))
+    done = step(taken_step.state, closing_bookmark(7))
     assert done == Step(Watching("7", watch_list=True), (ListEnded("7", complete=True),))
 
 
@@ -319,7 +319,7 @@ def test_a_watch_list_that_ends_without_bookmark_becomes_a_list(end: Answer) -> 
 
 @pytest.mark.parametrize("end", [HUNG_UP, Busy("429"), REFUSED])
 def test_broken_initial_events_set_the_floor_of_the_next_list(end: Answer) -> None:
-    """Else a list from the cache of a server that lags behind would tell older versions of what was told already."""
+    """Else a list from the cache of a server that lags behind would bring older versions of exported objects."""
     done = after(STREAMS, Opened(), added(DB.at(12), WEB.at(3)), added(WEB.at(9)), end)
 
     assert reached(done.state) == "12"
@@ -471,10 +471,10 @@ def test_after_an_unreadable_line_no_position_is_reached() -> None:
     doubting = step(WATCHING, Unreadable("no metadata"))
     assert doubting == Step(DOUBTING)
 
-    told = step(DOUBTING, modified(WEB.at(9)))
-    assert told == Step(Doubting("9", watch_list=False), (Happened([(EventType.MODIFIED, WEB.at(9))], None),))
-    assert step(told.state, Bookmark("12")) == Step(Doubting("12", watch_list=False))
-    assert step(told.state, Unreadable("again")) == Step(told.state)
+    taken_step = step(DOUBTING, modified(WEB.at(9)))
+    assert taken_step == Step(Doubting("9", watch_list=False), (Happened([(EventType.MODIFIED, WEB.at(9))], None),))
+    assert step(taken_step.state, Bookmark("12")) == Step(Doubting("12", watch_list=False))
+    assert step(taken_step.state, Unreadable("again")) == Step(taken_step.state)
 
 
 def test_the_repair_is_a_list_not_older_than_the_last_event() -> None:
@@ -590,7 +590,7 @@ def test_an_older_version_is_believed_only_of_a_consistent_list(state: State, ba
 
 @pytest.mark.parametrize(("state", "position"), [(WATCHING, "8"), (DOUBTING, None)])
 def test_what_came_before_an_older_version_in_one_batch_is_heard(state: State, position: str | None) -> None:
-    """An old event told again may be of an object that is gone: to take it in would bring the object back."""
+    """An old event that is sent again may be of an object that is gone, and would bring the object back."""
     done = step(state, added(WEB.at(8), DB.at(3), DB.at(9)))
 
     assert done.heard == (Happened([(EventType.ADDED, WEB.at(8))], position),)
@@ -702,7 +702,7 @@ def test_an_unclear_history_is_listed_under_suspicion() -> None:
         (OTHER, EpochBegan("web at 7", "web at 5")),
         (Contradicted("web at 7", "web at 5"), RanBackwards("web at 7", "web at 5")),
     ],
-    ids=["told by others", "found out here"],
+    ids=["found by others", "found here"],
 )
 def test_a_new_history_is_listed_whole_and_voids_old_versions(
     state: State, answer: Answer, heard: EpochBegan | RanBackwards

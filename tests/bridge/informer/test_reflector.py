@@ -72,7 +72,7 @@ ALWAYS = 0.999999999
 
 @dataclass
 class World:
-    """A watcher on a scripted source, and what it told whom."""
+    """A reflector on a scripted source, with its facts and its queue."""
 
     source: ScriptedSource
     reflector: Reflector
@@ -82,7 +82,7 @@ class World:
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def told(self, *kinds: type[Fact]) -> list[Fact]:
+    def reported(self, *kinds: type[Fact]) -> list[Fact]:
         return [fact for fact in self.facts if isinstance(fact, kinds)]
 
     async def played(self) -> None:
@@ -276,7 +276,7 @@ async def test_the_first_expired_version_is_listed_at_once() -> None:
         await world.played()
 
     assert world.source.pauses == [0, 0]
-    assert not world.told(RequestFailed)
+    assert not world.reported(RequestFailed)
 
 
 @pytest.mark.parametrize(("quiet", "pause"), [(59, 0.8), (61, 0)])
@@ -310,8 +310,8 @@ async def test_a_refused_resource_is_retried_each_minute_and_reported() -> None:
         await asyncio.sleep(61)
 
     assert world.source.pauses == [60] * 4
-    assert world.told(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * 4
-    assert not world.told(RequestFailed)
+    assert world.reported(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * 4
+    assert not world.reported(RequestFailed)
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 48), (1.0, 72)])
@@ -341,7 +341,7 @@ async def test_a_resource_just_granted_is_asked_for_again_in_seconds(status: int
 
         assert world.source.pauses[1:] == pytest.approx([0, 0.8, 0.8, 1.6, 3.2, 5, 5, 5][1:], abs=1e-5)
         assert world.reflector.live
-    assert not world.told(ResourceRefused), "nobody has to grant what is granted"
+    assert not world.reported(ResourceRefused), "nobody has to grant what is granted"
 
 
 async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
@@ -350,7 +350,7 @@ async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
     async with watching(*script, chance=lambda: 0.5) as world:
         began = world.now()
         await asyncio.sleep(59)
-        assert not world.told(ResourceRefused)
+        assert not world.reported(ResourceRefused)
         assert world.reflector.trouble == "pods is forbidden"
         assert not world.reflector.refused
         await asyncio.sleep(200)
@@ -358,7 +358,7 @@ async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
 
     late = [asked.at - began for asked in world.source.asked if asked.at - began > 60]
     assert [round(later - sooner) for sooner, later in pairwise(late)] == [60] * (len(late) - 1)
-    assert world.told(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * len(late)
+    assert world.reported(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * len(late)
 
 
 async def test_each_refusal_of_what_works_in_between_is_a_new_one() -> None:
@@ -367,7 +367,7 @@ async def test_each_refusal_of_what_works_in_between_is_a_new_one() -> None:
     async with watching(*script, chance=lambda: ALWAYS) as world:
         await world.played()
 
-    assert not world.told(ResourceRefused)
+    assert not world.reported(ResourceRefused)
 
 
 async def test_a_restarted_bridge_remembers_what_was_granted() -> None:
@@ -376,7 +376,7 @@ async def test_a_restarted_bridge_remembers_what_was_granted() -> None:
         await world.played()
 
     assert max(world.source.pauses) <= 5
-    assert not world.told(ResourceRefused)
+    assert not world.reported(ResourceRefused)
 
 
 # ── WatchList ────────────────────────────────────────────────────────────────
@@ -389,7 +389,7 @@ async def test_initial_events_without_bookmark_are_listed_in_30_s() -> None:
 
     assert world.source.pauses[0] == 30.4
     assert world.source.requests[1] == ListRequest(version="3", limit=500)
-    assert world.told(WatchEnded, RequestFailed) == [
+    assert world.reported(WatchEnded, RequestFailed) == [
         WatchEnded(PODS, ALL, "the bookmark that ends the initial events did not come", 30.0, 1),
         RequestFailed(PODS, ALL, "watch", "the bookmark that ends the initial events did not come", 0.4),
     ]
@@ -430,7 +430,7 @@ async def test_an_unreadable_line_ends_no_stream_and_a_list_repairs_it() -> None
 
     assert world.source.pauses == [0.4, 0]
     assert world.source.requests[1] == ListRequest(version="9", limit=500)
-    assert world.told(InputUnreadable) == [InputUnreadable(PODS, ALL, "no metadata")]
+    assert world.reported(InputUnreadable) == [InputUnreadable(PODS, ALL, "no metadata")]
 
 
 async def test_a_list_repairs_also_a_stream_that_never_pauses() -> None:
@@ -478,14 +478,14 @@ async def test_a_resumed_watcher_reports_its_first_list_as_a_relist() -> None:
     async with watching(EXPIRED, page(at=9), start=WATCHES, resumed=True) as world:
         await world.played()
 
-    assert world.told(ListEnded) == [ListEnded(PODS, ALL, objects=0, seconds=0.0, relist=True)]
+    assert world.reported(ListEnded) == [ListEnded(PODS, ALL, objects=0, seconds=0.0, relist=True)]
 
 
 async def test_a_watch_that_was_not_accepted_is_not_reported_as_ended() -> None:
     async with watching(Unsupported("400"), page(at=7), start=NotSynced()) as world:
         await world.played()
 
-    assert not world.told(WatchOpened, WatchEnded, RequestFailed)
+    assert not world.reported(WatchOpened, WatchEnded, RequestFailed)
 
 
 @pytest.mark.parametrize("backwards", [modified(WEB.at(3)), Bookmark("3")])
@@ -502,7 +502,7 @@ async def test_every_item_that_cannot_be_read_is_reported() -> None:
     async with watching(page(WEB.at(3), at=7, unreadable=("no uid", "no name"))) as world:
         await world.played()
 
-    assert world.told(InputUnreadable) == [
+    assert world.reported(InputUnreadable) == [
         InputUnreadable(PODS, ALL, "no uid"),
         InputUnreadable(PODS, ALL, "no name"),
     ]
@@ -517,12 +517,12 @@ async def test_an_epoch_begins_once_the_old_one_is_processed() -> None:
         await world.source.played.wait()
         await asyncio.sleep(3600)
         assert world.reflector.epoch == 1
-        assert not world.told(VersionsRanBackwards)
+        assert not world.reported(VersionsRanBackwards)
 
         assert (await drained(world.fifo)).position == "90"
         await settled()
         assert world.reflector.epoch == 2
-        assert world.told(VersionsRanBackwards) == [VersionsRanBackwards(PODS, ALL, "90", "50")]
+        assert world.reported(VersionsRanBackwards) == [VersionsRanBackwards(PODS, ALL, "90", "50")]
         batch = await drained(world.fifo)
         assert (len(batch.deltas), batch.position) == (1, "50")
 
@@ -608,11 +608,15 @@ async def test_a_full_queue_stops_the_pages_of_a_list() -> None:
 
 
 async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
-    told = [(EventType.ADDED, WEB.at(3)), (EventType.DELETED, WEB.at(8)), (EventType.ADDED, WEB.born_again().at(9))]
-    async with watching(opened(Announced(told), closing_bookmark(10)), start=NotSynced()) as world:
+    delivered = [
+        (EventType.ADDED, WEB.at(3)),
+        (EventType.DELETED, WEB.at(8)),
+        (EventType.ADDED, WEB.born_again().at(9)),
+    ]
+    async with watching(opened(Announced(delivered), closing_bookmark(10)), start=NotSynced()) as world:
         await world.played()
 
-        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in told]
+        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in delivered]
 
 
 async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:
@@ -663,7 +667,7 @@ async def test_a_page_is_read_as_it_comes_and_waits_for_room() -> None:
             await world.fifo.drain(nothing)
             await settled()
         await world.played()
-        assert [fact.objects for fact in world.told(ListEnded) if isinstance(fact, ListEnded)] == [10]
+        assert [fact.objects for fact in world.reported(ListEnded) if isinstance(fact, ListEnded)] == [10]
 
 
 async def test_a_page_of_a_past_history_is_cut_short() -> None:
@@ -704,7 +708,7 @@ async def test_a_page_that_cannot_be_held_is_asked_for_in_smaller_ones() -> None
         await world.played()
         requests = [each for each in world.source.requests if isinstance(each, ListRequest)]
     assert [(each.version, each.limit) for each in requests] == [("0", 500), ("", 62), ("", 7)]
-    assert [fact.reason for fact in world.told(RequestFailed) if isinstance(fact, RequestFailed)] == [
+    assert [fact.reason for fact in world.reported(RequestFailed) if isinstance(fact, RequestFailed)] == [
         too_much.reason
     ] * 2
 
@@ -712,10 +716,10 @@ async def test_a_page_that_cannot_be_held_is_asked_for_in_smaller_ones() -> None
 @given(st.lists(st.integers(0, 3 << 20), max_size=20), st.integers(1, 5))
 def test_objects_are_queued_in_chunks_by_count_and_bytes(sizes: list[int], most: int) -> None:
     objects = [ApiObject(f"o{number}", "u", "1", bytes(size)) for number, size in enumerate(sizes)]
-    told = list(stretches(objects, most))
-    assert [each for few in told for each in few] == objects
-    assert all(0 < len(few) <= most for few in told)
-    assert all(sum(len(each.body) for each in few[:-1]) < STRETCH for few in told)
+    delivered = list(stretches(objects, most))
+    assert [each for few in delivered for each in few] == objects
+    assert all(0 < len(few) <= most for few in delivered)
+    assert all(sum(len(each.body) for each in few[:-1]) < STRETCH for few in delivered)
 
 
 async def nothing(drained: Drained) -> None:

@@ -35,7 +35,7 @@ WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
 
 
 class EveryMinute:
-    """A listener that wants everything told again."""
+    """A listener that wants periodic resyncs."""
 
     def resync_periods(self) -> Mapping[str, float]:
         return {"audit": 60.0}
@@ -75,7 +75,7 @@ class World:
     async def running(
         self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False
     ) -> AsyncGenerator[SharedInformer]:
-        """What was told before is forgotten. Ends by stopping the informer."""
+        """Earlier deliveries are forgotten. Ends by stopping the informer."""
         self.batches.clear()
         self.facts.clear()
         informer = self.an_informer(source, resync=resync)
@@ -89,7 +89,7 @@ class World:
         return [change for batch in self.batches for change in batch.changes]
 
     @property
-    def told(self) -> list[str]:
+    def delivered(self) -> list[str]:
         return [f"{change.op} {change.object.name}" for change in self.changes]
 
     def reported(self, kind: type[Fact]) -> list[Fact]:
@@ -97,7 +97,7 @@ class World:
 
 
 async def a_life(*names: str) -> tuple[World, SimulatedCluster]:
-    """Objects of these names were told, and the informer has ended."""
+    """Objects of these names were delivered, and the informer has ended."""
     world, cluster = World(), SimulatedCluster()
     for name in names:
         cluster.put(name)
@@ -131,7 +131,7 @@ async def test_it_resumes_at_its_position_and_repeats_nothing() -> None:
     (watch,) = cluster.requests
     assert isinstance(watch, WatchRequest)
     assert (watch.version, watch.initial_events) == ("3", False)
-    assert world.told == ["updated web", "deleted db", "added cache"]
+    assert world.delivered == ["updated web", "deleted db", "added cache"]
     assert {change.evidence for change in world.changes} == {Evidence.WATCHED}
     assert [batch.position for batch in world.batches] == ["5", "6"]
 
@@ -147,10 +147,10 @@ async def test_a_delete_announced_again_is_not_exported_again() -> None:
         for _ in range(3):
             cluster.end_watches(HungUp("the stream ended"))
             await asyncio.sleep(2)
-        assert world.told == ["deleted web"]
+        assert world.delivered == ["deleted web"]
     async with world.running(cluster):
         await asyncio.sleep(2)
-    assert world.told == []
+    assert world.delivered == []
 
 
 async def test_it_has_synced_at_once_and_is_live_with_an_open_watch() -> None:
@@ -184,7 +184,7 @@ async def test_a_resync_tells_what_rests_and_keeps_the_position() -> None:
     async with world.running(cluster, resync=True):
         await asyncio.sleep(70)
 
-    assert world.told == ["sync web"]
+    assert world.delivered == ["sync web"]
     assert world.changes[0].object == cluster.objects["shop/web"]
     assert world.ledger.position == "2"
 
@@ -196,7 +196,7 @@ async def test_a_resync_in_doubt_keeps_the_position() -> None:
     async with world.running(ScriptedSource(unreadable, *[Failed("500")] * 100), resync=True):
         await asyncio.sleep(70)
 
-    assert world.told == ["sync web"]
+    assert world.delivered == ["sync web"]
     assert world.ledger.position == "7"
 
 
@@ -212,7 +212,7 @@ async def test_an_expired_position_is_repaired_from_list_and_ledger(expired: Tur
 
     assert isinstance(source.requests[1], ListRequest)
     assert source.requests[1].version == "7"
-    assert world.told == ["updated cache", "added new", "deleted db"]
+    assert world.delivered == ["updated cache", "added new", "deleted db"]
     assert {change.evidence for change in world.changes} == {Evidence.RELISTED}
     assert world.changes[-1].object == DB.at(4, image="last")
     assert [batch.position for batch in world.batches][-1] == "10"
@@ -229,14 +229,14 @@ async def test_without_a_position_it_deletes_only_after_the_last_page() -> None:
     source = ScriptedSource(first, Failed("500"), last, opened())
     async with world.running(source) as informer:
         await asyncio.sleep(0.001)
-        assert (world.told, world.ledger.position, informer.has_synced) == (["added cache"], None, False)
+        assert (world.delivered, world.ledger.position, informer.has_synced) == (["added cache"], None, False)
         await source.played.wait()
         await asyncio.sleep(1)
         assert informer.has_synced
 
     assert isinstance(source.requests[0], ListRequest)
     assert source.requests[0].version == ""
-    assert world.told == ["added cache", "deleted web"]
+    assert world.delivered == ["added cache", "deleted web"]
     assert world.changes[-1].object == WEB.at(3, image="last")
     assert {change.evidence for change in world.changes} == {Evidence.RELISTED}
     assert world.ledger.position == "10"
@@ -250,7 +250,7 @@ async def test_what_a_resumed_list_cannot_read_is_not_deleted() -> None:
     async with world.running(source):
         await source.played.wait()
 
-    assert world.told == []
+    assert world.delivered == []
     assert world.ledger.position is None
 
 
@@ -270,20 +270,20 @@ async def test_a_server_older_than_the_ledger_begins_a_new_epoch(found_out: list
         await asyncio.sleep(1)
 
     assert world.reported(VersionsRanBackwards) == [VersionsRanBackwards(PODS, Scope(), was="90", now="50")]
-    assert world.told == ["updated web", "deleted db"]
+    assert world.delivered == ["updated web", "deleted db"]
     assert {batch.epoch for batch in world.batches} == {3}
     assert (world.ledger.epoch, world.ledger.position, world.ledger.newest) == (3, "50", "50")
 
 
 async def test_a_cut_off_list_of_a_new_epoch_still_compares_states() -> None:
-    """An object may have the same version and another state, and the first part of the list may have been told."""
+    """An object may have the same version and another state, and the first part of the list may have been exported."""
     world = a_ledger(WEB.at(3, image="old"), DB.at(48), position=None, newest="48", epoch=2)
     source = ScriptedSource(page(WEB.at(3, image="other"), DB.at(48), at=50), opened())
     async with world.running(source):
         await source.played.wait()
         await asyncio.sleep(1)
 
-    assert world.told == ["updated web"]
+    assert world.delivered == ["updated web"]
     assert {batch.epoch for batch in world.batches} == {2}
 
 
@@ -295,7 +295,7 @@ async def test_in_the_first_epoch_no_body_is_read_for_comparison() -> None:
         async with world.running(source):
             await source.played.wait()
             await asyncio.sleep(1)
-        assert (world.told, world.ledger.position) == ([], "9")
+        assert (world.delivered, world.ledger.position) == ([], "9")
 
 
 async def test_a_checkpoint_of_an_epoch_alone_starts_like_an_empty_one() -> None:
@@ -306,7 +306,7 @@ async def test_a_checkpoint_of_an_epoch_alone_starts_like_an_empty_one() -> None
         await source.played.wait()
         await informer.wait_synced()
 
-    assert world.told == ["added web", "added db"]
+    assert world.delivered == ["added web", "added db"]
     assert {change.evidence for change in world.changes} == {Evidence.LISTED}
     assert {batch.epoch for batch in world.batches} == {4}
     assert (world.ledger.epoch, world.ledger.position) == (4, "5")
@@ -324,7 +324,7 @@ async def test_removing_it_exports_deletes_without_asking_the_server() -> None:
     await informer.run()
 
     assert source.requests == []
-    assert world.told == ["deleted web", "deleted db"]
+    assert world.delivered == ["deleted web", "deleted db"]
     assert world.changes[0].object == WEB.at(3, image="last")
     assert world.batches[-1].position is None
     assert world.ledger.objects == {}
@@ -352,10 +352,10 @@ async def test_a_library_may_remember_without_an_outbox() -> None:
     """What is known of an informer that keeps its bodies itself can be given to the next one."""
     world, cluster = await a_life()
     cluster.put("web")
-    told: list[Change] = []
+    delivered: list[Change] = []
 
     async def deliver(batch: ChangeBatch) -> None:
-        told.extend(batch.changes)
+        delivered.extend(batch.changes)
 
     checkpoint: Checkpoint | None = None
     for _ in range(2):
@@ -370,4 +370,4 @@ async def test_a_library_may_remember_without_an_outbox() -> None:
         checkpoint = Checkpoint(VersionTable(informer.indexer.items()), "2", "2")
         cluster.delete("web")
 
-    assert [f"{change.op} {change.object.name}" for change in told] == ["added web", "deleted web"]
+    assert [f"{change.op} {change.object.name}" for change in delivered] == ["added web", "deleted web"]

@@ -37,7 +37,7 @@ class Outlet:
         self.batches.append(batch)
 
     @property
-    def told(self) -> list[str]:
+    def delivered(self) -> list[str]:
         return [f"{change.op} {change.object.name}" for batch in self.batches for change in batch.changes]
 
 
@@ -68,7 +68,7 @@ class World:
     facts: list[Fact]
     running: asyncio.Task[None] | None = None
 
-    def told(self, kind: type[Fact]) -> list[Fact]:
+    def reported(self, kind: type[Fact]) -> list[Fact]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
 
 
@@ -111,7 +111,7 @@ class Recorder:
         self.at += [asyncio.get_running_loop().time()] * len(changes)
 
     @property
-    def told(self) -> list[str]:
+    def delivered(self) -> list[str]:
         return [f"{change.op} {change.object.name}" for change in self.changes]
 
 
@@ -125,7 +125,7 @@ async def test_it_delivers_objects_and_changes_and_stores_the_newest() -> None:
         world.cluster.delete("db")
         await asyncio.sleep(1)
 
-        assert world.outlet.told == ["added db", "added web", "updated web", "deleted db"]
+        assert world.outlet.delivered == ["added db", "added web", "updated web", "deleted db"]
         assert world.informer.lister.get("web", "shop") == world.cluster.objects["shop/web"]
         assert [thing.name for thing in world.informer.lister.by_index("namespace", "shop")] == ["web"]
         assert [batch.position for batch in world.outlet.batches if batch.position] == ["3", "5"]
@@ -139,7 +139,7 @@ async def test_batches_name_the_resource_the_scope_and_the_epoch() -> None:
 
     assert {(batch.resource, batch.scope) for batch in world.outlet.batches} == {(PODS, ALL)}
     assert [(batch.epoch, len(batch.changes)) for batch in world.outlet.batches][-1] == (2, 1)
-    assert world.outlet.told == ["added db", "added web", "deleted db"]
+    assert world.outlet.delivered == ["added db", "added web", "deleted db"]
 
 
 async def test_it_moves_to_another_api_version_without_repeating() -> None:
@@ -154,7 +154,7 @@ async def test_it_moves_to_another_api_version_without_repeating() -> None:
         newer.put("web")
         await asyncio.sleep(1)
 
-    assert world.outlet.told == ["added web", "updated web"]
+    assert world.outlet.delivered == ["added web", "updated web"]
     (watch,) = newer.requests
     assert isinstance(watch, WatchRequest)
     assert watch.version == "2"
@@ -169,12 +169,12 @@ async def test_it_has_synced_only_when_the_first_list_was_delivered() -> None:
         world.outlet.open.clear()
         await asyncio.sleep(60)
         assert not world.informer.has_synced
-        assert not world.told(InformerSynced)
+        assert not world.reported(InformerSynced)
 
         world.outlet.open.set()
         await world.informer.wait_synced()
-        assert len(world.outlet.told) == 3
-        assert world.told(InformerSynced) == [InformerSynced(PODS, ALL, 3)]
+        assert len(world.outlet.delivered) == 3
+        assert world.reported(InformerSynced) == [InformerSynced(PODS, ALL, 3)]
 
 
 async def test_it_has_not_synced_while_pages_are_missing() -> None:
@@ -185,9 +185,9 @@ async def test_it_has_not_synced_while_pages_are_missing() -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(informer.run())
         await asyncio.sleep(30)
-        assert (outlet.told, informer.has_synced) == (["added web"], False)
+        assert (outlet.delivered, informer.has_synced) == (["added web"], False)
         await informer.wait_synced()
-        assert outlet.told == ["added web", "added db"]
+        assert outlet.delivered == ["added web", "added db"]
         informer.stop()
 
 
@@ -210,7 +210,7 @@ async def test_a_cluster_without_any_object_has_synced_as_well(unreadable: bool)
         async with asyncio.timeout(10):
             await world.informer.wait_synced()
 
-        assert world.told(InformerSynced) == [InformerSynced(PODS, ALL, 0)]
+        assert world.reported(InformerSynced) == [InformerSynced(PODS, ALL, 0)]
 
 
 async def test_it_stays_synced_and_is_live_only_while_a_watch_is_open() -> None:
@@ -269,7 +269,7 @@ async def test_nobody_is_resynced_before_the_first_list_was_delivered() -> None:
         world.outlet.open.set()
         await asyncio.sleep(9)
 
-        assert world.outlet.told == ["added web"]
+        assert world.outlet.delivered == ["added web"]
 
 
 async def test_periods_may_come_change_and_go_while_it_runs() -> None:
@@ -277,17 +277,17 @@ async def test_periods_may_come_change_and_go_while_it_runs() -> None:
     async with running("web", resync=periods) as world:
         await world.informer.wait_synced()
         await asyncio.sleep(1000)
-        assert world.outlet.told == ["added web"]
+        assert world.outlet.delivered == ["added web"]
 
         periods.change(audit=600.0)
         await asyncio.sleep(1)
         periods.change(audit=10.0)
         await asyncio.sleep(10.5)
-        assert world.outlet.told == ["added web", "sync web"]
+        assert world.outlet.delivered == ["added web", "sync web"]
 
         periods.change()
         await asyncio.sleep(1000)
-        assert world.outlet.told == ["added web", "sync web"]
+        assert world.outlet.delivered == ["added web", "sync web"]
 
 
 async def test_a_handler_is_resynced_by_its_period_and_others_are_not() -> None:
@@ -300,8 +300,8 @@ async def test_a_handler_is_resynced_by_its_period_and_others_are_not() -> None:
         world.informer.handlers.remove(registration)
         await asyncio.sleep(100)
 
-    assert recorder.told == ["added web", "sync web", "sync web", "sync web"]
-    assert other.told == ["added web"]
+    assert recorder.delivered == ["added web", "sync web", "sync web", "sync web"]
+    assert other.delivered == ["added web"]
 
 
 # ── Handlers ─────────────────────────────────────────────────────────────────
@@ -321,8 +321,8 @@ async def test_handlers_may_come_before_it_runs_and_while_it_runs() -> None:
         await asyncio.sleep(1)
         world.informer.stop()
 
-    assert early.told == ["added web", "updated web", "deleted web"]
-    assert late.told == ["added web", "deleted web"]
+    assert early.delivered == ["added web", "updated web", "deleted web"]
+    assert late.delivered == ["added web", "deleted web"]
 
 
 async def test_a_handler_has_synced_after_informer_and_first_list() -> None:
@@ -396,11 +396,11 @@ async def test_stopping_reads_nothing_more_and_delivers_what_was_read() -> None:
         world.informer.stop()
         await asyncio.sleep(1)
         world.cluster.put("db")
-        assert not world.told(InformerStopped)
+        assert not world.reported(InformerStopped)
         world.outlet.open.set()
 
-    assert world.outlet.told == ["added web", "updated web", "deleted web"]
-    assert world.told(InformerStopped) == [InformerStopped(PODS, ALL)]
+    assert world.outlet.delivered == ["added web", "updated web", "deleted web"]
+    assert world.reported(InformerStopped) == [InformerStopped(PODS, ALL)]
     assert isinstance(world.facts[-1], InformerStopped)
 
 
@@ -417,7 +417,7 @@ async def test_stopping_delivers_what_handlers_have_not_come_to() -> None:
         world.cluster.delete("web")
         await asyncio.sleep(0.001)
 
-    assert recorder.told == ["added web", "deleted web"]
+    assert recorder.delivered == ["added web", "deleted web"]
 
 
 async def test_it_may_be_stopped_before_it_ran() -> None:
@@ -425,7 +425,7 @@ async def test_it_may_be_stopped_before_it_ran() -> None:
     world.informer.stop()
     await world.informer.run()
 
-    assert (world.outlet.told, world.cluster.requests) == ([], [])
+    assert (world.outlet.delivered, world.cluster.requests) == ([], [])
 
 
 async def test_removing_it_exports_a_delete_of_each_object_and_ends() -> None:
@@ -433,7 +433,7 @@ async def test_removing_it_exports_a_delete_of_each_object_and_ends() -> None:
         await world.informer.wait_synced()
         world.informer.retire()
 
-    assert world.outlet.told == ["added db", "added web", "deleted db", "deleted web"]
+    assert world.outlet.delivered == ["added db", "added web", "deleted db", "deleted web"]
     last = world.outlet.batches[-1]
     assert [change.object.resource_version for change in last.changes] == ["3", "2"]
     assert last.position is None
@@ -449,7 +449,7 @@ async def test_removing_it_amid_a_list_deletes_what_was_exported() -> None:
         await asyncio.sleep(1)
         informer.retire()
 
-    assert outlet.told == ["added web", "deleted web"]
+    assert outlet.delivered == ["added web", "deleted web"]
 
 
 async def test_retiring_wakes_whoever_waits_for_the_first_list() -> None:
@@ -471,7 +471,7 @@ async def test_what_cannot_be_delivered_ends_it_loudly() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         await informer.run()
     assert raised.group_contains(LookupError, match="a bug in the outlet")
-    assert not world.told(InformerStopped)
+    assert not world.reported(InformerStopped)
 
 
 async def test_an_answer_nobody_expects_ends_it_loudly() -> None:

@@ -1,4 +1,4 @@
-"""Which deletes were told."""
+"""Tombstones: the exported deletes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from tests.kit.objects import a_pod
 WEB, DB = a_pod("web"), a_pod("db")
 
 
-@pytest.mark.parametrize(("version", "told"), [("9", True), ("10", True), ("11", False), ("100", False), ("x", False)])
-def test_everything_up_to_the_position_was_told(version: str, told: bool) -> None:
-    assert Tombstones("10").cover(WEB.at(version)) is told
+@pytest.mark.parametrize(
+    ("version", "exported"), [("9", True), ("10", True), ("11", False), ("100", False), ("x", False)]
+)
+def test_everything_up_to_the_position_was_told(version: str, exported: bool) -> None:
+    assert Tombstones("10").cover(WEB.at(version)) is exported
 
 
 def test_at_no_position_nothing_is_claimed() -> None:
     assert not Tombstones().cover(WEB.at(1))
 
 
-@pytest.mark.parametrize(("version", "told"), [("9", True), ("10", True), ("11", False)])
-def test_a_delete_is_remembered_up_to_its_version(version: str, told: bool) -> None:
+@pytest.mark.parametrize(("version", "exported"), [("9", True), ("10", True), ("11", False)])
+def test_a_delete_is_remembered_up_to_its_version(version: str, exported: bool) -> None:
     tombstones = Tombstones()
     tombstones.add(WEB.at(10))
 
-    assert tombstones.cover(WEB.at(version)) is told
+    assert tombstones.cover(WEB.at(version)) is exported
     assert not tombstones.cover(WEB.born_again().at(version)), "that is another object"
 
 

@@ -256,8 +256,8 @@ def test_certificates_of_older_clusters_are_accepted(kubeconfig: Kubeconfig) -> 
 async def test_a_certificate_of_another_authority_is_not_accepted(kubeconfig: Kubeconfig, tmp_path: Path) -> None:
     other = Authority.make(tmp_path / "other", "another authority")
     kubeconfig.cluster["certificate-authority"] = str(other.certificate)
-    told = await complaint(kubeconfig.access())
-    assert told.startswith(f"GET /version: the certificate of {kubeconfig.cluster['server']} is not accepted: ")
+    message = await complaint(kubeconfig.access())
+    assert message.startswith(f"GET /version: the certificate of {kubeconfig.cluster['server']} is not accepted: ")
 
 
 async def test_a_certificate_for_another_name_is_not_accepted(kubeconfig: Kubeconfig) -> None:
@@ -293,7 +293,7 @@ def test_an_authority_that_is_then_not_asked_is_refused(kubeconfig: Kubeconfig) 
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             {"certificate-authority": "gone.crt"},
@@ -310,11 +310,13 @@ def test_an_authority_that_is_then_not_asked_is_refused(kubeconfig: Kubeconfig) 
         ({"certificate-authority-data": "%%%"}, "cluster c: certificate-authority-data is not base64"),
     ],
 )
-def test_an_authority_that_cannot_be_read_is_named(kubeconfig: Kubeconfig, settings: dict[str, str], told: str) -> None:
+def test_an_authority_that_cannot_be_read_is_named(
+    kubeconfig: Kubeconfig, settings: dict[str, str], message: str
+) -> None:
     kubeconfig.cluster |= settings
     with pytest.raises(CredentialsError) as raised:
         resolve(kubeconfig.access())
-    assert str(raised.value).startswith(f"{kubeconfig.path}: {told.format(folder=kubeconfig.path.parent)}")
+    assert str(raised.value).startswith(f"{kubeconfig.path}: {message.format(folder=kubeconfig.path.parent)}")
 
 
 # ── Client certificates ──────────────────────────────────────────────────────
@@ -391,11 +393,11 @@ def test_a_user_with_a_password_is_refused_by_name(kubeconfig: Kubeconfig, user:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [(None, "cannot be read: No such file or directory"), (" \n", "is empty, and a token is expected in it")],
 )
 def test_an_empty_token_file_is_named_before_any_request(
-    kubeconfig: Kubeconfig, tmp_path: Path, content: str | None, told: str
+    kubeconfig: Kubeconfig, tmp_path: Path, content: str | None, message: str
 ) -> None:
     token = tmp_path / "token"
     if content is not None:
@@ -403,22 +405,22 @@ def test_an_empty_token_file_is_named_before_any_request(
     kubeconfig.user = {"tokenFile": str(token)}
     with pytest.raises(CredentialsError) as raised:
         resolve(kubeconfig.access())
-    assert str(raised.value) == f"{kubeconfig.path}: user u: tokenFile: {token} {told}"
+    assert str(raised.value) == f"{kubeconfig.path}: user u: tokenFile: {token} {message}"
     with pytest.raises(CredentialsError) as raised:
         resolve(ClusterAccess(server="https://127.0.0.1:1", token_file=token))
-    assert str(raised.value) == f"cluster.token_file: {token} {told}"
+    assert str(raised.value) == f"cluster.token_file: {token} {message}"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(None, "cannot be read: No such file"), ("no PEM", "is no certificate authority in PEM")]
+    ("content", "message"), [(None, "cannot be read: No such file"), ("no PEM", "is no certificate authority in PEM")]
 )
-def test_a_wrong_authority_is_named_by_its_option(tmp_path: Path, content: str | None, told: str) -> None:
+def test_a_wrong_authority_is_named_by_its_option(tmp_path: Path, content: str | None, message: str) -> None:
     authority = tmp_path / "ca.crt"
     if content is not None:
         authority.write_text(content)
     with pytest.raises(CredentialsError) as raised:
         resolve(ClusterAccess(server="https://127.0.0.1:1", ca_file=authority))
-    assert str(raised.value).startswith(f"cluster.ca_file: {authority} {told}")
+    assert str(raised.value).startswith(f"cluster.ca_file: {authority} {message}")
 
 
 def test_a_client_certificate_that_is_not_there_is_named(kubeconfig: Kubeconfig, alice: Certificate) -> None:
@@ -440,12 +442,12 @@ async def test_http_to_https_ports_and_the_reverse_are_recognised() -> None:
 
     async with await asyncio.start_server(as_go_does, "127.0.0.1") as server:
         port = server.sockets[0].getsockname()[1]
-        for scheme, told in (
+        for scheme, message in (
             ("http", "HTTPS on this port: write https://"),
             ("https", "HTTP on this port: write http://"),
         ):
             async with connect(ClusterAccess(server=f"{scheme}://127.0.0.1:{port}")) as client:
-                with pytest.raises(ApiError, match=told):
+                with pytest.raises(ApiError, match=message):
                     await client.version()
 
 
@@ -467,8 +469,8 @@ def test_a_missing_plugin_is_named_with_its_hint_before_requests(kubeconfig: Kub
     }
     with pytest.raises(CredentialsError) as raised:
         resolve(kubeconfig.access())
-    told = "user u: the credential plugin no-such-login does not exist, or is not executable. brew install it"
-    assert str(raised.value) == f"{kubeconfig.path}: {told}"
+    message = "user u: the credential plugin no-such-login does not exist, or is not executable. brew install it"
+    assert str(raised.value) == f"{kubeconfig.path}: {message}"
 
 
 async def test_a_plugin_speaks_for_a_user_and_is_asked_again_on_a_401(
@@ -534,8 +536,8 @@ async def test_a_refused_plugin_certificate_is_replaced_on_reconnect(
 
 async def test_a_plugin_that_fails_under_way_is_told_as_the_reason(kubeconfig: Kubeconfig) -> None:
     kubeconfig.user = {"exec": {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}}
-    told = await complaint(kubeconfig.access())
-    assert told == f"GET /version: {kubeconfig.path}: user u: the credential plugin false ended with 1"
+    message = await complaint(kubeconfig.access())
+    assert message == f"GET /version: {kubeconfig.path}: user u: the credential plugin false ended with 1"
 
 
 async def test_impersonation_is_kept_with_every_group(kubeconfig: Kubeconfig, tls_server: ScriptedServer) -> None:
@@ -559,17 +561,17 @@ async def test_impersonation_is_kept_with_every_group(kubeconfig: Kubeconfig, tl
 
 
 @pytest.mark.parametrize(
-    ("user", "told"),
+    ("user", "message"),
     [
         ({"token": "über"}, "user u: the token has characters that no header can carry"),
         ({"token": "one\r\nHost: two"}, "user u: the token has characters that no header can carry"),
     ],
 )
 async def test_a_token_that_no_header_can_carry_is_told_and_not_sent(
-    kubeconfig: Kubeconfig, tls_server: ScriptedServer, user: dict[str, Any], told: str
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, user: dict[str, Any], message: str
 ) -> None:
     kubeconfig.user = user
-    assert await complaint(kubeconfig.access()) == f"GET /version: {kubeconfig.path}: {told}"
+    assert await complaint(kubeconfig.access()) == f"GET /version: {kubeconfig.path}: {message}"
     assert tls_server.requests == []
 
 

@@ -56,7 +56,7 @@ class Plugin:
         (self.folder / "credential").write_text(printed_as(api_version, status))
 
     def runs(self) -> list[dict[str, Any]]:
-        """What each run was told in KUBERNETES_EXEC_INFO."""
+        """KUBERNETES_EXEC_INFO of each run."""
         lines = (self.folder / "runs").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
@@ -97,8 +97,8 @@ async def test_a_plugin_is_told_who_asks(plugin: Plugin) -> None:
 
 async def test_a_plugin_that_wants_it_is_told_about_the_cluster(plugin: Plugin) -> None:
     await plugin.credential(provide_cluster_info=True, authority=b"PEM").token()
-    [told] = plugin.runs()
-    assert told["spec"]["cluster"] == {
+    [message] = plugin.runs()
+    assert message["spec"]["cluster"] == {
         "server": "https://api.example.test:6443",
         "tls-server-name": "api",
         "certificate-authority-data": "UEVN",
@@ -223,7 +223,7 @@ async def test_a_plugin_that_prints_without_end_is_killed(plugin: Plugin) -> Non
 
 
 @pytest.mark.parametrize(
-    ("printed", "told"),
+    ("printed", "message"),
     [
         ("hunter2", "did not print an ExecCredential: JSON is malformed"),
         ('{"kind":"Secret"}', f"printed Secret in no apiVersion, not an ExecCredential in {V1}"),
@@ -238,10 +238,10 @@ async def test_a_plugin_that_prints_without_end_is_killed(plugin: Plugin) -> Non
         ),
     ],
 )
-async def test_a_plugin_with_bad_output_is_reported_without_it(plugin: Plugin, printed: str, told: str) -> None:
+async def test_a_plugin_with_bad_output_is_reported_without_it(plugin: Plugin, printed: str, message: str) -> None:
     (plugin.folder / "credential").write_text(printed)
     words = await complaint(plugin.credential())
-    assert told in words
+    assert message in words
     assert "hunter2" not in words
 
 
@@ -278,7 +278,7 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_behind(plugin: Plug
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         (
             {"api_version": "client.authentication.k8s.io/v1alpha1"},
@@ -288,10 +288,10 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_behind(plugin: Plug
         ({"interactive_mode": "Always"}, "needs a terminal (interactiveMode: Always)"),
     ],
 )
-def test_an_unusable_plugin_is_refused_before_it_runs(plugin: Plugin, spec: dict[str, Any], told: str) -> None:
+def test_an_unusable_plugin_is_refused_before_it_runs(plugin: Plugin, spec: dict[str, Any], message: str) -> None:
     with pytest.raises(CredentialsError) as raised:
         plugin.credential(**spec)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "user alice" in str(raised.value)
 
 

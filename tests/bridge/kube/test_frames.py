@@ -70,15 +70,15 @@ def events(answers: list[WatchAnswer]) -> list[tuple[EventType, ApiObject]]:
 def test_an_event_is_parsed_and_its_object_keeps_the_bytes() -> None:
     body = compact(pod(spec={"text": "süß – 東京", "numbers": "HERE"}))
     body = body.replace(b'"HERE"', b"[1.0,1.50,1e400,123456789012345678901234567890]")  # No decoder would keep these.
-    [(kind, told)] = events(read(b'{"type":"MODIFIED","object":%b}' % body + b"\n"))
+    [(kind, answers_read)] = events(read(b'{"type":"MODIFIED","object":%b}' % body + b"\n"))
     assert kind is EventType.MODIFIED
-    assert told == ApiObject("shop/web-1", "uid-web-1", "7", body)
+    assert answers_read == ApiObject("shop/web-1", "uid-web-1", "7", body)
 
 
 def test_a_cluster_scoped_object_is_known_by_its_name_alone() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1"}}
-    [(_, told)] = events(read(line("ADDED", node)))
-    assert told.key == "n1"
+    [(_, answers_read)] = events(read(line("ADDED", node)))
+    assert answers_read.key == "n1"
 
 
 def test_the_events_of_one_chunk_are_one_announcement() -> None:
@@ -132,8 +132,8 @@ def test_other_line_ends_inside_strings_do_not_end_a_line() -> None:
     chunk = line("ADDED", thing)
     assert "\x85".encode() in chunk
     assert "\u2028".encode() in chunk
-    [(_, told)] = events(read(chunk))
-    assert told.manifest()["data"] == f"one{LINE_ENDS_OF_OTHERS}two"
+    [(_, answers_read)] = events(read(chunk))
+    assert answers_read.manifest()["data"] == f"one{LINE_ENDS_OF_OTHERS}two"
 
 
 # ── Bad input ────────────────────────────────────────────────────────────────
@@ -199,8 +199,8 @@ def test_a_line_of_3_mb_is_an_event_like_any_other() -> None:
     thing = pod(data="x" * 3_000_000)
     chunk = line("ADDED", pod("a")) + line("MODIFIED", thing) + line("ADDED", pod("b"))
     pieces = [chunk[start : start + 16384] for start in range(0, len(chunk), 16384)]
-    told = events(read(*pieces))
-    assert [len(each.body) > 3_000_000 for _, each in told] == [False, True, False]
+    answers_read = events(read(*pieces))
+    assert [len(each.body) > 3_000_000 for _, each in answers_read] == [False, True, False]
 
 
 @pytest.mark.parametrize("size", [1, 7, 600, 10_000])
@@ -224,7 +224,7 @@ def test_an_object_too_long_for_a_line_is_exported_minimal(kind: str, size: int)
     answers = read(*(stream[at : at + size] for at in range(0, len(stream), size)), frames=frames)
 
     assert {type(answer) for answer in answers} == {Announced}
-    assert [(told.value, thing.key) for told, thing in events(answers)] == [
+    assert [(answers_read.value, thing.key) for answers_read, thing in events(answers)] == [
         ("ADDED", "shop/a"),
         (kind, "shop/long"),
         ("ADDED", "shop/b"),
@@ -248,14 +248,14 @@ def test_an_object_nested_too_deep_is_exported_minimal(depth: int, where: str) -
     thing = pod("deep", "9")
     (thing["metadata"] if where == "metadata" else thing)["managedFields"] = "deep"
     thing["metadata"] = dict(sorted(thing["metadata"].items()))
-    told = (
+    answers_read = (
         line("MODIFIED", thing).replace(b':"deep"', b":" + deep, 1)
         if where == "metadata"
         else line("MODIFIED", thing).replace(b'"managedFields":"deep"', b'"managedFields":' + deep)
     )
     frames = Frames(PODS)
 
-    answers = read(line("ADDED", pod("a")) + told + line("ADDED", pod("b")), frames=frames)
+    answers = read(line("ADDED", pod("a")) + answers_read + line("ADDED", pod("b")), frames=frames)
 
     [announced] = answers
     assert isinstance(announced, Announced)
@@ -298,7 +298,7 @@ def test_no_object_keeps_its_chunk_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "answer"),
+    ("answers_read", "answer"),
     [
         (
             status(410, "Expired", "too old resource version: 1 (500)"),
@@ -320,10 +320,10 @@ def test_no_object_keeps_its_chunk_in_memory() -> None:
         ({"kind": "Pod"}, Failed("an ERROR event without a Status")),
     ],
 )
-def test_a_status_in_the_middle_of_a_watch_is_its_last_answer(told: Any, answer: WatchAnswer) -> None:
+def test_a_status_in_the_middle_of_a_watch_is_its_last_answer(answers_read: Any, answer: WatchAnswer) -> None:
     frames = Frames(PODS)
     answers = read(
-        line("ADDED", pod("a")) + line("ERROR", told) + line("ADDED", pod("b")) + b"half a li", frames=frames
+        line("ADDED", pod("a")) + line("ERROR", answers_read) + line("ADDED", pod("b")) + b"half a li", frames=frames
     )
     assert answers[1:] == [answer]
     assert frames.ended
@@ -373,9 +373,9 @@ def test_a_line_written_otherwise_gives_the_same_event(written: bytes) -> None:
 
 def test_an_object_without_a_kind_gets_that_of_the_resource() -> None:
     thing = {"metadata": pod()["metadata"]}
-    [(_, told)] = events(read(line("ADDED", thing)))
-    assert told.body.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":')
-    assert told.manifest() == pod()
+    [(_, answers_read)] = events(read(line("ADDED", thing)))
+    assert answers_read.body.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":')
+    assert answers_read.manifest() == pod()
 
 
 def test_empty_lines_mean_nothing() -> None:

@@ -196,8 +196,8 @@ async def test_parts_of_a_page_are_told_while_it_comes(server: ScriptedServer, c
 
     assert isinstance(answer, Page)
     assert {part.version for part in parts} == {answer.version} == {"41"}
-    told = [thing.name for thing in [*(thing for part in parts for thing in part.objects), *answer.objects]]
-    assert told == [f"p{number}" for number in range(1000)]
+    text_found = [thing.name for thing in [*(thing for part in parts for thing in part.objects), *answer.objects]]
+    assert text_found == [f"p{number}" for number in range(1000)]
     assert answer.size == len(whole)
 
 
@@ -223,11 +223,11 @@ async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: Scripte
     bomb = deflate.compress(begin + b"[") + b"".join(deflate.compress(item + b",") for _ in range(120))
     bomb += deflate.compress(item + b"]" + end) + deflate.flush()
     server.on(PATH, answering(bomb, headers={"Content-Encoding": "gzip"}))
-    told = 0
+    text_found = 0
 
     async def take(part: Part) -> None:
-        nonlocal told
-        told += len(part.objects)
+        nonlocal text_found
+        text_found += len(part.objects)
 
     tracemalloc.start()
     try:
@@ -237,7 +237,7 @@ async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: Scripte
         tracemalloc.stop()
 
     assert isinstance(answer, Page)
-    assert told + len(answer.objects) == 121
+    assert text_found + len(answer.objects) == 121
     assert peak < 16 << 20
 
 
@@ -445,20 +445,20 @@ async def test_a_watch_opens_delivers_events_and_says_how_it_ended(server: Scrip
 
 
 async def test_an_event_is_told_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
-    told: asyncio.Queue[WatchAnswer] = asyncio.Queue()
+    text_found: asyncio.Queue[WatchAnswer] = asyncio.Queue()
 
     async def one_by_one(exchange: Exchange) -> None:
         await exchange.begin()
         for name in "abc":
             await exchange.send(event("ADDED", pod(name)))
-            assert names(await told.get()) == [name]  # Only then comes the next.
+            assert names(await text_found.get()) == [name]  # Only then comes the next.
         await exchange.end()
 
     server.on(PATH, one_by_one)
     async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
         async for answer in answers:
             if isinstance(answer, Announced):
-                told.put_nowait(answer)
+                text_found.put_nowait(answer)
 
 
 async def test_a_line_cut_at_the_end_of_the_stream_is_left_out(server: ScriptedServer, client: KubeClient) -> None:
@@ -516,13 +516,13 @@ async def test_a_watch_with_rare_events_is_not_idle(server: ScriptedServer) -> N
 async def test_a_consumer_that_takes_its_time_is_not_taken_for_silence(server: ScriptedServer) -> None:
     server.on(PATH, streaming(event("ADDED", pod("a")), bookmark("12")))
     async with connect(ClusterAccess(server=server.url), idle_timeout=0.2) as client:
-        told = []
+        text_found = []
         async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
             async for answer in answers:
-                told.append(type(answer))
+                text_found.append(type(answer))
                 await asyncio.sleep(0.3)  # As a full DeltaFIFO would.
-    assert told in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
-    assert Silent not in told
+    assert text_found in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
+    assert Silent not in text_found
 
 
 async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: ScriptedServer) -> None:
@@ -619,8 +619,8 @@ async def test_a_watch_never_offers_to_take_compressed_bytes(server: ScriptedSer
         allowed = "gzip" in exchange.request.headers.get("accept-encoding", "")
         await exchange.begin(headers={"Content-Encoding": "gzip"} if allowed else {})
         for name in "abc":
-            told = event("ADDED", pod(name))
-            await exchange.send(gzip.compress(told) if allowed else told)
+            text_found = event("ADDED", pod(name))
+            await exchange.send(gzip.compress(text_found) if allowed else text_found)
         await exchange.end()
 
     server.on(PATH, compressing_if_allowed)
@@ -652,9 +652,9 @@ async def told_between(server: ScriptedServer, client: KubeClient, bad: bytes) -
     """Of a watch that tells ``before``, then something bad, then ``after``: what comes of the bad."""
     server.on(PATH, streaming(event("ADDED", pod("before")), bad, event("ADDED", pod("after"))))
     answers = [answer for answer in await watch_whole(client) if isinstance(answer, Announced | Unreadable)]
-    told = [part for each in answers for part in (names(each) if isinstance(each, Announced) else [each])]
-    assert told[0] == "before"
-    assert told[-1] == "after"
+    text_found = [part for each in answers for part in (names(each) if isinstance(each, Announced) else [each])]
+    assert text_found[0] == "before"
+    assert text_found[-1] == "after"
     return [answer for answer in answers if isinstance(answer, Unreadable)]
 
 

@@ -39,8 +39,8 @@ def watched(thing: Json, *, managed_fields: bool = False) -> bytes:
 def told_of(thing: Json, *, managed_fields: bool = False) -> ApiObject:
     [answer] = Frames(WIDGETS, managed_fields=managed_fields).feed(b'{"type":"ADDED","object":%b}\n' % compact(thing))
     assert isinstance(answer, Announced), answer
-    [(_, told)] = answer.events
-    return told
+    [(_, message)] = answer.events
+    return message
 
 
 def listed(thing: Json, *, managed_fields: bool = False) -> bytes:
@@ -49,8 +49,8 @@ def listed(thing: Json, *, managed_fields: bool = False) -> bytes:
     reader.feed(compact(page))
     answer = reader.end()
     assert isinstance(answer, Page), answer
-    [told] = answer.objects
-    return told.body
+    [message] = answer.objects
+    return message.body
 
 
 def without(thing: Json) -> Json:
@@ -128,10 +128,10 @@ def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data
 def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, data: st.DataObject) -> None:
     members = {**widget()["metadata"], **metadata}
     order = data.draw(st.permutations(list(members)))
-    told = told_of({**widget(), "metadata": {name: members[name] for name in order}})
-    unmarked = ApiObject(told.key, told.uid, told.resource_version, told.body)
-    if told.stripped:
-        assert json.loads(transform_for(WIDGETS, RedactionKey(b"k" * 32))(unmarked).body) == json.loads(told.body)
+    message = told_of({**widget(), "metadata": {name: members[name] for name in order}})
+    unmarked = ApiObject(message.key, message.uid, message.resource_version, message.body)
+    if message.stripped:
+        assert json.loads(transform_for(WIDGETS, RedactionKey(b"k" * 32))(unmarked).body) == json.loads(message.body)
 
 
 def test_a_server_written_object_is_stripped_unless_applied() -> None:

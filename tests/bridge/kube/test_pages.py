@@ -167,16 +167,16 @@ def test_chunks_and_member_order_of_a_page_make_no_difference(
     body = json.dumps(written, separators=separators, indent=indent, ensure_ascii=False).encode()
 
     reader = PageReader(PODS, least=1)
-    told = []
+    message = []
     for start, end in pairwise(sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})):
         reader.feed(body[start:end])
-        told += reader.take()
+        message += reader.take()
     answer = reader.end()
 
     assert isinstance(answer, Page)
     assert (answer.version, answer.next_page, answer.unreadable) == ("41", "on", ())
     whole = [{"kind": "Pod", "apiVersion": "v1", **each} for each in items]
-    assert [thing.manifest() for thing in (*told, *answer.objects)] == whole
+    assert [thing.manifest() for thing in (*message, *answer.objects)] == whole
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 10_000])

@@ -76,7 +76,7 @@ async def watch_until(
     return answers
 
 
-def told(answers: list[WatchAnswer]) -> list[tuple[EventType, str]]:
+def message(answers: list[WatchAnswer]) -> list[tuple[EventType, str]]:
     return [(kind, thing.name) for each in answers if isinstance(each, Announced) for kind, thing in each.events]
 
 
@@ -120,9 +120,9 @@ async def test_a_watch_tells_every_change_after_a_version(client: KubeClient, ku
     await kube.delete(f"{path}/a")
 
     request = WatchRequest(version=empty.version, timeout=60)
-    answers = await watch_until(client, scope, request, lambda found: len(told(found)) == 3)
+    answers = await watch_until(client, scope, request, lambda found: len(message(found)) == 3)
     assert answers[0] == Opened()
-    assert told(answers) == [(EventType.ADDED, "a"), (EventType.MODIFIED, "a"), (EventType.DELETED, "a")]
+    assert message(answers) == [(EventType.ADDED, "a"), (EventType.MODIFIED, "a"), (EventType.DELETED, "a")]
     things = [thing for each in answers if isinstance(each, Announced) for _, thing in each.events]
     assert things[1].manifest() == last
     versions = [int(thing.resource_version) for thing in things]
@@ -147,7 +147,7 @@ async def test_a_watch_list_delivers_objects_and_marks_their_end(
     await make(kube, namespace, "a", "b")
     request = WatchRequest(version="", timeout=60, initial_events=True)
     answers = await watch_until(client, Scope(namespace), request, lambda found: isinstance(found[-1], Bookmark))
-    assert sorted(told(answers)) == [(EventType.ADDED, "a"), (EventType.ADDED, "b")]
+    assert sorted(message(answers)) == [(EventType.ADDED, "a"), (EventType.ADDED, "b")]
     last = answers[-1]
     assert isinstance(last, Bookmark)
     assert last.initial_events_end

@@ -64,7 +64,7 @@ class Watched:
         event = json.loads(line)
         return event["type"], event["object"]
 
-    async def told(self, timeout: float = 5) -> tuple[str, str]:
+    async def sent(self, timeout: float = 5) -> tuple[str, str]:
         """The next event's type and its object's name."""
         kind, thing = await self.event(timeout)
         return kind, thing["metadata"]["name"]

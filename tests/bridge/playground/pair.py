@@ -35,7 +35,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reply:
     """One server's answer, comparable."""
 
     status: int
@@ -72,12 +72,12 @@ class Side:
     last: httpx.Response | None = None
     """The last whole answer, for what the next request needs of it."""
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Told:
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         content = body if body is None or isinstance(body, bytes) else json.dumps(body)
         sent = {"Content-Type": "application/json"} if body is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         self.last = await self.http.request(method, path, content=content, headers=sent)
-        return Told(self.last.status_code, _telling(self.last.headers), comparable(self.last.text))
+        return Reply(self.last.status_code, _telling(self.last.headers), comparable(self.last.text))
 
     def json(self) -> Any:
         """The last answer as it came."""
@@ -92,7 +92,7 @@ class Side:
                     return
                 await asyncio.sleep(0.05)  # Nothing announces it.
 
-    async def watch(self, path: str, lines: int, seconds: float, begun: asyncio.Event | None = None) -> Told:
+    async def watch(self, path: str, lines: int, seconds: float, begun: asyncio.Event | None = None) -> Reply:
         """The first lines of a watch, fewer if it ends before. ``begun`` is set at the first."""
         found: list[str] = []
         async with asyncio.timeout(seconds), self.http.stream("GET", path) as answer:
@@ -102,7 +102,7 @@ class Side:
                     begun.set()
                 if len(found) == lines:
                     break
-        return Told(answer.status_code, _telling(answer.headers, "transfer-encoding"), "\n".join(found))
+        return Reply(answer.status_code, _telling(answer.headers, "transfer-encoding"), "\n".join(found))
 
 
 async def _split(answer: httpx.Response) -> AsyncIterator[str]:
@@ -128,7 +128,7 @@ class Pair:
     playground: Side
     server: Playground
 
-    async def same(self, method: str, path: str, body: Any = None, **headers: str) -> Told:
+    async def same(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         real = await self.real.ask(method, path, body, **headers)
         ours = await self.playground.ask(method, path, body, **headers)
         insist(ours, real, f"{method} {path}")
@@ -143,7 +143,7 @@ class Pair:
         insist({**one, "message": ""}, {**other, "message": ""}, f"{method} {path} {body!r}")
         return other
 
-    async def same_watch(self, path: str, *, lines: int = 1000, seconds: float = 20) -> Told:
+    async def same_watch(self, path: str, *, lines: int = 1000, seconds: float = 20) -> Reply:
         real, ours = await asyncio.gather(
             self.real.watch(path, lines, seconds), self.playground.watch(path, lines, seconds)
         )
@@ -153,8 +153,8 @@ class Pair:
     async def both(self, method: str, path: str, body: Any = None, **headers: str) -> None:
         """Where the answer is not the point."""
         for side in (self.real, self.playground):
-            told = await side.ask(method, path, body, **headers)
-            assert told.status < 300, f"{method} {path}: {told}"
+            sent_lines = await side.ask(method, path, body, **headers)
+            assert sent_lines.status < 300, f"{method} {path}: {sent_lines}"
 
 
 @asynccontextmanager

@@ -39,7 +39,7 @@ async def test_a_removed_definition_takes_objects_and_ends_watches(server: Playg
     async with watching(http, "/apis/example.com/v1/widgets", resourceVersion=server.version) as watch:
         await server.until_watched("widgets.example.com")
         server.delete(CRDS, "widgets.example.com")
-        assert await watch.told() == ("DELETED", "w")
+        assert await watch.sent() == ("DELETED", "w")
         assert await watch.rest() == []
     gone = await http.get("/apis/example.com/v1/widgets")
     assert (gone.status_code, gone.text) == (404, "404 page not found\n")

@@ -4,7 +4,7 @@ Wanted differences, which no test here insists on:
 
 - Objects are stored as they come: no defaults, no validation against a schema, no conversion of a CRD's versions.
 - A namespace, and a definition with its objects, go as soon as they are deleted; the real server marks them before.
-- Who may not do something is told so only about resources that there are.
+- A user without a right gets a 403 only for existing resources.
 - Of the subresources, only ``status`` is served. Patches are merge patches. Field selectors know name and namespace.
 - Messages about bodies that cannot be read are worded by another JSON parser.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from bridge.playground.simulation import manifests
-from tests.bridge.playground.pair import Pair, Side, Told, insist, pair_with
+from tests.bridge.playground.pair import Pair, Reply, Side, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, StartKubeApiServer
 from tests.cluster.servers import Etcd, KubeApiServer
 
@@ -169,8 +169,8 @@ async def test_a_query_that_makes_no_sense_is_refused_the_same_way(pair: Pair, m
         "watch=1&limit=abc",
         "watch=1&timeoutSeconds=abc",
     )
-    for told in await asyncio.gather(*(pair.same("GET", f"{maps}?{query}") for query in queries)):
-        assert told.status >= 400
+    for sent in await asyncio.gather(*(pair.same("GET", f"{maps}?{query}") for query in queries)):
+        assert sent.status >= 400
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ async def test_an_unacceptable_media_type_is_406(pair: Pair, maps: str) -> None:
 
 
 async def test_a_wrong_token_is_401(pair: Pair, maps: str) -> None:
-    told = await pair.same("GET", maps, Authorization="Bearer nonsense")
-    assert told.status == 401
+    sent = await pair.same("GET", maps, Authorization="Bearer nonsense")
+    assert sent.status == 401
     await pair.same("GET", "/api", Authorization="Bearer nonsense")
     await pair.same("GET", f"{maps}?watch=1", Authorization="Bearer nonsense")
 
@@ -292,8 +292,8 @@ async def test_an_object_that_cannot_be_read_is_refused_alike(pair: Pair, maps: 
 
 
 async def test_a_namespace_that_is_not_there_takes_no_objects(pair: Pair) -> None:
-    told = await pair.same("POST", "/api/v1/namespaces/nope-nope/configmaps", {"metadata": {"name": "a"}})
-    assert told.status == 404
+    sent = await pair.same("POST", "/api/v1/namespaces/nope-nope/configmaps", {"metadata": {"name": "a"}})
+    assert sent.status == 404
 
 
 async def test_a_generated_name_has_five_signs(pair: Pair, maps: str) -> None:
@@ -334,7 +334,7 @@ async def test_a_secret_is_written_the_same_way(pair: Pair, namespace: str) -> N
 async def test_a_pod_on_a_node_stays_until_it_is_deleted_without_grace(pair: Pair, namespace: str) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     made = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
-    told = []
+    sent = []
     for side in (pair.real, pair.playground):
         steps = [await side.ask("POST", pods, {**made, "status": {"phase": "Failed"}})]
         status = [side.json()["status"]["phase"]]
@@ -347,8 +347,8 @@ async def test_a_pod_on_a_node_stays_until_it_is_deleted_without_grace(pair: Pai
         steps.append(await side.ask("GET", f"{pods}/p"))
         steps.append(await side.ask("DELETE", f"{pods}/p?gracePeriodSeconds=0"))
         steps.append(await side.ask("GET", f"{pods}/p"))
-        told.append((status, grace, [(step.status, step.headers) for step in steps], steps[-1].text))
-    insist(told[1], told[0], "pods")
+        sent.append((status, grace, [(step.status, step.headers) for step in steps], steps[-1].text))
+    insist(sent[1], sent[0], "pods")
 
 
 async def test_a_custom_object_is_written_the_same_way(
@@ -409,11 +409,11 @@ async def test_pages_show_one_version_whatever_changes_meanwhile(pair: Pair, map
     tokens = [side.json()["metadata"]["continue"] for side in (pair.real, pair.playground)]
     await pair.both("DELETE", f"{maps}/b")
     await pair.both("POST", maps, {"metadata": {"name": "bb"}})
-    told = [
+    sent = [
         await side.ask("GET", f"{maps}?continue={token}")
         for side, token in zip((pair.real, pair.playground), tokens, strict=True)
     ]
-    insist(told[1], told[0], "the second page")
+    insist(sent[1], sent[0], "the second page")
     assert [each["metadata"]["name"] for each in pair.real.json()["items"]] == ["b", "c"]
 
 
@@ -425,11 +425,11 @@ async def test_an_exact_list_shows_what_was(pair: Pair, maps: str) -> None:
         await side.ask("POST", maps, {"metadata": {"name": "b"}})
         await side.ask("DELETE", f"{maps}/a")
     for query in ("resourceVersionMatch=Exact", "limit=10", "resourceVersionMatch=NotOlderThan", "x=y"):
-        told = [
+        sent = [
             await side.ask("GET", f"{maps}?{query}&resourceVersion={version}")
             for side, version in zip((pair.real, pair.playground), versions, strict=True)
         ]
-        insist(told[1], told[0], query)
+        insist(sent[1], sent[0], query)
 
 
 async def test_selectors_choose_the_same_objects(pair: Pair, maps: str) -> None:
@@ -491,8 +491,8 @@ async def test_leaving_a_selector_is_deleted_and_entering_is_added(pair: Pair, m
         await pair.both("PATCH", f"{maps}/a", patch, Content_Type=MERGE)
     await pair.both("PATCH", f"{maps}/a", {"data": {"more": "1"}}, Content_Type=MERGE)
     await pair.both("DELETE", f"{maps}/a")
-    told = await pair.same_watch(f"{maps}?watch=1&resourceVersion=1&labelSelector=x%3D1&timeoutSeconds=1")
-    events = [json.loads(line) for line in told.text.splitlines()]
+    sent = await pair.same_watch(f"{maps}?watch=1&resourceVersion=1&labelSelector=x%3D1&timeoutSeconds=1")
+    events = [json.loads(line) for line in sent.text.splitlines()]
     assert [event["type"] for event in events] == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
     assert events[1]["object"]["metadata"]["labels"] == {"x": "1"}
 
@@ -508,8 +508,8 @@ async def test_leaving_a_selector_is_deleted_and_entering_is_added(pair: Pair, m
 )
 async def test_bookmarks_have_the_members_that_go_never_leaves_out(pair: Pair, path: str, namespace: str) -> None:
     inside = path.replace("v1/", f"v1/namespaces/{namespace}/")
-    told = await pair.same_watch(f"{inside}?{WATCH_LIST}&timeoutSeconds=1")
-    assert '"type":"BOOKMARK"' in told.text
+    sent = await pair.same_watch(f"{inside}?{WATCH_LIST}&timeoutSeconds=1")
+    assert '"type":"BOOKMARK"' in sent.text
 
 
 async def test_a_watch_from_before_a_definition_is_410_in_the_stream(
@@ -518,9 +518,9 @@ async def test_a_watch_from_before_a_definition_is_410_in_the_stream(
     widgets = await custom_resource()
     pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
     for query in ("", "&allowWatchBookmarks=true"):
-        told = await pair.same_watch(f"{widgets.path()}?watch=1&resourceVersion=1&timeoutSeconds=5{query}")
-        assert told.status == 200
-        assert json.loads(told.text)["object"]["code"] == 410
+        sent = await pair.same_watch(f"{widgets.path()}?watch=1&resourceVersion=1&timeoutSeconds=5{query}")
+        assert sent.status == 200
+        assert json.loads(sent.text)["object"]["code"] == 410
 
 
 async def test_a_removed_definition_deletes_objects_and_ends_watches(
@@ -532,9 +532,9 @@ async def test_a_removed_definition_deletes_objects_and_ends_watches(
     for name in ("a", "b"):
         await pair.both("POST", path, widgets.manifest(name))
     definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}"
-    told = [await _deleted_while_watched(side, path, definition) for side in (pair.real, pair.playground)]
-    assert told[1] == told[0]
-    assert told[0] == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a"), ("DELETED", "b")]
+    sent = [await _deleted_while_watched(side, path, definition) for side in (pair.real, pair.playground)]
+    assert sent[1] == sent[0]
+    assert sent[0] == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a"), ("DELETED", "b")]
     # The real server takes a moment more.
     await pair.real.until(path, 404)
     await pair.same("GET", path)
@@ -542,7 +542,7 @@ async def test_a_removed_definition_deletes_objects_and_ends_watches(
 
 
 async def _deleted_while_watched(side: Side, path: str, definition: str) -> list[tuple[str, str]]:
-    """What a watch of the collection is told until it ends. It ends soon, whatever its timeout says."""
+    """The lines of a watch of the collection until its end. It ends soon, regardless of its timeout."""
     begun = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(side.watch(f"{path}?watch=1&timeoutSeconds=60", 1000, 30, begun))
@@ -555,7 +555,7 @@ async def _deleted_while_watched(side: Side, path: str, definition: str) -> list
 async def test_what_is_forgotten_is_410(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
 ) -> None:
-    """Without its watch cache the real server forgets as soon as etcd does; a watch is told so in other words then."""
+    """Without its watch cache the real server forgets as soon as etcd does; a watch gets another text then."""
     server = start_kube_apiserver(start_etcd(), "--watch-cache=false", "--etcd-compaction-interval=1s")
     maps = "/api/v1/namespaces/default/configmaps"
     async with pair_with(server, "default") as pair:
@@ -568,20 +568,20 @@ async def test_what_is_forgotten_is_410(
         await pair.both("POST", maps, {"metadata": {"name": "bb"}})
         pair.server.misbehave.expire_history()
         for query in ("resourceVersionMatch=Exact", "limit=2", "watch=1&timeoutSeconds=2"):
-            told = [
+            sent = [
                 await side.ask("GET", f"{maps}?{query}&resourceVersion={of['resourceVersion']}")
                 for side, of in zip((pair.real, pair.playground), listed, strict=True)
             ]
             if "watch" in query:
-                told = [_without_message(each) for each in told]
-            insist(told[1], told[0], query)
-            assert '"code":410' in told[0].text
-        told = [
+                sent = [_without_message(each) for each in sent]
+            insist(sent[1], sent[0], query)
+            assert '"code":410' in sent[0].text
+        sent = [
             await side.ask("GET", f"{maps}?limit=1&continue={of['continue']}")
             for side, of in zip((pair.real, pair.playground), listed, strict=True)
         ]
-        insist(told[1], told[0], "the second page")
-        assert told[0].status == 410
+        insist(sent[1], sent[0], "the second page")
+        assert sent[0].status == 410
         rest = [await side.ask("GET", f"{maps}?continue={_next(side)}") for side in (pair.real, pair.playground)]
         insist(rest[1], rest[0], "the inconsistent rest")
         assert [each["metadata"]["name"] for each in pair.real.json()["items"]] == ["bb", "c"]
@@ -592,5 +592,5 @@ def _next(side: Side) -> str:
     return token
 
 
-def _without_message(told: Told) -> Told:
-    return replace(told, text=re.sub(r'"message":"[^"]*"', '"message":""', told.text))
+def _without_message(sent: Reply) -> Reply:
+    return replace(sent, text=re.sub(r'"message":"[^"]*"', '"message":""', sent.text))

@@ -147,7 +147,7 @@ async def test_an_answer_may_be_slow(server: Playground, http: httpx.AsyncClient
 async def test_a_line_may_break_off_in_its_middle(server: Playground, http: httpx.AsyncClient) -> None:
     async with watching(http, MAPS, resourceVersion=server.version) as watch:
         server.create("configmaps", config_map("a"))
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
         whole = len(watch.heard)
         server.misbehave.cut_line("configmaps")
         server.create("configmaps", config_map("b"))
@@ -157,7 +157,7 @@ async def test_a_line_may_break_off_in_its_middle(server: Playground, http: http
     assert half.startswith(b'{"type":"ADDED"')
     assert b"\n" not in half
     async with watching(http, MAPS, resourceVersion=0) as watch:
-        assert [await watch.told(), await watch.told()] == [("ADDED", "a"), ("ADDED", "b")]
+        assert [await watch.sent(), await watch.sent()] == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_the_first_line_of_the_next_watch_may_break_off(server: Playground, http: httpx.AsyncClient) -> None:
@@ -178,7 +178,7 @@ async def test_watches_may_go_silent_and_stay_open() -> None:
         assert (await watch.event())[0] == "BOOKMARK"
         silence = server.misbehave.go_silent("configmaps")
         server.create("configmaps", config_map("a"))
-        # Longer than its timeout: not even its end is told.
+        # Longer than its timeout: its end is held back too.
         with pytest.raises(TimeoutError):
             await watch.line(timeout=1.3)
         assert server.open_watches("configmaps") == 1
@@ -191,7 +191,7 @@ async def test_what_was_held_back_in_silence_is_told_after_it(server: Playground
         with server.misbehave.go_silent("configmaps"):
             server.create("configmaps", config_map("a"))
             assert (await http.get(f"{MAPS}/a")).status_code == 200
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
 
 
 async def test_a_new_watch_is_silent_too(server: Playground, http: httpx.AsyncClient) -> None:
@@ -201,7 +201,7 @@ async def test_a_new_watch_is_silent_too(server: Playground, http: httpx.AsyncCl
         assert watch.response.status_code == 200
         await server.until_watched("configmaps")
         silence.stop()
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
 
 
 async def test_a_new_watch_may_end_at_once(server: Playground, http: httpx.AsyncClient) -> None:
@@ -211,7 +211,7 @@ async def test_a_new_watch_may_end_at_once(server: Playground, http: httpx.Async
         assert watch.response.status_code == 200
         assert await watch.rest() == []
     async with watching(http, MAPS, resourceVersion=0) as watch:
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
 
 
 async def test_open_watches_may_be_hung_up(server: Playground, http: httpx.AsyncClient) -> None:
@@ -238,10 +238,10 @@ async def test_any_bytes_may_be_put_into_a_watch(server: Playground, http: httpx
         await server.until_watched("configmaps")
         server.create("configmaps", config_map("a"))
         assert server.misbehave.inject(b'{"type":\n\xff\n', "configmaps") == 1
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
         assert [await watch.line(), await watch.line()] == [b'{"type":', b"\xff"]
         server.create("configmaps", config_map("b"))
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.sent() == ("ADDED", "b")
 
 
 async def test_a_watch_may_end_with_an_error_event(server: Playground, http: httpx.AsyncClient) -> None:
@@ -262,9 +262,9 @@ async def test_an_event_may_be_lost(server: Playground, http: httpx.AsyncClient)
         server.misbehave.lose_event("configmaps")
         server.create("configmaps", config_map("a"))
         server.create("configmaps", config_map("b"))
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.sent() == ("ADDED", "b")
     async with watching(http, MAPS, resourceVersion=version) as watch:
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.sent() == ("ADDED", "b")
     assert [each["metadata"]["name"] for each in (await http.get(MAPS)).json()["items"]] == ["a", "b"]
 
 
@@ -272,10 +272,10 @@ async def test_history_may_expire_while_watches_go_on(server: Playground, http: 
     version = server.version
     async with watching(http, MAPS, resourceVersion=version) as watch:
         server.create("configmaps", config_map("a"))
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
         server.misbehave.expire_history()
         server.create("configmaps", config_map("b"))
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.sent() == ("ADDED", "b")
     async with watching(http, MAPS, resourceVersion=version) as watch:
         kind, status = await watch.event()
         assert (kind, status["code"]) == ("ERROR", 410)

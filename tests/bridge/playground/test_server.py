@@ -89,7 +89,7 @@ async def test_deleting_a_namespace_takes_what_is_in_it(server: Playground, http
     server.create("configmaps", manifests.config_map("b", namespace="default"))
     async with watching(http, "/api/v1/configmaps", resourceVersion=server.version) as watch:
         assert (await http.delete("/api/v1/namespaces/shop")).status_code == 200
-        assert await watch.told() == ("DELETED", "a")
+        assert await watch.sent() == ("DELETED", "a")
     assert [each["metadata"]["name"] for each in server.list("configmaps")] == ["b"]
 
 

@@ -20,9 +20,9 @@ async def test_a_watch_from_a_version_tells_what_came_after_it(server: Playgroun
     version = server.version
     server.patch("configmaps", "a", {"data": {"k": "2"}})
     async with watching(http, MAPS, resourceVersion=version) as watch:
-        assert await watch.told() == ("MODIFIED", "a")
+        assert await watch.sent() == ("MODIFIED", "a")
         server.create("configmaps", manifests.config_map("b"))
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.sent() == ("ADDED", "b")
         server.delete("configmaps", "a")
         kind, gone = await watch.event()
     assert (kind, gone["data"], gone["metadata"]["resourceVersion"]) == (
@@ -47,7 +47,7 @@ async def test_a_watch_of_one_namespace_hears_nothing_of_others(server: Playgrou
     async with watching(http, MAPS, resourceVersion=server.version) as watch:
         server.create("configmaps", manifests.config_map("other", namespace="shop"))
         server.create("configmaps", manifests.config_map("mine"))
-        assert await watch.told() == ("ADDED", "mine")
+        assert await watch.sent() == ("ADDED", "mine")
 
 
 async def test_entering_a_selector_is_added_and_leaving_it_deleted(server: Playground, http: httpx.AsyncClient) -> None:
@@ -61,9 +61,9 @@ async def test_entering_a_selector_is_added_and_leaving_it_deleted(server: Playg
             server.version,
         )
         server.patch("configmaps", "a", {"metadata": {"labels": {"tier": "web"}}})
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.sent() == ("ADDED", "a")
         server.patch("configmaps", "a", {"data": {"k": "2"}})
-        assert await watch.told() == ("MODIFIED", "a")
+        assert await watch.sent() == ("MODIFIED", "a")
 
 
 async def test_a_field_selector_picks_one_object(server: Playground, http: httpx.AsyncClient) -> None:
@@ -71,7 +71,7 @@ async def test_a_field_selector_picks_one_object(server: Playground, http: httpx
         for name in "abc":
             server.create("configmaps", manifests.config_map(name))
         server.delete("configmaps", "b")
-        assert [await watch.told(), await watch.told()] == [("ADDED", "b"), ("DELETED", "b")]
+        assert [await watch.sent(), await watch.sent()] == [("ADDED", "b"), ("DELETED", "b")]
 
 
 async def test_history_is_bounded_and_410_is_beyond_it() -> None:
@@ -80,7 +80,7 @@ async def test_history_is_bounded_and_410_is_beyond_it() -> None:
             server.create("configmaps", manifests.config_map(f"m{n}"))["metadata"]["resourceVersion"] for n in range(6)
         ]
         async with watching(http, MAPS, resourceVersion=versions[2]) as watch:
-            assert [await watch.told() for _ in range(3)] == [("ADDED", f"m{n}") for n in (3, 4, 5)]
+            assert [await watch.sent() for _ in range(3)] == [("ADDED", f"m{n}") for n in (3, 4, 5)]
         async with watching(http, MAPS, resourceVersion=versions[1]) as watch:
             assert watch.response.status_code == 200
             kind, status = await watch.event()
@@ -100,7 +100,7 @@ async def test_a_watch_from_the_future_is_silent_until_then(server: Playground, 
             # The watch is broken by the timeout; another from the same version hears what comes next.
         async with watching(http, MAPS, resourceVersion=soon, allowWatchBookmarks="true") as watch:
             server.create("configmaps", manifests.config_map("b"))
-            assert await watch.told() == ("ADDED", "b")
+            assert await watch.sent() == ("ADDED", "b")
 
 
 async def test_bookmarks_tell_how_far_the_store_has_come() -> None:
@@ -143,7 +143,7 @@ async def test_a_watch_list_tells_the_state_and_then_a_bookmark(server: Playgrou
     for name in "ba":
         server.create("configmaps", manifests.config_map(name))
     async with watching(http, MAPS, **LISTED) as watch:
-        assert [await watch.told(), await watch.told()] == [("ADDED", "a"), ("ADDED", "b")]
+        assert [await watch.sent(), await watch.sent()] == [("ADDED", "a"), ("ADDED", "b")]
         kind, mark = await watch.event()
         assert kind == "BOOKMARK"
         assert mark["metadata"] == {
@@ -151,7 +151,7 @@ async def test_a_watch_list_tells_the_state_and_then_a_bookmark(server: Playgrou
             "annotations": {"k8s.io/initial-events-end": "true"},
         }
         server.delete("configmaps", "a")
-        assert await watch.told() == ("DELETED", "a")
+        assert await watch.sent() == ("DELETED", "a")
 
 
 async def test_a_watch_list_from_the_future_is_an_error_in_the_stream(
@@ -220,11 +220,11 @@ async def test_no_bookmark_says_what_the_events_said_already() -> None:
         version = server.version
         server.create("configmaps", manifests.config_map("a"))
         async with watching(http, MAPS, resourceVersion=version, allowWatchBookmarks="true") as watch:
-            assert await watch.told() == ("ADDED", "a")
+            assert await watch.sent() == ("ADDED", "a")
             with pytest.raises(TimeoutError):
                 await watch.line(timeout=0.1)
         async with watching(http, MAPS, resourceVersion=version, allowWatchBookmarks="true") as watch:
-            assert await watch.told() == ("ADDED", "a")
+            assert await watch.sent() == ("ADDED", "a")
             server.create("nodes", {"metadata": {"name": "n"}})
             assert (await watch.event())[0] == "BOOKMARK"
 
@@ -242,11 +242,11 @@ async def test_a_bookmark_never_runs_ahead_of_the_events() -> None:
                 server.create("configmaps", manifests.config_map(f"m{number}", {"k": "x" * 50_000}))
             # Until the answer is there, the watch has sent what the connection takes.
             assert (await http.get("/readyz")).text == "ok"
-        told, marked = int(server.version) - 320, 0
-        while told < int(server.version) or not marked:
+        sent, marked = int(server.version) - 320, 0
+        while sent < int(server.version) or not marked:
             kind, thing = await watch.event()
             version = int(thing["metadata"]["resourceVersion"])
             if kind == "BOOKMARK":
-                assert version == told, "a bookmark is ahead of what was told"
+                assert version == sent, "a bookmark is ahead of the sent events"
                 marked += 1
-            told = version
+            sent = version
