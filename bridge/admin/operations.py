@@ -51,7 +51,7 @@ class OfflineOperations:
     async def replay(self, request: ReplayRequest) -> Replayed:
         kind = None if request.resource is None else await self._kind_of(request.resource)
         start = self._outbox.first if request.start == BEGINNING else request.start
-        return Replayed(*await self._replay(request.sink, start, kind, request.namespace))
+        return await self._replay(request.sink, start, kind, request.namespace)
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
         if sink is not None:
@@ -90,9 +90,7 @@ class OfflineOperations:
         """The resources that the API server serves; None without a discovery."""
         return None
 
-    async def _replay(
-        self, sink: str, start: int | str, kind: int | None, namespace: str | None
-    ) -> tuple[int, int, int]:
+    async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
         sinks = self._outbox.sinks
         return await sinks.replay(sink, start=start, taken=sinks[sink].settled, kind=kind, namespace=namespace)
 
@@ -113,7 +111,7 @@ class OfflineOperations:
             size.age,
             cursor.configured,
             "" if backfill is None else backfill.kind.value,
-            0 if backfill is None else backfill.last - cursor.settled_item,
+            0 if backfill is None else backfill.last_item - cursor.settled_item,
             cursor.paused,
         )
 
@@ -167,9 +165,7 @@ class LiveOperations(OfflineOperations):
         self._wake(sink)
         return count
 
-    async def _replay(
-        self, sink: str, start: int | str, kind: int | None, namespace: str | None
-    ) -> tuple[int, int, int]:
+    async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
         if sink not in self._ends:
             return await super()._replay(sink, start, kind, namespace)
         return await self._ends[sink].stream.replay(start, kind, namespace)

@@ -20,8 +20,8 @@ from bridge.model.change import ChangeBatch
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
-from bridge.outbox.consumers import cursors, dead_letters
-from bridge.outbox.consumers.backlog import BacklogSize, SparseIndex, trim_through
+from bridge.outbox.consumers import cursors, dead_letters_sql
+from bridge.outbox.consumers.backlog import BacklogSize, trim_through
 from bridge.outbox.consumers.cursors import Progress
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.consumers.sink_cursors import SinkCursors
@@ -30,6 +30,7 @@ from bridge.outbox.log import cleaner, statements
 from bridge.outbox.log.appender import Appender
 from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
+from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.objects.ledger import Ledger
 from bridge.outbox.recovery import OpenedState, open_existing, open_state, utc_now
@@ -263,11 +264,11 @@ class Outbox:
     async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
         """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all, in the order of
         their numbers."""
-        return await self._store.ask(partial(dead_letters.listed, sink=sink, after=after, limit=limit))
+        return await self._store.ask(partial(dead_letters_sql.listed, sink=sink, after=after, limit=limit))
 
     async def dead_letter(self, number: int) -> Record:
         """The record of a dead letter. Raises UnknownTarget."""
-        return await self._store.ask(partial(dead_letters.record_of, number=number))
+        return await self._store.ask(partial(dead_letters_sql.record_of, number=number))
 
     async def check(self) -> StateReport:
         """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""

@@ -13,17 +13,16 @@ import apsw
 
 from bridge.model.gaps import rebuilt_gap
 from bridge.model.policies import StartPolicy
-from bridge.outbox.consumers import cursors, dead_letters
+from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import cleaner, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
 from bridge.outbox.objects import ledger_sql
-from bridge.outbox.storage.database import open_writer, usable
+from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.integrity import find_damage, require_small
 from bridge.outbox.storage.mark import Mark
-from bridge.outbox.storage.sql import one, row
 from bridge.outbox.storage.state_directory import FILE, WAL, StateDirectory
 
 _SKIPPED = 1_000_000
@@ -45,7 +44,7 @@ class OpenedState:
     codec: record_codec.Codec
     """Resources and dictionaries by the numbers that rows have."""
     cursors: dict[str, SinkCursor]
-    dead_letters: dict[str, dead_letters.SavedDeadLetters]
+    dead_letters: dict[str, dead_letters_sql.SavedDeadLetters]
     last: int
     log_start: int
     objects: int
@@ -158,7 +157,7 @@ def _read(
             connection,
             record_codec.Codec(ledger_sql.resources(connection), _bodies(connection)),
             cursors.load(connection, sinks),
-            dead_letters.load(connection, sinks),
+            dead_letters_sql.load(connection, sinks),
             last,
             log_start,
             one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),

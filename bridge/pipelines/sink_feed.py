@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.delivery.ports import Taken
+from bridge.model.admin import Replayed
 from bridge.model.record import Record
-from bridge.outbox.consumers.backfills import Backfill
+from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.processor.listener import Missed, ProcessorListener
 
@@ -71,8 +72,10 @@ class SinkFeed:
         """Number of records that were taken and are not settled."""
         cursor = self._sinks[self.sink]
         backfill = cursor.backfill
-        through = self.taken if backfill is None else min(self.taken, backfill.log_from)
-        return max(0, through - cursor.settled) + (0 if backfill is None else backfill.told - cursor.settled_item)
+        if backfill is None:
+            return max(0, self.taken - cursor.settled)
+        through = min(self.taken, backfill.needs_log_through)
+        return max(0, through - cursor.settled) + backfill.read_through - cursor.settled_item
 
     @property
     def exhausted(self) -> bool:
@@ -84,7 +87,7 @@ class SinkFeed:
         """Whether the backfill, and the log before it, was taken and is not settled."""
         cursor = self._sinks[self.sink]
         backfill = cursor.backfill
-        if backfill is None or backfill.left or self._listener.taken < backfill.after:
+        if backfill is None or backfill.left or self._listener.taken < backfill.starts_after:
             return False
         return not cursor.backfill_is_settled
 
@@ -97,9 +100,9 @@ class SinkFeed:
         async with self._turn:
             backfill = self.backfill
             if backfill is not None:
-                if self._listener.taken >= backfill.after:
+                if self._listener.taken >= backfill.starts_after:
                     return await self._take_backfill(backfill, limit)
-                limit = min(limit, backfill.after - self._listener.taken)
+                limit = min(limit, backfill.starts_after - self._listener.taken)
             taken = await self._listener.take(limit)
             return Stretch(taken.items, taken.missed, through=taken.through)
 
@@ -109,7 +112,7 @@ class SinkFeed:
             return Stretch(items, place=place)
         if self._sinks[self.sink].backfill_is_settled:
             self._sinks.end_backfill(self.sink)
-            self._listener.skip(backfill.cut)
+            self._listener.skip(backfill.resumes_after)
         return Stretch(())
 
     def wake(self) -> None:
@@ -150,9 +153,9 @@ class SinkFeed:
     def _can_drop(self, through: int) -> bool:
         """Whether some record up to there was not taken."""
         backfill = self.backfill
-        return through > (self.taken if backfill is None else backfill.cut)
+        return through > (self.taken if backfill is None else backfill.resumes_after)
 
-    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> tuple[int, int, int]:
+    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
         """See SinkCursors.replay."""
         self._listener.wake()
         async with self._turn:

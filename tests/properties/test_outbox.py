@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record
@@ -445,7 +445,7 @@ class OutboxMachine(RuleBasedStateMachine):
             and (namespace is None or each.key.startswith(f"{namespace}/"))
         ]
         found = self.run(asked)
-        assert found == (len(expected), min(expected, default=0), max(expected, default=0))
+        assert found == Replayed(len(expected), min(expected, default=0), max(expected, default=0))
         consumer.due |= set(expected)
         consumer.newest.clear()
         consumer.ops_may_differ = True

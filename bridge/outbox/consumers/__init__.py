@@ -1,9 +1,12 @@
 """A sink's way through the log.
 
-backfills      records outside the order of the log: snapshot, compacted backlog, replay, gap
-backlog        bounds of a backlog, and what retention allows to leave (pure)
-compaction     the newest record of each object in a backlog (pure)
-cursors        how far each sink has settled
-dead_letters   rejected and parked records
-sink_cursors   cursor, backfill and dead letters of every sink
+backfill          a snapshot, compacted backlog, gap or replay in front of the log: its items and its progress
+backfill_plans    the records that become items of a backfill
+backlog           bounds of a backlog, and the part of the log that retention lets go (pure)
+compaction        the newest record of each object in a backlog (pure)
+cursors           how far each sink has settled
+dead_letters      rejected and parked records
+dead_letters_sql  their SQL
+gap_concerns      the resources and namespaces that a gap is about
+sink_cursors      cursor, backfill and dead letters of every sink
 """

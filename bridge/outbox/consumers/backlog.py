@@ -1,14 +1,11 @@
-"""Bounds of a sink's backlog, and the index of bytes and ages that says how much of the log can be dropped or
-trimmed."""
+"""Bounds of a sink's backlog, and how much of the log can be dropped or trimmed (pure)."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import attrgetter
 
-import msgspec
+from bridge.outbox.log.sparse_index import SparseIndex
 
 ROOM = 0.9
 """Part of a bound that a drop leaves filled. A drop to the full bound would have to follow every record."""
@@ -76,102 +73,3 @@ def trim_through(
     if retain_bytes:
         retained.append(sparse_index.sequence_of_bytes(retain_bytes))
     return min(settled, last, max(retained, default=last))
-
-
-class _Mark(msgspec.Struct, frozen=True, gc=False):
-    """Stands for the records behind the previous mark, through this one."""
-
-    sequence: int
-    total: int
-    """Bytes of all records through ``sequence``, since the start."""
-    oldest: float
-    newest: float
-
-
-_sequence = attrgetter("sequence")
-_total = attrgetter("total")
-_oldest = attrgetter("oldest")
-_newest = attrgetter("newest")
-
-
-class SparseIndex:
-    """A sparse index of the log (as Kafka's offset and time index): bytes and ages of records without a read of the
-    log.
-
-    Each commit adds a mark. Above ``most`` marks, neighbours are merged; a mark then stands for about a thousandth
-    (with the default) of the log's bytes or of its time span, whichever comes first. Answers err by one mark, to the
-    side that each method documents. Times are seconds of a monotonic clock; a time that goes back counts as equal to
-    the newest one.
-    """
-
-    def __init__(self, most: int = 4000) -> None:
-        self._most = most
-        self._parts = most // 4
-        self._marks = [_Mark(0, 0, float("-inf"), float("-inf"))]
-
-    def __len__(self) -> int:
-        return len(self._marks)
-
-    def reached(self, sequence: int, total_bytes: int, now: float) -> None:
-        """Records through ``sequence`` exist since ``now``; all records so far, trimmed ones included, took
-        ``total_bytes``."""
-        before = self._marks[-1]
-        if sequence <= before.sequence:
-            return
-        now = max(now, before.newest)
-        self._marks.append(_Mark(sequence, total_bytes, now, now))
-        if len(self._marks) > self._most:
-            self._merge()
-
-    def trim(self, through: int) -> None:
-        """Drops marks up to ``through``; later questions are about newer records."""
-        del self._marks[: self._at(through)]
-
-    # ── About a sequence number ──────────────────────────────────────────────
-
-    def bytes_after(self, sequence: int) -> int:
-        """Bytes of the records behind ``sequence``, or a little more."""
-        return self._marks[-1].total - self._marks[self._at(sequence)].total
-
-    def age_of(self, sequence: int, now: float) -> float:
-        """Seconds since the oldest record behind ``sequence`` was committed, or a little more; 0 without such a
-        record."""
-        at = self._at(sequence) + 1
-        return max(0.0, now - self._marks[at].oldest) if at < len(self._marks) else 0.0
-
-    # ── About sequence numbers ───────────────────────────────────────────────
-
-    def sequence_of_age(self, seconds: float, now: float) -> int:
-        """All records up to the result are at least ``seconds`` old; a few behind it may be, too."""
-        return self._marks[max(0, bisect_right(self._marks, now - seconds, key=_newest) - 1)].sequence
-
-    def sequence_within_age(self, seconds: float, now: float) -> int:
-        """All records behind the result are at most ``seconds`` old; a few up to it may be, too."""
-        return self._marks[max(0, bisect_left(self._marks, now - seconds, key=_oldest) - 1)].sequence
-
-    def sequence_of_bytes(self, limit: int) -> int:
-        """At least ``limit`` bytes follow the result, if the log has as many."""
-        return self._marks[max(0, bisect_right(self._marks, self._marks[-1].total - limit, key=_total) - 1)].sequence
-
-    def sequence_within_bytes(self, limit: int) -> int:
-        """At most ``limit`` bytes follow the result."""
-        return self._marks[bisect_left(self._marks, self._marks[-1].total - limit, key=_total)].sequence
-
-    def _at(self, sequence: int) -> int:
-        """Index of the last mark up to ``sequence``."""
-        return max(0, bisect_right(self._marks, sequence, key=_sequence) - 1)
-
-    def _merge(self) -> None:
-        """Keeps the ends, and joins neighbours that together span less than 4/``most`` of the bytes and of the time."""
-        first, last = self._marks[0], self._marks[-1]
-        size = (last.total - first.total) / self._parts
-        seconds = (last.newest - self._marks[1].oldest) / self._parts
-        merged = [first]
-        oldest: float | None = None
-        for mark in self._marks[1:]:
-            before = merged[-1]
-            oldest = mark.oldest if oldest is None else oldest
-            if mark is last or mark.total - before.total > size or mark.newest - before.newest > seconds:
-                merged.append(msgspec.structs.replace(mark, oldest=oldest))
-                oldest = None
-        self._marks = merged

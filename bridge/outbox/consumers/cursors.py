@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import apsw
 
 from bridge.model.policies import StartPolicy
-from bridge.outbox.consumers import backfills
-from bridge.outbox.consumers.backfills import Backfill
+from bridge.outbox.consumers import backfill as backfills
+from bridge.outbox.consumers.backfill import Backfill
+from bridge.outbox.consumers.backfill_plans import begin_snapshot
 from bridge.outbox.objects.ledger_sql import PRESENT
-from bridge.outbox.storage.sql import one, row
+from bridge.outbox.storage.database import one, row
 
 
 @dataclass(slots=True)
@@ -40,14 +41,14 @@ class SinkCursor:
     def holds(self) -> int:
         """The log can be trimmed up to this sequence number as far as this sink goes. Records of a backfill stay even
         so."""
-        if self.backfill is not None and self.settled >= self.backfill.log_from:
-            return max(self.settled, self.backfill.cut)
+        if self.backfill is not None and self.settled >= self.backfill.needs_log_through:
+            return max(self.settled, self.backfill.resumes_after)
         return self.settled
 
     @property
     def has_in_flight(self) -> bool:
         """True while records that the sink received before the backfill was planned are unsettled."""
-        return self.backfill is not None and bool(self.backfill.in_flight) and self.settled < self.backfill.after
+        return self.backfill is not None and bool(self.backfill.in_flight) and self.settled < self.backfill.starts_after
 
     @property
     def item_to_save(self) -> int | None:
@@ -60,14 +61,16 @@ class SinkCursor:
     def backfill_is_settled(self) -> bool:
         """True once the backfill and the log in front of it are settled."""
         backfill = self.backfill
-        return backfill is not None and self.settled >= backfill.after and self.settled_item >= backfill.last
+        return (
+            backfill is not None and self.settled >= backfill.starts_after and self.settled_item >= backfill.last_item
+        )
 
     def records_until(self, last: int) -> int:
         """Records that are unsettled up to ``last``, including records for other sinks."""
         if self.backfill is None:
             return max(0, last - self.settled)
-        before = max(0, self.backfill.log_from - self.settled)
-        return before + self.backfill.last - self.settled_item + max(0, last - self.backfill.cut)
+        before = max(0, self.backfill.needs_log_through - self.settled)
+        return before + self.backfill.last_item - self.settled_item + max(0, last - self.backfill.resumes_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Sink
     cursors = {}
     for sink, settled, absent, paused, memory in found:
         backfill = backfills.load(database, sink)
-        item = 0 if backfill is None else backfill.told
+        item = 0 if backfill is None else backfill.read_through
         cursors[sink] = SinkCursor(
             sink,
             settled,
@@ -109,7 +112,7 @@ def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str
     settled = log_start - 1 if start is StartPolicy.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
     if start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
-        backfills.begin_snapshot(database, sink, time)
+        begin_snapshot(database, sink, time)
 
 
 def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:

@@ -10,10 +10,11 @@ from functools import partial
 import apsw
 
 from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.record import Record
-from bridge.outbox.consumers import backfills, cursors
-from bridge.outbox.consumers.backfills import Backfill, BackfillKind
+from bridge.outbox.consumers import backfill as backfills
+from bridge.outbox.consumers import backfill_plans, cursors
+from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind
 from bridge.outbox.consumers.cursors import Progress, SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.store import Store
@@ -87,9 +88,9 @@ class SinkCursors:
         if backfill is None:
             return
         if backfill.kind is BackfillKind.SNAPSHOT:
-            self._report(SnapshotEnded(sink, max(0, backfill.last - 2)))
+            self._report(SnapshotEnded(sink, max(0, backfill.last_item - 2)))
         cursor.backfill, cursor.settled_item, cursor.dirty = None, 0, True
-        cursor.settled = max(cursor.settled, backfill.cut)
+        cursor.settled = max(cursor.settled, backfill.resumes_after)
         # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
         self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
 
@@ -117,7 +118,7 @@ class SinkCursors:
             return (), 0
         question = partial(backfills.read, codec=self._store.codec, sink=sink, backfill=cursor.backfill, limit=limit)
         records, through = await self._store.ask(question)
-        cursor.backfill = replace(cursor.backfill, told=through)
+        cursor.backfill = replace(cursor.backfill, read_through=through)
         return records, through
 
     async def compact(self, sink: str, taken: int, uncertain_through: int) -> tuple[int, int]:
@@ -127,7 +128,7 @@ class SinkCursors:
         cursor = self._cursors[sink]
         through = max(taken, self._last())  # A sink may receive a record just before ``last`` counts it.
         plan = partial(
-            backfills.compacted,
+            backfill_plans.plan_compacted,
             sink=sink,
             backfill=cursor.backfill,
             taken=taken,
@@ -143,7 +144,12 @@ class SinkCursors:
         number and the number of the dropped records."""
         cursor = self._cursors[sink]
         plan = partial(
-            backfills.dropped, sink=sink, backfill=cursor.backfill, taken=taken, through=through, time=self._clock()
+            backfill_plans.plan_dropped,
+            sink=sink,
+            backfill=cursor.backfill,
+            taken=taken,
+            through=through,
+            time=self._clock(),
         )
         planned = await self._store.ask(plan)
         await self._replan(cursor, BackfillKind.DROPPED, taken, through, planned)
@@ -151,10 +157,9 @@ class SinkCursors:
 
     async def replay(
         self, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
-    ) -> tuple[int, int, int]:
+    ) -> Replayed:
         """Plans another delivery of the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken``.
-        Returns the count, first and last sequence number of its records. Raises UnknownTarget while the sink has a
-        backfill."""
+        Returns the range of its records. Raises UnknownTarget while the sink has a backfill."""
         cursor = self[sink]
         if cursor.backfill is not None:
             raise UnknownTarget(
@@ -162,7 +167,7 @@ class SinkCursors:
                 " ask again after it"
             )
         begin = partial(
-            backfills.begin_replay,
+            backfill_plans.begin_replay,
             sink=sink,
             start=start,
             settled=cursor.settled,
@@ -174,17 +179,17 @@ class SinkCursors:
         return found
 
     async def _replan(
-        self, cursor: SinkCursor, kind: BackfillKind, taken: int, cut: int, planned: Sequence[backfills.BackfillItem]
+        self, cursor: SinkCursor, kind: BackfillKind, taken: int, through: int, planned: Sequence[BackfillItem]
     ) -> None:
         await self._store.write(
             partial(
-                backfills.replan,
+                backfill_plans.replan,
                 sink=cursor.sink,
                 kind=kind,
                 backfill=cursor.backfill,
                 settled=cursor.settled,
                 taken=taken,
-                cut=cut,
+                through=through,
                 planned=planned,
             ),
             committed=partial(_set_backfill, cursor),

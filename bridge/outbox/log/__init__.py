@@ -4,5 +4,6 @@ appender       a batch of changes into records, ledger and position in one trans
 body_codec     compressed bodies with a dictionary for each kind
 cleaner        deletes records that nobody needs, in bulk
 record_codec   a record into a row, and back
+sparse_index   bytes and ages of records, without a read of the log (pure)
 statements     SQL statements of the log
 """

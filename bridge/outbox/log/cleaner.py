@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import apsw
 
-from bridge.outbox.storage.database import page_bytes
-from bridge.outbox.storage.sql import one, row
+from bridge.outbox.storage.database import one, page_bytes, row
 
 _ROW_BYTES = 300
 """Estimate of a record without its body: rows of the log and the ledger, and free space in their pages."""

@@ -11,7 +11,7 @@ from bridge.model.record import Delta, Record
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.objects import ledger_sql
-from bridge.outbox.storage.sql import one
+from bridge.outbox.storage.database import one
 
 MOST_BYTES = 16 << 20
 """Unpacked bytes of a read. The record that crosses the bound is the last."""

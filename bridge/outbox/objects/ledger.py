@@ -17,7 +17,7 @@ from bridge.outbox.errors import OtherCluster
 from bridge.outbox.log import statements
 from bridge.outbox.log.appender import Appender, Informer
 from bridge.outbox.objects import ledger_sql
-from bridge.outbox.storage.sql import row
+from bridge.outbox.storage.database import row
 from bridge.outbox.store import Store
 
 _AT_ONCE = 500

@@ -17,7 +17,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
 from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
 from bridge.outbox.log.body_codec import Dictionary
-from bridge.outbox.storage.sql import one
+from bridge.outbox.storage.database import one
 
 
 @dataclass(frozen=True, slots=True)

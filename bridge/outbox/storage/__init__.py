@@ -1,12 +1,11 @@
 """The database file and the state directory.
 
-database          connections and their pragmas
+database          connections, their pragmas, and queries that always have a row
 inspection        reads the state beside a running bridge
 integrity         finds damage wherever reading raised
 mark              the mark that an ended bridge leaves for the next start
 private_files     files with mode 0600
 schema            tables, format number, application id
-sql               small helpers for queries
 state_check       `kubedelta state check`
 state_directory   the directory: locks, files, free space
 wal               finds a write-ahead log that lost its end

@@ -1,11 +1,12 @@
-"""Opens and closes connections to the database file."""
+"""Connections to the database file, and queries that always have a row."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import apsw.sqlite_extra
@@ -128,3 +129,19 @@ def usable(file: Path) -> Iterator[None]:
         raise StateUnusable(f"state.directory: another process holds {file} for itself: end it") from error
     except (apsw.FullError, apsw.IOError) as error:
         raise StateUnusable(f"state.directory: cannot use {file}: {error}: make room, or see to the disk") from error
+
+
+# ── Queries ──────────────────────────────────────────────────────────────────
+
+
+def row(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The row of a query that always returns one. Raises Damaged without a row."""
+    found = database.execute(query, values).fetchone()
+    if found is None:
+        raise Damaged(f"no row: {query}")
+    return tuple(found)
+
+
+def one(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> int:
+    """The row's only value, as a number. Raises Damaged without a row."""
+    return int(row(database, query, values)[0])

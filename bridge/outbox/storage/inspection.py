@@ -13,8 +13,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import usable
-from bridge.outbox.storage.sql import row
+from bridge.outbox.storage.database import row, usable
 from bridge.outbox.storage.state_directory import FILE, WAL
 
 _SHARED = "outbox.db-shm"

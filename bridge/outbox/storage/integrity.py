@@ -16,15 +16,14 @@ import apsw
 
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
-from bridge.outbox.consumers import backfills
+from bridge.outbox.consumers import backfill
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.objects.ledger_sql import PRESENT
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import is_damage, open_reader
-from bridge.outbox.storage.sql import one
+from bridge.outbox.storage.database import is_damage, one, open_reader
 
 MOST = 100
 """Problems that are reported."""
@@ -156,7 +155,7 @@ def _frames(database: apsw.Connection) -> Iterator[str]:
         except ValueError as error:
             yield f"item {item} of the backfill of {sink}: {error}"
     for (sink,) in list(database.execute("SELECT sink FROM cursors")):
-        backfills.load(database, sink)
+        backfill.load(database, sink)
 
 
 def _agreement(database: apsw.Connection) -> Iterator[str]:

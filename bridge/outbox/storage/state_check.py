@@ -7,9 +7,8 @@ import apsw
 from bridge.model.admin import StateReport
 from bridge.outbox.objects.ledger_sql import PRESENT
 from bridge.outbox.storage import integrity
-from bridge.outbox.storage.database import page_bytes
+from bridge.outbox.storage.database import one, page_bytes, row
 from bridge.outbox.storage.schema import FORMAT
-from bridge.outbox.storage.sql import one, row
 from bridge.outbox.storage.state_directory import Disk
 
 

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention
-from bridge.outbox.consumers import backfills
+from bridge.outbox.consumers import backfill_plans, gap_concerns
 from bridge.outbox.log.statements import MOST_BYTES
 from bridge.outbox.storage.state_directory import FILE
 from bridge.pipelines.sink_feed import SinkFeed, Stretch
@@ -270,7 +270,7 @@ async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None
 async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
     tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfills, "_PART", part)
+    monkeypatch.setattr(backfill_plans, "_CHUNK", part)
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -463,7 +463,7 @@ async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> N
 
 
 async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfills, "MOST_CONCERNS", 3)
+    monkeypatch.setattr(gap_concerns, "MOST_CONCERNS", 3)
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         await (await Informed().begin(outbox)).tells(outbox, *(f"added space-{n}/a" for n in range(6)))
@@ -566,7 +566,7 @@ async def test_what_is_told_once_more(
         found = await taker.stream.replay(start, kind, namespace)
         records = await taker.rest(limit=2)
 
-        assert found == (len(expected), min(expected, default=0), max(expected, default=0))
+        assert found == Replayed(len(expected), min(expected, default=0), max(expected, default=0))
         assert records == [replace(record, replay=1) for record in log if record.sequence in expected]
         assert outbox.sinks.lag("audit") == 0
 
@@ -651,7 +651,7 @@ async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path:
         with pytest.raises(UnknownTarget, match=r"still gets a replay, 4 records to go: ask again after it"):
             await taker.stream.replay(1, None, None)
         await taker.rest()
-        assert (await taker.stream.replay(6, None, None))[0] == 1
+        assert (await taker.stream.replay(6, None, None)).records == 1
 
 
 async def test_a_replay_whose_caller_is_gone_is_told_all_the_same(tmp_path: Path) -> None:
@@ -676,7 +676,7 @@ async def test_what_left_the_log_is_not_told_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = await replayable(outbox)  # Without retention.
 
-        assert await taker.stream.replay(BEGINNING, None, None) == (0, 0, 0)
+        assert await taker.stream.replay(BEGINNING, None, None) == Replayed(0, 0, 0)
         assert taker.stream.exhausted
 
 

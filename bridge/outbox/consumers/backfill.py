@@ -1,0 +1,197 @@
+"""Backfills: a snapshot, a compacted backlog, a Gap or a replay that a sink gets before it goes on with the log.
+
+A backfill is a list of items in the database: numbers of records in the order of their delivery, each with the op that
+the sink gets, or a notice. The sink reads the log through ``starts_after``, then the items, then the log behind
+``resumes_after``. A backfill survives a crash; items that were delivered and not yet saved as settled are delivered
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from bridge.model.change import Op
+from bridge.model.gaps import dropped_gap
+from bridge.model.record import Delta, Record, Snapshot, SnapshotEdge, snapshot_id
+from bridge.outbox.consumers.gap_concerns import concerns_of
+from bridge.outbox.errors import Damaged
+from bridge.outbox.log import record_codec
+from bridge.outbox.log.statements import bounded
+from bridge.outbox.storage.database import row
+
+
+class BackfillKind(StrEnum):
+    SNAPSHOT = "snapshot"
+    COMPACTED = "compacted"
+    DROPPED = "dropped"
+    REPLAY = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """The progress of one sink's backfill, in memory."""
+
+    kind: BackfillKind
+    starts_after: int
+    """The sink reads the log up to this sequence number before the first item."""
+    resumes_after: int
+    """The sink reads the log behind this sequence number after the last item."""
+    read_through: int
+    """Items up to this index have been read."""
+    last_item: int
+    """Index of the last item."""
+    replay: int = 0
+    """Number of the replay that this backfill is, or was before a compaction; 0 outside of replays."""
+    settled_through: int | None = None
+    """The log up to this sequence number was settled when the backfill was planned; None if the sink had settled all of
+    the log through ``starts_after``."""
+    in_flight: tuple[int, ...] = ()
+    """Sequence numbers of the records that the sink had received and not settled at that time. They are items too, with
+    the indexes from 0 down, so that the log behind ``settled_through`` can be trimmed while the sink is stuck; after a
+    crash the sink reads them from the items."""
+
+    @property
+    def needs_log_through(self) -> int:
+        """The backfill needs no record of the log between this sequence number and ``resumes_after``."""
+        return self.starts_after if self.settled_through is None else self.settled_through
+
+    @property
+    def left(self) -> int:
+        """Items that have not been read."""
+        return self.last_item - self.read_through
+
+
+class BackfillItem(NamedTuple):
+    """A row of a backfill's items, without sink and index."""
+
+    sequence: int
+    op: str
+    """The op that the sink gets for a record; or ``gap``, ``began``, ``ended`` for a notice."""
+    first: int | None = None
+    records: int | None = None
+    time: str | None = None
+    """Of a notice that this module makes, RFC 3339; None for a record of the log."""
+    before_sequence: int | None = None
+    """The record whose ``before`` the sink gets; None for the item's own record."""
+    before: bytes | None = None
+    concerns: str | None = None
+    """Resources of the records that a Gap of this module stands for: JSON pairs of resource number and namespace (or
+    null). None if the records may be of any resource."""
+
+
+def load(database: apsw.Connection, sink: str) -> Backfill | None:
+    """The backfill of one sink in the database, or None. Raises Damaged for an unknown kind."""
+    kind, starts_after, resumes_after, replay = row(
+        database,
+        "SELECT backfill, backfill_starts_after, backfill_resumes_after, replay FROM cursors WHERE sink = ?",
+        (sink,),
+    )
+    if not kind:
+        return None
+    first, last = row(database, "SELECT min(item), max(item) FROM backfill_items WHERE sink = ?", (sink,))
+    if kind not in set(BackfillKind):
+        raise Damaged(f"sink {sink} has a backfill of an unknown kind: {kind}")
+    return Backfill(
+        BackfillKind(kind), starts_after, resumes_after, 0 if first is None else first - 1, last or 0, replay
+    )
+
+
+def read(
+    database: apsw.Connection, codec: record_codec.Codec, sink: str, backfill: Backfill, limit: int
+) -> tuple[list[Record], int]:
+    """At most ``limit`` records behind the last item that was read, and the index of the last item returned. Raises
+    Damaged if a record of the log is missing."""
+    columns = ", ".join(f"l.{name}" for name in record_codec.COLUMNS.split(", "))
+    found = database.execute(
+        f"SELECT s.item, {ITEM_COLUMNS}, {columns} FROM backfill_items s"
+        " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.item > ? ORDER BY s.item LIMIT ?",
+        (sink, backfill.read_through, limit),
+    )
+    items = [backfill.read_through]
+    last = _end_of_snapshot(database, sink, backfill)
+
+    def records() -> Iterator[Record]:
+        for item, *values in found:
+            items.append(item)
+            record = _record(sink, BackfillItem(*values[:_WIDTH]), values[_WIDTH:], codec)
+            # Indexes up to 0 are records in flight before the replay: these keep the ids of their first delivery.
+            if backfill.replay and item > 0 and not isinstance(record, Snapshot):
+                record = msgspec.structs.replace(record, replay=backfill.replay)
+            if item <= last and isinstance(record, Delta):
+                record = msgspec.structs.replace(
+                    record, snapshot=snapshot_id(sink, backfill.starts_after), last_of_snapshot=item == last
+                )
+            yield record
+
+    return list(bounded(records())), items[-1]
+
+
+def _end_of_snapshot(database: apsw.Connection, sink: str, backfill: Backfill) -> int:
+    """Index of the snapshot's last object; 0 if the snapshot has no unread object, or the backfill is no snapshot.
+    Items that a compaction appended are newer than the snapshot."""
+    if backfill.kind is not BackfillKind.SNAPSHOT:
+        return 0
+    query = (
+        "SELECT item FROM backfill_items WHERE sink = ? AND item > ? AND time IS NULL AND seq <= ?"
+        " ORDER BY item DESC LIMIT 1"
+    )
+    found = database.execute(query, (sink, backfill.read_through, backfill.starts_after)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+ITEM_COLUMNS = "s.seq, s.op, s.first_seq, s.records, s.time, s.before_seq, s.before, s.concerns"
+_WIDTH = len(BackfillItem._fields)
+
+
+def _record(sink: str, item: BackfillItem, logged: Sequence[Any], codec: record_codec.Codec) -> Record:
+    sequence, op, first, count, time, before_sequence, before, concerns = item
+    if time is not None:
+        if op == record_codec.GAP:
+            return dropped_gap(first or sequence, sequence, count or 0, time, concerns_of(concerns, codec.resources))
+        return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time)
+    if logged[0] is None:
+        raise Damaged(f"record {sequence}, which sink {sink} has not settled, is missing")
+    if op == record_codec.GAP:
+        return record_codec.record_of(logged, codec)
+    if op == Op.ADDED:
+        # The log may have the record as ``updated``; an ``added`` never has a state before it.
+        before = None
+    elif before_sequence is None:
+        before = logged[-2]
+    return record_codec.record_of([*logged[:-2], before, logged[-1]], codec, Op(op))
+
+
+def settle(database: apsw.Connection, sink: str, item: int) -> None:
+    """Deletes the items up to ``item``, which the sink has settled."""
+    database.execute("DELETE FROM backfill_items WHERE sink = ? AND item <= ?", (sink, item))
+
+
+def end(database: apsw.Connection, sink: str) -> None:
+    """Deletes a backfill that was delivered and settled. The caller saves the cursor in the same transaction."""
+    database.execute("DELETE FROM backfill_items WHERE sink = ?", (sink,))
+    database.execute("UPDATE cursors SET backfill = '', replay = 0 WHERE sink = ?", (sink,))
+
+
+def insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, BackfillItem]]) -> None:
+    """Adds items by their indexes."""
+    database.executemany(
+        "INSERT INTO backfill_items (sink, item, seq, op, first_seq, records, time, before_seq, before, concerns)"
+        " VALUES (?,?,?,?,?,?,?,?,?,?)",
+        [(sink, item, *selected) for item, selected in planned],
+    )
+
+
+def save(database: apsw.Connection, sink: str, backfill: Backfill) -> Backfill:
+    """Makes the backfill part of the sink's cursor, and returns it."""
+    database.execute(
+        "UPDATE cursors SET backfill = ?, backfill_starts_after = ?, backfill_resumes_after = ?, replay = ?"
+        " WHERE sink = ?",
+        (backfill.kind.value, backfill.needs_log_through, backfill.resumes_after, backfill.replay, sink),
+    )
+    return backfill

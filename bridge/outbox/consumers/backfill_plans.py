@@ -1,0 +1,236 @@
+"""Plans of backfills: which records become items, with which op, and what happens to the items that wait already.
+
+Each function runs in a transaction. A plan that replaces another one covers everything that the sink has not received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+import apsw
+
+from bridge.model.admin import Replayed
+from bridge.model.change import Op
+from bridge.model.record import SnapshotEdge
+from bridge.outbox.consumers.backfill import ITEM_COLUMNS, Backfill, BackfillItem, BackfillKind, insert, save
+from bridge.outbox.consumers.compaction import BacklogRecord, compact
+from bridge.outbox.consumers.gap_concerns import GapConcerns
+from bridge.outbox.log import record_codec
+from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.storage.database import one, row
+
+_CHUNK = 10_000
+"""Rows read in each transaction."""
+_TARGETED = "(targets IS NULL OR instr(targets, ?))"
+
+
+def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
+    """Plans every object of the ledger as ``added``, in the order of their last records, between two notices."""
+    last = one(database, "SELECT last FROM meta")
+    database.execute(
+        "INSERT INTO backfill_items (sink, item, seq, op)"
+        f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT}",
+        (sink,),
+    )
+    count = database.changes()
+    insert(database, sink, [(1, BackfillItem(last, SnapshotEdge.BEGAN, records=count, time=time))])
+    insert(database, sink, [(count + 2, BackfillItem(last, SnapshotEdge.ENDED, records=count, time=time))])
+    return save(database, sink, Backfill(BackfillKind.SNAPSHOT, last, last, 0, count + 2))
+
+
+def begin_replay(
+    database: apsw.Connection,
+    sink: str,
+    *,
+    start: int | str,
+    settled: int,
+    taken: int,
+    kind: int | None,
+    namespace: str | None,
+) -> tuple[Backfill | None, Replayed]:
+    """Plans the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken`` once more, for a kind or
+    namespace if given. Returns the backfill (None for no records), and the range of its records. The replay's number
+    becomes durable with the items: a replay that goes on after a crash keeps its number, and no other replay of this
+    database gets the same."""
+    log_start = one(database, "SELECT log_start FROM meta")
+    wheres = ["seq >= ?", "seq <= ?", _TARGETED]
+    values: list[int | str] = [log_start, taken, _quoted(sink)]
+    # Times are RFC 3339 in UTC with microseconds: texts of one length, whose order is the order of time.
+    wheres.append("seq >= ?" if isinstance(start, int) else "time >= ?")
+    values.append(start)
+    if kind is not None:
+        wheres.append("kind = ?")
+        values.append(kind)
+    if namespace is not None:
+        wheres.append("substr(key, 1, length(?) + 1) = ? || '/'")
+        values += [namespace, namespace]
+    database.execute(
+        "INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, op FROM log"
+        f" WHERE {' AND '.join(wheres)}",
+        (sink, *values),
+    )
+    found = row(
+        database,
+        "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM backfill_items WHERE sink = ?",
+        (sink,),
+    )
+    planned = Replayed(*found)
+    if not planned.records:
+        return None, planned
+    number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
+    backfill = Backfill(BackfillKind.REPLAY, taken, taken, 0, planned.records, number)
+    return save(database, sink, _with_in_flight(database, sink, backfill, settled)), planned
+
+
+def plan_compacted(
+    database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int, uncertain_through: int
+) -> tuple[int, list[BackfillItem]]:
+    """Plans the newest record of each object through ``through``, between the notices that were waiting. Returns the
+    number of records before, and the items. ``taken``: the sink has received the log up to here, unless it reads a
+    backfill. The function reads row by row, since a backlog may exceed memory."""
+    if backfill is not None:
+        # A replay repeats records that the sink may have received long ago, so none of them certainly is new to it.
+        uncertain_through = max(uncertain_through, backfill.starts_after)
+    notices: list[BackfillItem] = []
+    befores: dict[int, bytes | None] = {}
+    count = of_snapshot = 0
+    snapshot = backfill.starts_after if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT else 0
+
+    def waiting() -> Iterator[BacklogRecord]:
+        nonlocal count, of_snapshot
+        for item, _, kind, key, uid in _waiting(database, sink, backfill, taken, through):
+            count += 1
+            if item.time is not None or item.op == record_codec.GAP:
+                notices.append(item)
+                continue
+            of_snapshot += item.sequence <= snapshot
+            if item.before_sequence is not None:
+                befores[item.before_sequence] = item.before
+            yield BacklogRecord(item.sequence, (kind, key), uid, Op(item.op), item.before_sequence)
+
+    planned = []
+    for kept in compact(waiting(), uncertain_through):
+        if kept.before == kept.sequence:
+            planned.append(BackfillItem(kept.sequence, kept.op.value))
+        else:
+            before = befores[kept.before] if kept.before in befores else _before(database, kept.before)
+            planned.append(BackfillItem(kept.sequence, kept.op.value, before_sequence=kept.before, before=before))
+    gone = of_snapshot - sum(each.sequence <= snapshot for each in planned)
+    return count, _bracketed([_without(gone, notice) for notice in notices], planned)
+
+
+def plan_dropped(
+    database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int, time: str
+) -> list[BackfillItem]:
+    """Plans a Gap in place of all records of the log through ``through`` that the sink has not received; a Gap that is
+    waiting already grows instead. The Gap is the last item."""
+    start = taken if backfill is None else backfill.resumes_after
+    first, count = start + 1, 0
+    notices: list[BackfillItem] = []
+    kept: list[BackfillItem] = []
+    concerns = GapConcerns()
+    for item, resource, _, key, _ in _waiting(database, sink, backfill, taken, through):
+        if item.op == record_codec.GAP and item.time is not None:
+            first, count = min(first, item.first or first), count + (item.records or 0)
+            concerns.add_all(item.concerns)
+        elif item.time is not None or item.op == record_codec.GAP:
+            notices.append(item)
+        elif item.sequence <= start:
+            kept.append(item)
+        else:
+            count += 1
+            concerns.add(resource, key)
+    return [
+        *_bracketed(notices, kept),
+        BackfillItem(through, record_codec.GAP, first, count, time, concerns=concerns.text()),
+    ]
+
+
+def replan(
+    database: apsw.Connection,
+    sink: str,
+    kind: BackfillKind,
+    backfill: Backfill | None,
+    settled: int,
+    taken: int,
+    through: int,
+    planned: Iterable[BackfillItem],
+) -> Backfill:
+    """Replaces everything up to ``through`` that the sink has not received with the items ``planned``."""
+    base = backfill or _with_in_flight(database, sink, Backfill(kind, taken, taken, 0, 0), settled)
+    database.execute("DELETE FROM backfill_items WHERE sink = ? AND item > ?", (sink, base.read_through))
+    begin = max(base.read_through, 0)
+    numbered = list(enumerate(planned, begin + 1))
+    insert(database, sink, numbered)
+    # A compacted snapshot is still a snapshot: its end has to be announced.
+    kind = base.kind if base.kind is BackfillKind.SNAPSHOT else kind
+    return save(database, sink, replace(base, kind=kind, resumes_after=through, last_item=begin + len(numbered)))
+
+
+# ── Parts of a plan ──────────────────────────────────────────────────────────
+
+
+def _waiting(
+    database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int
+) -> Iterator[tuple[BackfillItem, Any, Any, Any, Any]]:
+    """All items and records that the sink has not received, in order, each with resource, kind, key and uid of its
+    object."""
+    if backfill is not None:
+        items = (
+            f"SELECT s.item, {ITEM_COLUMNS}, l.resource, l.kind, l.key, l.uid FROM backfill_items s"
+            " LEFT JOIN log l ON l.seq = s.seq WHERE s.item > ? AND s.sink = ? ORDER BY s.item"
+        )
+        for _, *values, resource, kind, key, uid in _in_chunks(database, items, backfill.read_through, sink):
+            yield BackfillItem(*values), resource, kind, key, uid
+    log = f"SELECT seq, op, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_TARGETED} ORDER BY seq"
+    start = taken if backfill is None else backfill.resumes_after
+    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, _quoted(sink)):
+        yield BackfillItem(sequence, op), resource, kind, key, uid
+
+
+def _in_chunks(database: apsw.Connection, query: str, after: int, *values: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of a query, whose first value is ``after`` and whose first column grows. Each chunk has its own short
+    read transaction, so that the write-ahead log can be reset. Safe, because rows that wait for this sink do not
+    change."""
+    while chunk := list(database.execute(f"{query} LIMIT {_CHUNK}", (after, *values))):
+        yield from chunk
+        after = chunk[-1][0]
+
+
+def _with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, settled: int) -> Backfill:
+    """Adds the records that the sink has received and not settled as items, with indexes from 0 down."""
+    found = database.execute(
+        f"SELECT seq, op FROM log WHERE seq > ? AND seq <= ? AND {_TARGETED} ORDER BY seq",
+        (settled, backfill.starts_after, _quoted(sink)),
+    )
+    in_flight = list(found)
+    insert(database, sink, enumerate((BackfillItem(*each) for each in in_flight), 1 - len(in_flight)))
+    return replace(backfill, settled_through=settled, in_flight=tuple(sequence for sequence, _ in in_flight))
+
+
+def _without(gone: int, notice: BackfillItem) -> BackfillItem:
+    """The end of a snapshot carries the number of its objects; ``gone`` of them were replaced by newer records."""
+    if notice.op != SnapshotEdge.ENDED:
+        return notice
+    return notice._replace(records=(notice.records or 0) - gone)
+
+
+def _bracketed(notices: Sequence[BackfillItem], planned: Sequence[BackfillItem]) -> list[BackfillItem]:
+    """Keeps a Gap behind all records that are older. A consumer may read the cluster when the Gap arrives; an older
+    record after that would set the consumer's state back."""
+    begins = [notice for notice in notices if notice.op == SnapshotEdge.BEGAN]
+    ends = [notice for notice in notices if notice.op == SnapshotEdge.ENDED]
+    gaps = [notice for notice in notices if notice.op == record_codec.GAP]
+    return [*begins, *sorted([*planned, *gaps], key=attrgetter("sequence")), *ends]
+
+
+def _before(database: apsw.Connection, sequence: int) -> bytes | None:
+    found = database.execute("SELECT before FROM log WHERE seq = ?", (sequence,)).fetchone()
+    return found[0] if found else None
+
+
+def _quoted(sink: str) -> str:
+    return f'"{sink}"'

@@ -1,0 +1,188 @@
+"""SQL of the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import apsw
+
+from bridge.model.admin import DeadLetter, UnknownTarget
+from bridge.model.record import Delta, Record
+from bridge.outbox.log import record_codec
+from bridge.outbox.storage.database import one
+
+OrderingKey: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedDeadLetters:
+    """The dead letters of a sink at the start of the process."""
+
+    dead_letters: Mapping[int, tuple[OrderingKey, int, bool]]
+    """Number → ordering key of the object, the record's sequence number, and whether the record was parked without an
+    attempt."""
+    retrying: bool
+
+
+def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, SavedDeadLetters]:
+    """The dead letters of these sinks, and of every other sink that has some."""
+    dead_letters: dict[str, dict[int, tuple[OrderingKey, int, bool]]] = {sink: {} for sink in sinks}
+    again: set[str] = set()
+    found = database.execute(
+        "SELECT number, sink, resource_name, key, seq, parked, retrying FROM dead_letters ORDER BY number"
+    )
+    for number, sink, name, key, sequence, parked, retrying in found:
+        dead_letters.setdefault(sink, {})[number] = ((name, key), sequence, bool(parked))
+        if retrying:
+            again.add(sink)
+    return {sink: SavedDeadLetters(those, sink in again) for sink, those in dead_letters.items()}
+
+
+def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) -> list[DeadLetter]:
+    """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all."""
+    found = database.execute(
+        "SELECT number, sink, resource_name, key, reason, parked, retrying, record, answer FROM dead_letters"
+        " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
+        (after, sink, sink, limit),
+    )
+    return [_shown(row) for row in found]
+
+
+def record_of(database: apsw.Connection, number: int) -> Record:
+    """The record of a dead letter. Raises UnknownTarget."""
+    found = database.execute("SELECT record FROM dead_letters WHERE number = ?", (number,)).fetchone()
+    if found is None:
+        raise UnknownTarget(f"there is no dead letter {number}")
+    return record_codec.opened(found[0])
+
+
+def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
+    """Marks dead letters for retry: these numbers, or all (None). If an object has parked dead letters, all of that
+    object are marked, to keep their order. Returns the number of marked dead letters. Raises UnknownTarget."""
+    if numbers is None:
+        database.execute("UPDATE dead_letters SET retrying = 1 WHERE sink = ?", (sink,))
+    for number, name, key in _named(database, sink, numbers or ()):
+        database.execute("UPDATE dead_letters SET retrying = 1 WHERE number = ?", (number,))
+        chain = one(
+            database,
+            "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND resource_name = ? AND key = ? AND parked)",
+            (sink, name, key),
+        )
+        if chain:
+            database.execute(
+                "UPDATE dead_letters SET retrying = 1 WHERE sink = ? AND resource_name = ? AND key = ?",
+                (sink, name, key),
+            )
+    return one(database, "SELECT count(*) FROM dead_letters WHERE sink = ? AND retrying", (sink,))
+
+
+def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> tuple[list[int], bool]:
+    """Deletes dead letters: these numbers, or all (None). Parked ones without a rejected one left in front are marked
+    for retry. Returns the deleted numbers, and whether some were marked. Raises UnknownTarget."""
+    if numbers is None:
+        gone = [row[0] for row in database.execute("DELETE FROM dead_letters WHERE sink = ? RETURNING number", (sink,))]
+        return gone, False
+    named = _named(database, sink, numbers)
+    gone = delete(database, sink, [number for number, _, _ in named])
+    released = 0
+    for name, key in dict.fromkeys((name, key) for _, name, key in named):
+        of_object = "sink = ?1 AND resource_name = ?2 AND key = ?3"
+        first_rejected = f"(SELECT min(number) FROM dead_letters WHERE {of_object} AND NOT parked)"
+        database.execute(
+            f"UPDATE dead_letters SET retrying = 1 WHERE {of_object} AND parked"
+            f" AND number < coalesce({first_rejected}, number + 1)",
+            (sink, name, key),
+        )
+        released += database.changes()
+    return gone, released > 0
+
+
+def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[tuple[int, str, str]]:
+    found = []
+    for number in numbers:
+        row = database.execute(
+            "SELECT number, resource_name, key FROM dead_letters WHERE number = ? AND sink = ?", (number, sink)
+        ).fetchone()
+        if row is None:
+            raise UnknownTarget(f"sink {sink} has no dead letter {number}")
+        found.append(row)
+    return found
+
+
+def insert(database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]]) -> tuple[list[int | None], bool]:
+    """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
+    once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
+    operator's request would ever cover it."""
+    numbers: list[int | None] = []
+    released = False
+    for dead_letter in dead_letters:
+        sink, _, _, name, key, _, parked, _, _ = dead_letter
+        waits = one(
+            database,
+            "SELECT EXISTS (SELECT 1 FROM dead_letters"
+            " WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
+            (sink, name, key),
+        )
+        again = int(parked and not waits)
+        found = database.execute(
+            "INSERT OR IGNORE INTO dead_letters (sink, seq, record_id, resource_name, key, reason, parked, record,"
+            " answer, retrying) VALUES (?,?,?,?,?,?,?,?,?,?) RETURNING number",
+            (*dead_letter, again),
+        ).fetchone()
+        numbers.append(None if found is None else found[0])
+        released = released or (found is not None and bool(again))
+    return numbers, released
+
+
+def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, bytes]]:
+    return list(
+        database.execute(
+            "SELECT number, record FROM dead_letters WHERE sink = ? AND retrying ORDER BY number LIMIT ?", (sink, limit)
+        )
+    )
+
+
+def delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[int]:
+    gone: list[int] = []
+    for number in numbers:
+        found = database.execute(
+            "DELETE FROM dead_letters WHERE number = ? AND sink = ? RETURNING number", (number, sink)
+        )
+        gone += [row[0] for row in found]
+    return gone
+
+
+def reject_again(database: apsw.Connection, sink: str, number: int, reason: str, answer: str) -> None:
+    found = database.execute(
+        "UPDATE dead_letters SET reason = ?, answer = ?, parked = 0, retrying = 0 WHERE number = ? AND sink = ?"
+        " RETURNING resource_name, key",
+        (reason, answer, number, sink),
+    ).fetchall()
+    for name, key in found:
+        database.execute(
+            "UPDATE dead_letters SET retrying = 0"
+            " WHERE sink = ? AND resource_name = ? AND key = ? AND number > ? AND parked",
+            (sink, name, key, number),
+        )
+
+
+def _shown(row: tuple[Any, ...]) -> DeadLetter:
+    number, sink, name, key, reason, parked, retrying, sealed, answer = row
+    record = record_codec.opened(sealed)
+    op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
+    return DeadLetter(
+        number,
+        sink,
+        record.sequence,
+        record.id,
+        name,
+        key,
+        op,
+        record.time,
+        reason,
+        bool(parked),
+        bool(retrying),
+        answer,
+    )

@@ -1,0 +1,61 @@
+"""The resources and namespaces that a Gap is about, as the JSON of numbers that a backfill item has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bridge.model.record import Concern
+from bridge.model.resource import Resource
+from bridge.outbox.errors import Damaged
+
+_encode_concerns = msgspec.json.Encoder().encode
+_decode_concerns = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
+
+MOST_CONCERNS = 1_000
+"""Pairs of resource and namespace in a Gap. A Gap about more pairs names the resources only."""
+
+
+class GapConcerns:
+    """Collects resources by number, with the namespaces of the missing records."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[int, str | None]] | None = set()
+        self._named = True
+        """False above ``MOST_CONCERNS`` pairs: then resources stand without namespaces."""
+
+    def add(self, resource: int, key: str) -> None:
+        """Adds the resource and the namespace of a missing record."""
+        namespace, slash, _ = key.partition("/")
+        self._add(resource, namespace if slash else None)
+
+    def add_all(self, concerns: str | None) -> None:
+        """Adds the pairs of an earlier Gap; None means any resource."""
+        if concerns is None:
+            self._found = None
+            return
+        for resource, namespace in _decode_concerns(concerns):
+            self._add(resource, namespace)
+
+    def text(self) -> str | None:
+        """For ``BackfillItem.concerns``."""
+        return None if self._found is None else _encode_concerns(sorted(self._found, key=str)).decode()
+
+    def _add(self, resource: int, namespace: str | None) -> None:
+        if self._found is None:
+            return
+        self._found.add((resource, namespace if self._named else None))
+        if self._named and len(self._found) > MOST_CONCERNS:
+            self._named = False
+            self._found = {(each, None) for each, _ in self._found}
+
+
+def concerns_of(concerns: str | None, resources: Mapping[int, Resource]) -> tuple[Concern, ...] | None:
+    """The concerns of a Gap; None if they are unknown. Raises Damaged."""
+    if concerns is None:
+        return None
+    try:
+        return tuple(Concern(resources[number], namespace) for number, namespace in _decode_concerns(concerns))
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise Damaged(f"the resources of a gap cannot be read: {error!r}") from error
