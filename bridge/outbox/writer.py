@@ -17,7 +17,8 @@ from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.admin import UnknownTarget
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import close, is_damage, page_bytes
-from bridge.outbox.storage.state_directory import FILE, StateDirectory
+from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.storage.state_directory import StateDirectory
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from bridge.outbox.errors import StateUnusable
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import row, usable
-from bridge.outbox.storage.state_directory import FILE, WAL
+from bridge.outbox.storage.directory_lock import FILE, WAL
 
 _SHARED = "outbox.db-shm"
 
