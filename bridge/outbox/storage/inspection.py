@@ -38,7 +38,7 @@ class StateInspection:
 
     def resources(self) -> list[Resource]:
         """The watched resources, in the version that was watched last."""
-        return ledger_sql.remembered_resources(self._connection)
+        return ledger_sql.watched_resources(self._connection)
 
     def scopes(self, resource: Resource) -> list[Scope]:
         """The watched scopes of a resource."""
