@@ -17,11 +17,11 @@ from bridge.admin.protocol import (
     PREFIX,
     SOCKET,
     Changed,
-    Chosen,
     Count,
-    Named,
-    Page,
+    DeadLetterChoice,
+    DeadLetterQuery,
     Refusal,
+    SinkName,
 )
 from bridge.admin.socket_file import found
 from bridge.model.admin import About, Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
@@ -41,7 +41,7 @@ class NoAnswer(Exception):
     """A socket exists, and a bridge may be running, but does not answer."""
 
 
-class RequestFailed(Exception):
+class CommandFailed(Exception):
     """The running bridge failed at the command. The message has its reason."""
 
 
@@ -49,7 +49,7 @@ class AdminClient:
     """``Upkeep`` of the bridge that runs on ``directory``, inside ``async with``.
 
     Entering raises NobodyThere or NoAnswer. Every method raises them too, if the bridge has ended since; after NoAnswer
-    the command may have been done or not. A method raises RequestFailed if the bridge failed at it.
+    the command may have been done or not. A method raises CommandFailed if the bridge failed at it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -91,7 +91,7 @@ class AdminClient:
         self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
     ) -> list[DeadLetter]:
         """``limit``: at most 1000."""
-        query = msgspec.to_builtins(Page(sink, after, limit))
+        query = msgspec.to_builtins(DeadLetterQuery(sink, after, limit))
         return _decoded(await self._ask("GET", "/dead-letters", query=query), list[DeadLetter])
 
     async def dead_letter_body(self, number: int) -> bytes:
@@ -104,13 +104,13 @@ class AdminClient:
         return _decoded(await self._ask("POST", "/dead-letters/drop", _chosen(sink, numbers)), Count).count
 
     async def retry_sink(self, sink: str) -> bool:
-        return _decoded(await self._ask("POST", "/sinks/retry", Named(sink)), Changed).changed
+        return _decoded(await self._ask("POST", "/sinks/retry", SinkName(sink)), Changed).changed
 
     async def pause_sink(self, sink: str) -> bool:
-        return _decoded(await self._ask("POST", "/sinks/pause", Named(sink)), Changed).changed
+        return _decoded(await self._ask("POST", "/sinks/pause", SinkName(sink)), Changed).changed
 
     async def resume_sink(self, sink: str) -> bool:
-        return _decoded(await self._ask("POST", "/sinks/resume", Named(sink)), Changed).changed
+        return _decoded(await self._ask("POST", "/sinks/resume", SinkName(sink)), Changed).changed
 
     async def state_check(self) -> StateReport:
         return _decoded(await self._ask("GET", "/state", seconds=_CHECK_SECONDS), StateReport)
@@ -126,7 +126,7 @@ class AdminClient:
     ) -> bytes:
         body = None if value is None else msgspec.json.encode(value)
         if body is not None and len(body) > LARGEST_REQUEST:
-            raise RequestFailed("too many dead letters for a request: name fewer, or use --all")
+            raise CommandFailed("too many dead letters for a request: name fewer, or use --all")
         timeout = aiohttp.ClientTimeout(total=seconds)
         url = f"http://bridge{PREFIX}{path}"
         try:
@@ -148,15 +148,15 @@ class AdminClient:
         return NoAnswer(f"{self._path}: {error.strerror or error}")
 
 
-def _chosen(sink: str, numbers: Sequence[int] | None) -> Chosen:
-    return Chosen(sink, None if numbers is None else list(numbers))
+def _chosen(sink: str, numbers: Sequence[int] | None) -> DeadLetterChoice:
+    return DeadLetterChoice(sink, None if numbers is None else list(numbers))
 
 
 def _decoded(said: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(said, type=kind)
     except msgspec.MsgspecError as error:
-        raise RequestFailed(f"the bridge's answer is unknown to this version: {error}") from error
+        raise CommandFailed(f"the bridge's answer is unknown to this version: {error}") from error
 
 
 def _refused(answer: aiohttp.ClientResponse, said: bytes) -> Exception:
@@ -164,5 +164,5 @@ def _refused(answer: aiohttp.ClientResponse, said: bytes) -> Exception:
     try:
         reason = msgspec.json.decode(said, type=Refusal).error
     except msgspec.MsgspecError:
-        return RequestFailed(f"the bridge answered {answer.status} {answer.reason}")
-    return UnknownTarget(reason) if answer.status == 404 else RequestFailed(reason)
+        return CommandFailed(f"the bridge answered {answer.status} {answer.reason}")
+    return UnknownTarget(reason) if answer.status == 404 else CommandFailed(reason)

@@ -18,13 +18,13 @@ _SHOWN = 10
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
-class Page(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class DeadLetterQuery(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     sink: str | None = None
     after: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = LARGEST_PAGE
 
 
-class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeadLetterChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A choice of a sink's dead letters."""
 
     sink: str
@@ -39,7 +39,7 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.sink} {first}" + (f" and {more} more" if (more := len(self.numbers) - _SHOWN) > 0 else "")
 
 
-class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SinkName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A sink, by its name."""
 
     sink: str

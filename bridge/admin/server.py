@@ -18,7 +18,17 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
-from bridge.admin.protocol import LARGEST_REQUEST, PREFIX, Changed, Chosen, Count, Named, Number, Page, Refusal
+from bridge.admin.protocol import (
+    LARGEST_REQUEST,
+    PREFIX,
+    Changed,
+    Count,
+    DeadLetterChoice,
+    DeadLetterQuery,
+    Number,
+    Refusal,
+    SinkName,
+)
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
 from bridge.model.admin import About, AdminOperations, ReplayRequest, UnknownTarget
@@ -120,7 +130,7 @@ class AdminServer:
         return _json(done)
 
     async def _answer_dead_letters(self, request: web.Request) -> web.Response:
-        page = msgspec.convert(dict(request.query), Page, strict=False)
+        page = msgspec.convert(dict(request.query), DeadLetterQuery, strict=False)
         request[_COMMAND] = f"dead-letters list {page.sink or ''}".strip()
         request[_CONTINUED] = page.after > 0
         found = await self._admin.dead_letters(page.sink, after=page.after, limit=page.limit)
@@ -135,21 +145,21 @@ class AdminServer:
         return web.Response(body=body, content_type="application/json")
 
     async def _answer_retry(self, request: web.Request) -> web.Response:
-        chosen = msgspec.json.decode(await request.read(), type=Chosen)
+        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
         request[_COMMAND] = f"dead-letters retry {chosen}"
         count = await self._admin.retry(chosen.sink, chosen.numbers)
         request[_RESULT] = _counted(count, "dead letter")
         return _json(Count(count))
 
     async def _answer_drop(self, request: web.Request) -> web.Response:
-        chosen = msgspec.json.decode(await request.read(), type=Chosen)
+        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
         request[_COMMAND] = f"dead-letters drop {chosen}"
         count = await self._admin.drop(chosen.sink, chosen.numbers)
         request[_RESULT] = _counted(count, "dead letter")
         return _json(Count(count))
 
     async def _answer_sink(self, request: web.Request) -> web.Response:
-        sink = msgspec.json.decode(await request.read(), type=Named).sink
+        sink = msgspec.json.decode(await request.read(), type=SinkName).sink
         request[_COMMAND] = f"sinks {request.match_info['action']} {sink}"
         match request.match_info["action"]:
             case "retry":

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from bridge.check.check_state import check_address, check_directory, who_runs
-from bridge.check.findings import Finding, Verdict
+from bridge.check.findings import CheckResult, Finding
 from bridge.check.forecast import MOST_DELETES, by_sink, forecast
 from bridge.facts import ConnectionInsecure, Fact
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
@@ -38,25 +38,25 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
         yield address
     mistakes = await asyncio.to_thread(preflight, plan)
     for subject, reason in mistakes:
-        yield Finding(subject, Verdict.WRONG, reason)
+        yield Finding(subject, CheckResult.WRONG, reason)
     for sink in plan.sinks:
         if sink.clear_text:
-            yield Finding(f"sinks.{sink.name}", Verdict.NOTE, sink.clear_text)
+            yield Finding(f"sinks.{sink.name}", CheckResult.NOTE, sink.clear_text)
     resources: Sequence[Resource] = ()
     insecure: list[ConnectionInsecure] = []
     try:
         async with connect(plan.access, report=partial(_keep_insecure, insecure)) as client:
             for each in insecure:
-                yield Finding("cluster", Verdict.NOTE, each.reason)
+                yield Finding("cluster", CheckResult.NOTE, each.reason)
             catalogue = None
             try:
                 version = await client.version()
                 catalogue = await client.discover()
             except ApiError as error:
-                yield Finding("cluster", Verdict.UNREACHABLE, f"{client.server} ({client.origin}): {error}")
+                yield Finding("cluster", CheckResult.UNREACHABLE, f"{client.server} ({client.origin}): {error}")
             if catalogue is not None:
                 found = f"{client.server} ({client.origin}) is Kubernetes {version}"
-                yield Finding("cluster", Verdict.RIGHT, found)
+                yield Finding("cluster", CheckResult.RIGHT, found)
                 resolution = resolve_wanted(plan.wanted, catalogue)
                 resources = tuple(dict.fromkeys(resolution.desired.values()))
                 async for finding in _check_cluster(plan, client, catalogue, resolution):
@@ -79,8 +79,8 @@ def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:
 def _of_cluster(error: CredentialsError) -> Finding:
     subject, _, reason = str(error).partition(": ")
     if subject.startswith("cluster."):
-        return Finding(subject, Verdict.WRONG, reason)
-    return Finding("cluster", Verdict.WRONG, str(error))
+        return Finding(subject, CheckResult.WRONG, reason)
+    return Finding("cluster", CheckResult.WRONG, str(error))
 
 
 # ── The cluster ──────────────────────────────────────────────────────────────
@@ -92,12 +92,12 @@ async def _check_cluster(
     allowed = True
     for wanted in plan.wanted:
         finding = await _check_resource(wanted, client, catalogue, resolution)
-        allowed = allowed and finding.verdict is Verdict.RIGHT
+        allowed = allowed and finding.verdict is CheckResult.RIGHT
         yield finding
     for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
         if namespace is not None and await _is_missing(client, namespace):
             reason = "the namespace does not exist: the bridge exports its objects once it does"
-            yield Finding(f"resources: namespaces: {namespace}", Verdict.WRONG, reason)
+            yield Finding(f"resources: namespaces: {namespace}", CheckResult.WRONG, reason)
     async for finding in _check_state(plan, client, resolution, allowed=allowed):
         yield finding
 
@@ -105,28 +105,30 @@ async def _check_cluster(
 async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalogue, resolution: Resolution) -> Finding:
     subject = f"resources: {wanted.name}"
     if wanted.name in resolution.twice:
-        return Finding(subject, Verdict.WRONG, resolution.unresolved[wanted.name])
+        return Finding(subject, CheckResult.WRONG, resolution.unresolved[wanted.name])
     try:
         resources = resolve_name(wanted.name, catalogue)
     except UnknownResource as error:
         if wanted.is_wildcard:
             return Finding(
-                subject, Verdict.RIGHT, f"covers no resource now; resources that appear are watched ({error.reason})"
+                subject,
+                CheckResult.RIGHT,
+                f"covers no resource now; later ones are watched ({error.reason})",
             )
-        return Finding(subject, Verdict.WRONG, str(error))
+        return Finding(subject, CheckResult.WRONG, str(error))
     asked = [(resource, scope) for resource in resources for scope in wanted.scopes_of(resource)]
     try:
         refused = [text for resource, scope in asked if (text := await _refused(client, resource, scope))]
     except ApiError as error:
-        return Finding(subject, Verdict.UNREACHABLE, str(error))
+        return Finding(subject, CheckResult.UNREACHABLE, str(error))
     if refused:
-        return Finding(subject, Verdict.WRONG, f"RBAC must allow: {'; '.join(refused)}")
+        return Finding(subject, CheckResult.WRONG, f"RBAC must allow: {'; '.join(refused)}")
     for resource, scope in asked:
         if (scope.label_selector or scope.field_selector) and (
             reason := await _not_selectable(client, resource, scope)
         ):
-            return Finding(subject, Verdict.WRONG, f"cannot list {resource} ({scope}): {reason}")
-    return Finding(subject, Verdict.RIGHT, f"may {' and '.join(VERBS)} {len(asked)} of {len(asked)}")
+            return Finding(subject, CheckResult.WRONG, f"cannot list {resource} ({scope}): {reason}")
+    return Finding(subject, CheckResult.RIGHT, f"may {' and '.join(VERBS)} {len(asked)} of {len(asked)}")
 
 
 async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
@@ -176,11 +178,11 @@ async def _check_state(
         reason = (
             f"it is damaged ({error}): the next start moves it aside; sinks get a Gap record, then every object as sync"
         )
-        yield Finding("state.directory", Verdict.NOTE, reason)
+        yield Finding("state.directory", CheckResult.NOTE, reason)
     except UnknownFormat as error:
-        yield Finding("state.directory", Verdict.WRONG, str(error))
+        yield Finding("state.directory", CheckResult.WRONG, str(error))
     except (StateError, OSError) as error:
-        yield Finding("state", Verdict.NOTE, f"no forecast of a start: {error}")
+        yield Finding("state", CheckResult.NOTE, f"no forecast of a start: {error}")
 
 
 async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) -> Finding | None:
@@ -193,9 +195,9 @@ async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) 
     found = f"it belongs to the cluster whose namespace kube-system has the uid {look.cluster}; this cluster's is {uid}"
     if plan.restart_on_cluster_change:
         return Finding(
-            "state.directory", Verdict.NOTE, f"{found}: a start compares it with this cluster, in a new epoch"
+            "state.directory", CheckResult.NOTE, f"{found}: a start compares it with this cluster, in a new epoch"
         )
-    return Finding("state.directory", Verdict.WRONG, f"{found}: give each cluster a directory of its own")
+    return Finding("state.directory", CheckResult.WRONG, f"{found}: give each cluster a directory of its own")
 
 
 async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look: StateInspection) -> Finding:
@@ -203,7 +205,7 @@ async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:
-        return Finding("state", Verdict.NOTE, f"no forecast of a start: {error}")
+        return Finding("state", CheckResult.NOTE, f"no forecast of a start: {error}")
     rows = by_sink(changes, plan.sinks, look)
     left = changes.left.total()
     if left > MOST_DELETES:
@@ -212,10 +214,10 @@ async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look
             f"a start would export {left} objects as deleted, because the configuration no longer covers them "
             f"({most}): restore the configuration, or begin with a new state directory"
         )
-        return Finding("resources", Verdict.WRONG, reason, rows)
+        return Finding("resources", CheckResult.WRONG, reason, rows)
     if not rows:
-        return Finding("state", Verdict.RIGHT, "a start would export no records: every sink is up to date")
-    return Finding("state", Verdict.NOTE if left else Verdict.RIGHT, "a start would export at least:", rows)
+        return Finding("state", CheckResult.RIGHT, "a start would export no records: every sink is up to date")
+    return Finding("state", CheckResult.NOTE if left else CheckResult.RIGHT, "a start would export at least:", rows)
 
 
 # ── Sinks ────────────────────────────────────────────────────────────────────
@@ -225,13 +227,13 @@ async def _check_sink(plan: SinkPlan, resources: Sequence[Resource]) -> list[Fin
     subject = f"sinks.{plan.name}"
     sink = plan.make()
     try:
-        found = [Finding(subject, Verdict.RIGHT, await sink.check())]
+        found = [Finding(subject, CheckResult.RIGHT, await sink.check())]
         if isinstance(sink, ChecksDestinations):
-            found += [Finding(subject, Verdict.WRONG, each) for each in await sink.check_destinations(resources)]
+            found += [Finding(subject, CheckResult.WRONG, each) for each in await sink.check_destinations(resources)]
     except WrongOption as error:
-        return [Finding(f"{subject}.{error.option}", Verdict.WRONG, error.reason)]
+        return [Finding(f"{subject}.{error.option}", CheckResult.WRONG, error.reason)]
     except SinkUnavailable as error:
-        return [Finding(subject, Verdict.UNREACHABLE, str(error))]
+        return [Finding(subject, CheckResult.UNREACHABLE, str(error))]
     else:
         return found
     finally:

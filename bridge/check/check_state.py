@@ -11,7 +11,7 @@ from pathlib import Path
 from bridge.admin.client import AdminClient, NoAnswer, NobodyThere
 from bridge.admin.operations import shown_address
 from bridge.admin.socket_file import expect_room
-from bridge.check.findings import Finding, Verdict
+from bridge.check.findings import CheckResult, Finding
 from bridge.model.admin import About
 from bridge.outbox.errors import StateError
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
@@ -35,40 +35,40 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
     directory = plan.state
     if not directory.is_dir():
         problem = "is not a directory" if directory.exists() else "does not exist"
-        yield Finding(_STATE, Verdict.WRONG, f"{directory} {problem}: create it, or mount a volume there")
+        yield Finding(_STATE, CheckResult.WRONG, f"{directory} {problem}: create it, or mount a volume there")
         return
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding(_STATE, Verdict.WRONG, f"cannot write in {directory}: permission denied")
+        yield Finding(_STATE, CheckResult.WRONG, f"cannot write in {directory}: permission denied")
         return
     try:
         in_the_way = unusable(directory).partition(": ")[2]
         expect_room(directory)
     except OSError as error:
         in_the_way = str(error) if isinstance(error, FileExistsError) else f"{directory}: {error.strerror}"
-    yield Finding(_STATE, Verdict.WRONG, in_the_way) if in_the_way else _holder(plan, running)
+    yield Finding(_STATE, CheckResult.WRONG, in_the_way) if in_the_way else _holder(plan, running)
     free = _free_bytes(directory)
     if free < plan.retention.min_free:
         reason = f"the disk of {directory} has {free} bytes free; the bridge reads only with {plan.retention.min_free}"
-        yield Finding("state.min_free_bytes", Verdict.WRONG, reason)
+        yield Finding("state.min_free_bytes", CheckResult.WRONG, reason)
     if plan.redaction_key_file is not None or (directory / KEY_FILE).exists():
         try:
             read_key(plan.redaction_key_file, directory)
         except StateError as error:
             option, _, reason = str(error).partition(": ")
-            yield Finding(option, Verdict.WRONG, reason)
+            yield Finding(option, CheckResult.WRONG, reason)
 
 
 def _holder(plan: Plan, running: About | None) -> Finding:
     directory = plan.state
     if not is_held(directory):
         known = "holds a state" if (directory / FILE).exists() else "has no state: a start creates one"
-        return Finding(_STATE, Verdict.RIGHT, f"{directory} {known}")
+        return Finding(_STATE, CheckResult.RIGHT, f"{directory} {known}")
     if running is None:
-        return Finding(_STATE, Verdict.WRONG, f"{directory} is held by another process: only one bridge may use it")
+        return Finding(_STATE, CheckResult.WRONG, f"{directory} is held by another process: only one bridge may use it")
     if running.file and running.file == plan.file:
-        return Finding(_STATE, Verdict.NOTE, f"a bridge with this configuration runs on it (process {running.pid})")
+        return Finding(_STATE, CheckResult.NOTE, f"a bridge with this configuration runs on it (process {running.pid})")
     other = running.file or "another configuration"
-    return Finding(_STATE, Verdict.WRONG, f"{directory} is held by the bridge of {other} (process {running.pid})")
+    return Finding(_STATE, CheckResult.WRONG, f"{directory} is held by the bridge of {other} (process {running.pid})")
 
 
 def _free_bytes(directory: Path) -> int:
@@ -88,8 +88,8 @@ async def check_address(plan: Plan, running: About | None) -> Finding | None:
     except OSError as error:
         if running is not None and running.file == plan.file and running.listen == shown:
             return Finding(
-                "telemetry.listen", Verdict.NOTE, f"the running bridge of this configuration listens on {shown}"
+                "telemetry.listen", CheckResult.NOTE, f"the running bridge of this configuration listens on {shown}"
             )
-        return Finding("telemetry.listen", Verdict.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
+        return Finding("telemetry.listen", CheckResult.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
     server.close()
-    return Finding("telemetry.listen", Verdict.RIGHT, f"{shown} is free")
+    return Finding("telemetry.listen", CheckResult.RIGHT, f"{shown} is free")

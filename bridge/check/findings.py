@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class CheckResult(StrEnum):
     RIGHT = "ok"
     NOTE = "note"
     """Worth knowing; no change is needed."""
@@ -22,7 +22,7 @@ class Finding:
 
     subject: str
     """``cluster``, ``resources: pods``, ``sinks.audit``."""
-    verdict: Verdict
+    verdict: CheckResult
     detail: str
     rows: Sequence[tuple[str, str, int]] = ()
     """Sink, op and number of records; of a forecast only."""

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from bridge.check.check import check_all
-from bridge.check.findings import Verdict
+from bridge.check.findings import CheckResult
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings, sink_options
 from bridge.cli.terminal.output import complain, say
@@ -21,10 +21,10 @@ from config.reference import reference as reference_file
 from sinks import registry
 
 _EXIT_OF = {
-    Verdict.RIGHT: Exit.OK,
-    Verdict.NOTE: Exit.OK,
-    Verdict.UNREACHABLE: Exit.UNAVAILABLE,
-    Verdict.WRONG: Exit.CONFIG,
+    CheckResult.RIGHT: Exit.OK,
+    CheckResult.NOTE: Exit.OK,
+    CheckResult.UNREACHABLE: Exit.UNAVAILABLE,
+    CheckResult.WRONG: Exit.CONFIG,
 }
 
 
@@ -34,7 +34,7 @@ def check(path: Path, *, offline: bool) -> int:
         plan = plan_of(load_settings(path), path)
     except ConfigError as error:
         return _refuse(error)
-    say(f"{Verdict.RIGHT:<11} {path}: every option is valid")
+    say(f"{CheckResult.RIGHT:<11} {path}: every option is valid")
     return Exit.OK if offline else asyncio.run(_check(plan))
 
 

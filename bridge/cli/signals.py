@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from types import FrameType
 
-from bridge.facts import Heed, Report, SignalReceived, unheard
+from bridge.facts import Report, SignalReaction, SignalReceived, unheard
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 WITHOUT_MEANING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -47,14 +47,14 @@ def heed_signals(
         name = signal.Signals(number).name
         if stopping:
             with suppress(Exception):
-                report(SignalReceived(name, Heed.AT_ONCE))
+                report(SignalReceived(name, SignalReaction.AT_ONCE))
                 at_once()
             os._exit(128 + number)
         stopping = True
-        schedule(partial(report, SignalReceived(name, Heed.STOP)), partial(stop, signal.Signals(number)))
+        schedule(partial(report, SignalReceived(name, SignalReaction.STOP)), partial(stop, signal.Signals(number)))
 
     def ignore(number: int, _frame: FrameType | None) -> None:
-        schedule(partial(report, SignalReceived(signal.Signals(number).name, Heed.IGNORED)))
+        schedule(partial(report, SignalReceived(signal.Signals(number).name, SignalReaction.IGNORED)))
 
     for number in ending:
         signal.signal(number, end)

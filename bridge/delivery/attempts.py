@@ -14,7 +14,7 @@ from bridge.facts import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
-    DestinationMade,
+    DestinationCreated,
     RecordRejected,
     Report,
     SinkOpened,
@@ -172,7 +172,7 @@ class SinkAttempts:
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
         if receipt.created:
-            self._report(DestinationMade(self._name, receipt.created, again=self.delivered > 0))
+            self._report(DestinationCreated(self._name, receipt.created, again=self.delivered > 0))
         for place, reason in receipt.rejected.items():
             self.rejected += 1
             self._report(RecordRejected(self._name, batch[place].id, reason))

@@ -16,21 +16,21 @@ from bridge.facts import (
     CircuitOpened,
     ClusterChanged,
     DeliveryDelayed,
-    DestinationMade,
+    DestinationCreated,
     Fact,
-    HistoryLookedAt,
+    HistoryChecked,
     InformerStarted,
     InformerStopped,
     InputUnreadable,
     IntakeBlocked,
-    ListEnded,
+    ListCompleted,
     ListenerOverrun,
+    ListWatchFailed,
     ObjectLeftBare,
     OutboxFull,
     OutboxRebuilt,
     RecordRejected,
     RecordsParked,
-    RequestFailed,
     ResourceRefused,
     ScopeChanged,
     SinkForgotten,
@@ -88,7 +88,7 @@ class ResourceCounters:
                 self._known(resource, scope)
             case BatchCommitted(resource, scope):
                 self._bound[self._known(resource, scope)].observe(fact)
-            case ListEnded(resource, scope):
+            case ListCompleted(resource, scope):
                 name = self._known(resource, scope)
                 self._lists.labels(name).inc()
                 self._relists.labels(name).inc(int(fact.relist))
@@ -106,7 +106,7 @@ class ResourceCounters:
 
     def _failure(self, fact: Fact) -> None:
         match fact:
-            case RequestFailed(resource, scope, verb):
+            case ListWatchFailed(resource, scope, verb):
                 self._failures.labels(self._known(resource, scope), verb).inc()
             case ResourceRefused(resource, scope, status):
                 self._refusals.labels(self._known(resource, scope), str(status)).inc()
@@ -211,7 +211,7 @@ class SinkCounters:
                 self._parked.labels(sink).inc(records)
             case CircuitOpened(sink):
                 self._circuits.labels(sink).inc()
-            case DestinationMade(sink):
+            case DestinationCreated(sink):
                 self._made.labels(sink).inc()
             case _:
                 self._behind(fact)
@@ -269,7 +269,7 @@ class StateCounters:
 
     def observe(self, fact: Fact) -> None:
         match fact:
-            case HistoryLookedAt(_, outcome):
+            case HistoryChecked(_, outcome):
                 self._proofs.labels(outcome).inc()
             case OutboxFull():
                 self._full.inc()

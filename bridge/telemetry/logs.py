@@ -17,15 +17,15 @@ from bridge.facts import (
     DiscoveryRejected,
     Fact,
     GroupStale,
-    HistoryLookedAt,
+    HistoryChecked,
     InformerStarted,
     InformerStopped,
     InformerSynced,
     InputUnreadable,
-    ListEnded,
+    ListCompleted,
+    ListWatchFailed,
     ObjectLeftBare,
     PluginComplained,
-    RequestFailed,
     ResourceRefused,
     ResourceUnknown,
     VersionsRanBackwards,
@@ -72,13 +72,13 @@ class Logs:
                 self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
             case InformerStarted(resource, scope):
                 self._log.debug("informer started", **_named(resource, scope))
-            case ListEnded() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
+            case ListCompleted() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
                 self._informer(fact)
-            case RequestFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():
+            case ListWatchFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():
                 self._informer_failure(fact)
             case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
                 self._cluster_failure(fact)
-            case HistoryLookedAt():
+            case HistoryChecked():
                 self._history(fact)
             case PluginComplained(command, text):
                 self._log.debug("credential plugin complained", command=command, text=text)
@@ -89,11 +89,11 @@ class Logs:
 
     # ── Informers ────────────────────────────────────────────────────────────
 
-    def _informer(self, fact: ListEnded | WatchOpened | WatchEnded | InformerSynced | InformerStopped) -> None:
+    def _informer(self, fact: ListCompleted | WatchOpened | WatchEnded | InformerSynced | InformerStopped) -> None:
         resource, scope = key = fact.resource, fact.scope
         log = self._log.bind(**_named(resource, scope))
         match fact:
-            case ListEnded(objects=objects, seconds=seconds, relist=relist):
+            case ListCompleted(objects=objects, seconds=seconds, relist=relist):
                 self._served(key)
                 level = log.info if relist else log.debug
                 level("listed again" if relist else "listed", objects=objects, seconds=round(seconds, 3))
@@ -119,12 +119,12 @@ class Logs:
             self._log.info(_RECOVERED.get(status, "the API server serves the resource"), **_named(*key))
 
     def _informer_failure(
-        self, fact: RequestFailed | ResourceRefused | InputUnreadable | ObjectLeftBare | VersionsRanBackwards
+        self, fact: ListWatchFailed | ResourceRefused | InputUnreadable | ObjectLeftBare | VersionsRanBackwards
     ) -> None:
         key = fact.resource, fact.scope
         named = _named(*key)
         match fact:
-            case RequestFailed(verb=verb, reason=reason, retry_after=after):
+            case ListWatchFailed(verb=verb, reason=reason, retry_after=after):
                 self._telling.failure(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
             case ResourceRefused(status=status, reason=reason, retry_after=after):
                 log = self._log.debug if self._refused.get(key) == status else self._log.warning
@@ -141,7 +141,7 @@ class Logs:
                 text = "the API server's store was restored: comparing all objects with it, in a new epoch"
                 self._log.warning(text, **named, was=was, now=now)
 
-    def _history(self, fact: HistoryLookedAt) -> None:
+    def _history(self, fact: HistoryChecked) -> None:
         subject, named = ("history", fact.store), {"store": fact.store} if fact.store else {}
         match fact.outcome:
             case "same":

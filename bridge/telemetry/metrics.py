@@ -18,7 +18,7 @@ from bridge.facts import (
     SERVERS,
     ConnectionCut,
     ConnectionInsecure,
-    Cut,
+    CutReason,
     DiscoveryFailed,
     DiscoveryRejected,
     Fact,
@@ -58,7 +58,7 @@ class Metrics:
             registry=registry,
         )
         for server in SERVERS:
-            for why in Cut:
+            for why in CutReason:
                 self._cut.labels(server, why.value)
 
     def observe(self, fact: Fact) -> None:

@@ -8,10 +8,10 @@ from bridge.facts import (
     BridgeStarted,
     ConfigurationRefused,
     ConnectionCut,
-    Cut,
+    CutReason,
     Fact,
-    Heed,
     OperatorCommand,
+    SignalReaction,
     SignalReceived,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
@@ -53,15 +53,15 @@ class ProcessLogs:
             state=fact.state,
         )
 
-    def _signal(self, signal: str, heed: Heed) -> None:
+    def _signal(self, signal: str, heed: SignalReaction) -> None:
         match heed:
-            case Heed.STOP:
+            case SignalReaction.STOP:
                 text = "stopping: sinks finish within the grace period; a second signal ends at once"
                 self._log.info(text, signal=signal)
-            case Heed.AT_ONCE:
+            case SignalReaction.AT_ONCE:
                 text = "ending at once; the backlogs of sinks are delivered after the next start"
                 self._log.warning(text, signal=signal)
-            case Heed.IGNORED:
+            case SignalReaction.IGNORED:
                 self._log.info("a signal is ignored: the bridge does not use it", signal=signal)
 
     def _command(self, fact: OperatorCommand) -> None:
@@ -71,8 +71,8 @@ class ProcessLogs:
 
     def _cut(self, fact: ConnectionCut) -> None:
         match fact.why:
-            case Cut.CROWDED:
+            case CutReason.CROWDED:
                 text = "too many client connections; the oldest are cut"
                 self._telling.failure(("crowded", fact.server), text, "too many connections", server=fact.server)
-            case Cut.SLOW:
+            case CutReason.SLOW:
                 self._log.debug("a client connection is cut: its request or answer took too long", server=fact.server)

@@ -9,7 +9,7 @@ from bridge.facts import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
-    DestinationMade,
+    DestinationCreated,
     Fact,
     IntakeBlocked,
     IntakeResumed,
@@ -50,10 +50,10 @@ class SinkLogs:
                 self._log.warning("sink is paused until kubedelta sinks resume", sink=sink)
             case SinkResumed(sink):
                 self._log.info("sink is resumed", sink=sink)
-            case DestinationMade(sink, what, again=True):
+            case DestinationCreated(sink, what, again=True):
                 text = "the sink's destination was gone, and is created again, empty; see kubedelta replay"
                 self._log.warning(text, sink=sink, destination=what)
-            case DestinationMade(sink, what):
+            case DestinationCreated(sink, what):
                 self._log.info("the sink's destination did not exist, and is created", sink=sink, destination=what)
             case SinkInsecure(sink, reason):
                 self._log.warning("sink sends credentials in clear text", sink=sink, reason=reason)

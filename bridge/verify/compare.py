@@ -28,7 +28,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
 
 
-class Verdict(StrEnum):
+class DifferenceKind(StrEnum):
     MISSING = "missing"
     """The object is live; the destination does not have it, or has it as deleted."""
     STALE = "stale"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 class Difference:
     """An object whose stored version differs from its live version."""
 
-    verdict: Verdict
+    verdict: DifferenceKind
     key: str
     """The partition key."""
     live: Version | None
@@ -185,7 +185,7 @@ def differences(live: Mapping[str, Version], held: Mapping[str, Version]) -> dic
     """Partition key → difference between two states, which may be of different moments."""
     found = {key: each for key, version in live.items() if (each := difference(key, version, held.get(key)))}
     for key in held.keys() - live.keys():
-        found[key] = Difference(Verdict.EXTRA, key, None, held[key])
+        found[key] = Difference(DifferenceKind.EXTRA, key, None, held[key])
     return found
 
 
@@ -193,8 +193,8 @@ def difference(key: str, live: Version | None, held: Version | None) -> Differen
     if live == held:
         return None
     if held is None:
-        return Difference(Verdict.MISSING, key, live, held)
-    return Difference(Verdict.EXTRA if live is None else Verdict.STALE, key, live, held)
+        return Difference(DifferenceKind.MISSING, key, live, held)
+    return Difference(DifferenceKind.EXTRA if live is None else DifferenceKind.STALE, key, live, held)
 
 
 @dataclass(slots=True)

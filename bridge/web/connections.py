@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
-from bridge.facts import ConnectionCut, Cut, Report
+from bridge.facts import ConnectionCut, CutReason, Report
 
 
 class Connections:
@@ -43,13 +43,13 @@ class Connections:
         """Adds a connection, and returns the timer of its deadline."""
         self._open[connection] = None
         if len(self._open) > self._most:
-            self._cut(self._superfluous(connection), Cut.CROWDED)
-        return asyncio.get_running_loop().call_later(self._seconds, self._cut, connection, Cut.SLOW)
+            self._cut(self._superfluous(connection), CutReason.CROWDED)
+        return asyncio.get_running_loop().call_later(self._seconds, self._cut, connection, CutReason.SLOW)
 
     def remove(self, connection: _Connection) -> None:
         self._open.pop(connection, None)
 
-    def _cut(self, connection: _Connection, why: Cut) -> None:
+    def _cut(self, connection: _Connection, why: CutReason) -> None:
         self.remove(connection)
         connection.transport.abort()
         self._report(ConnectionCut(self._server, why))

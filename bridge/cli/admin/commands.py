@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bridge.admin.client import NoAnswer, NobodyThere, RequestFailed
+from bridge.admin.client import CommandFailed, NoAnswer, NobodyThere
 from bridge.cli.admin import tables as tables
 from bridge.cli.admin.access import StateAccess, admin_of
 from bridge.cli.exits import Exit
@@ -186,7 +186,7 @@ async def _asked(settings: Settings, ask: Ask) -> int:
         return _refuse(plain(str(error)), Exit.NO)
     except (NoAnswer, NobodyThere) as error:
         return _refuse(error, Exit.UNAVAILABLE)
-    except RequestFailed as error:
+    except CommandFailed as error:
         return _refuse(f"the running bridge failed: {plain(str(error))}", Exit.SOFTWARE)
     except StateError as error:
         return _refuse(error, Exit.CONFIG)

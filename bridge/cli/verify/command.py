@@ -16,7 +16,7 @@ from bridge.cli.terminal.text import counted, plain
 from bridge.kube import CredentialsError
 from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.plan.plan_from_settings import plan_of
-from bridge.verify.compare import Difference, Name, Verdict, Version
+from bridge.verify.compare import Difference, DifferenceKind, Name, Version
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, Verification
 from bridge.verify.verify import verify as compare
 from config.errors import ConfigError
@@ -76,7 +76,7 @@ def _text(sink: str, found: Verification, limit: int) -> str:
     lines += [f"note: {plain(note)}" for note in _notes(found)]
     numbers = _numbers(found)
     lines.append(
-        f"{sink}: {', '.join(f'{numbers[verdict]} {verdict}' for verdict in Verdict)}; "
+        f"{sink}: {', '.join(f'{numbers[kind]} {kind}' for kind in DifferenceKind)}; "
         f"{counted(found.live, 'object')} live, {found.held} held, in {counted(found.records, 'record')} of "
         f"{plain(found.source)}"
     )
@@ -143,5 +143,5 @@ def _version(version: Version | None) -> dict[str, str] | None:
     return {"uid": version.uid, "resourceVersion": version.resource_version} if version else None
 
 
-def _numbers(found: Verification) -> dict[Verdict, int]:
-    return {verdict: sum(each.verdict is verdict for each in found.differences) for verdict in Verdict}
+def _numbers(found: Verification) -> dict[DifferenceKind, int]:
+    return {verdict: sum(each.verdict is verdict for each in found.differences) for verdict in DifferenceKind}

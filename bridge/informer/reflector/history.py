@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from bridge.facts import HistoryLookedAt, Report, unheard
+from bridge.facts import HistoryChecked, Report, unheard
 from bridge.informer.reflector import proof
 from bridge.informer.reflector.proof import Seen
 from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory, UnknownHistory
@@ -155,7 +155,7 @@ class History:
                     # Those whose watch is open have seen everything.
                     await self._forsake(_parts(each for each in self._members if not each.live), False)
             self._began, self._ended, self._proof = began, self._now(), made
-            self._report(HistoryLookedAt(self._name, *_outcome(made)))
+            self._report(HistoryChecked(self._name, *_outcome(made)))
             return made
 
     async def disprove(self, member: Member, other: OtherHistory) -> None:

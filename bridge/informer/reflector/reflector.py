@@ -9,9 +9,9 @@ from typing import Protocol
 
 from bridge.facts import (
     InputUnreadable,
-    ListEnded,
+    ListCompleted,
+    ListWatchFailed,
     Report,
-    RequestFailed,
     ResourceRefused,
     VersionsRanBackwards,
     WatchEnded,
@@ -350,7 +350,7 @@ class Reflector:
             case states.ListEnded(version=version, complete=complete):
                 objects_listed = await self._fifo.end_replace(version, complete=complete)
                 seconds = self._now() - self._list_began
-                self._report(ListEnded(self._resource, self._scope, objects_listed, seconds, self._listed_before))
+                self._report(ListCompleted(self._resource, self._scope, objects_listed, seconds, self._listed_before))
                 self._listed_before = True
                 self._pacing.listed(self._now())
                 self._turn.end()
@@ -391,7 +391,7 @@ class Reflector:
             fact = ResourceRefused(self._resource, self._scope, answer.status, answer.reason, pause.seconds)
             self._report(fact)
         else:
-            self._report(RequestFailed(self._resource, self._scope, verb, reason, pause.seconds))
+            self._report(ListWatchFailed(self._resource, self._scope, verb, reason, pause.seconds))
         await asyncio.sleep(pause.seconds)
 
 

@@ -15,7 +15,7 @@ _decode = msgspec.json.decode
 _encode = msgspec.json.Encoder().encode
 
 
-class _Source(msgspec.Struct, frozen=True):
+class _EnvelopeSource(msgspec.Struct, frozen=True):
     cluster: str
     group: str
     version: str
@@ -37,7 +37,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     op: str
     before: msgspec.Raw
     after: msgspec.Raw
-    source: _Source
+    source: _EnvelopeSource
     ts_ms: int
     patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -96,9 +96,9 @@ class Envelopes:
     def _no_patch(self) -> msgspec.Raw | msgspec.UnsetType:
         return NULL if self._patch else msgspec.UNSET
 
-    def _source(self, delta: Delta) -> _Source:
+    def _source(self, delta: Delta) -> _EnvelopeSource:
         namespace, _, name = delta.key.rpartition("/")
-        return _Source(
+        return _EnvelopeSource(
             cluster=self._cluster,
             group=delta.resource.group,
             version=delta.resource.version,

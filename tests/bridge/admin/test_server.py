@@ -16,7 +16,7 @@ import pytest
 
 from bridge.admin import client as admin_client
 from bridge.admin import socket_file
-from bridge.admin.client import AdminClient, NoAnswer, NobodyThere, RequestFailed
+from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NobodyThere
 from bridge.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET
 from bridge.admin.server import AdminServer
 from bridge.admin.socket_file import SocketFile
@@ -204,7 +204,7 @@ async def test_what_does_not_exist_is_said_in_the_words_of_the_bridge(
 
 async def test_an_error_goes_to_the_client_and_the_server_goes_on(client: AdminClient, admin: FakeAdmin) -> None:
     admin.error = RuntimeError("no room in /state/\udcff.db")
-    with pytest.raises(RequestFailed, match=r"^RuntimeError: no room in /state/\?\.db$"):
+    with pytest.raises(CommandFailed, match=r"^RuntimeError: no room in /state/\?\.db$"):
         await client.cursors()
     admin.error = None
     assert await client.cursors() == admin.found
@@ -212,7 +212,7 @@ async def test_an_error_goes_to_the_client_and_the_server_goes_on(client: AdminC
 
 async def test_an_endless_reason_is_cut(client: AdminClient, admin: FakeAdmin) -> None:
     admin.error = RuntimeError("x" * 10_000_000)
-    with pytest.raises(RequestFailed) as failed:
+    with pytest.raises(CommandFailed) as failed:
         await client.cursors()
     assert len(str(failed.value)) == 1000
 
@@ -275,7 +275,7 @@ async def test_a_body_has_a_maximum_size_announced_or_not(
 async def test_100_000_letters_fit_one_request_and_more_are_refused(client: AdminClient, admin: FakeAdmin) -> None:
     assert await client.drop("hook", list(range(1, 100_001))) == 100_000
     admin.asked.clear()
-    with pytest.raises(RequestFailed, match="too many dead letters"):
+    with pytest.raises(CommandFailed, match="too many dead letters"):
         await client.drop("hook", [2**62] * 100_000)
     assert admin.asked == []
 
@@ -297,7 +297,7 @@ async def test_another_versions_bridge_is_told_from_an_unknown_sink(
 ) -> None:
     monkeypatch.setattr(admin_client, "PREFIX", "/v2")
     async with AdminServer(tmp_path, FakeAdmin()):
-        with pytest.raises(RequestFailed, match="404"):
+        with pytest.raises(CommandFailed, match="404"):
             await AdminClient(tmp_path).__aenter__()
 
 

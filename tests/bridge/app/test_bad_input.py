@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.facts import InputUnreadable, RequestFailed
+from bridge.facts import InputUnreadable, ListWatchFailed
 from bridge.plan.plan import Wanted
 from bridge.playground import StatusError
 from tests.bridge.app.test_bridge import a_config_map, running
@@ -113,4 +113,4 @@ async def test_a_broken_watch_resumes_without_loss_or_repetition(
         await world.until_ready()
 
     assert sorted(sink.told()) == ["added default/a", "added default/b", "added default/s", "deleted default/a"]
-    assert {fact.resource.name for fact in world.reported(RequestFailed)} <= {"configmaps"}
+    assert {fact.resource.name for fact in world.reported(ListWatchFailed)} <= {"configmaps"}

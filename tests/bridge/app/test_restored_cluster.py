@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
+from bridge.facts import Fact, HistoryChecked, ListCompleted, VersionsRanBackwards
 from bridge.model.change import Op
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
@@ -92,7 +92,7 @@ CHANGED = ("configmaps", "default/changed")
 
 
 def outcomes(facts: Sequence[Fact]) -> list[str]:
-    return [fact.outcome for fact in facts if isinstance(fact, HistoryLookedAt)]
+    return [fact.outcome for fact in facts if isinstance(fact, HistoryChecked)]
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["with its history", "without its history"])
@@ -149,7 +149,7 @@ async def test_a_broken_connection_begins_no_epoch_and_lists_nothing(tmp_path: P
                 cluster.misbehave.reset()
                 await _goes_on(run, cluster, f"after-{turn}")
                 await run.until_settled()
-            lists = [fact for fact in run.facts if isinstance(fact, ListEnded) and fact.relist]
+            lists = [fact for fact in run.facts if isinstance(fact, ListCompleted) and fact.relist]
 
     assert set(outcomes(run.facts)) == {"same"}
     assert not lists

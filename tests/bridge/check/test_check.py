@@ -17,7 +17,7 @@ import pytest
 from bridge.app.bridge import Bridge
 from bridge.check import check, forecast
 from bridge.check.check import check_all
-from bridge.check.findings import Finding, Verdict
+from bridge.check.findings import CheckResult, Finding
 from bridge.facts import unheard
 from bridge.kube import ClusterAccess
 from bridge.model.policies import StartPolicy
@@ -51,7 +51,7 @@ def a_plan(
 
 async def found(plan: Plan) -> dict[str, Finding]:
     """By subject; the worst of each."""
-    order = list(Verdict)
+    order = list(CheckResult)
     findings: dict[str, Finding] = {}
     async for each in check_all(plan):
         if each.subject not in findings or order.index(each.verdict) > order.index(findings[each.subject].verdict):
@@ -72,7 +72,7 @@ async def test_a_state_directory_that_is_none_is_wrong(tmp_path: Path, what: str
     if what == "is not a directory":
         state.touch()
     finding = (await found(a_plan(state, "http://127.0.0.1:1")))["state.directory"]
-    assert (finding.verdict, what in finding.detail) == (Verdict.WRONG, True)
+    assert (finding.verdict, what in finding.detail) == (CheckResult.WRONG, True)
 
 
 def a_link(path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_what_lies_in_the_way_of_a_start_is_wrong(
     async with Playground() as cluster:
         plan = a_plan(tmp_path, cluster.url)
         finding = (await found(plan))["state.directory"]
-        assert (finding.verdict, name in finding.detail) == (Verdict.WRONG, True)
+        assert (finding.verdict, name in finding.detail) == (CheckResult.WRONG, True)
         with pytest.raises(StateError, match=name):
             await Bridge(plan, unheard).run()
 
@@ -117,7 +117,7 @@ async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -
     finally:
         os.close(holder)
     assert (finding.verdict, finding.detail) == (
-        Verdict.WRONG,
+        CheckResult.WRONG,
         f"{tmp_path} is held by another process: only one bridge may use it",
     )
 
@@ -133,9 +133,15 @@ async def test_the_files_own_running_bridge_is_a_note_another_is_wrong(tmp_path:
             cluster.create("configmaps", a_config_map("later"))
             await run.sink.until(lambda sink: any(each.key == "default/later" for each in sink.deltas))
 
-    assert [mine[each].verdict for each in ("state.directory", "telemetry.listen")] == [Verdict.NOTE, Verdict.NOTE]
+    assert [mine[each].verdict for each in ("state.directory", "telemetry.listen")] == [
+        CheckResult.NOTE,
+        CheckResult.NOTE,
+    ]
     assert str(os.getpid()) in mine["state.directory"].detail
-    assert [other[each].verdict for each in ("state.directory", "telemetry.listen")] == [Verdict.WRONG, Verdict.WRONG]
+    assert [other[each].verdict for each in ("state.directory", "telemetry.listen")] == [
+        CheckResult.WRONG,
+        CheckResult.WRONG,
+    ]
     assert f"held by the bridge of {FILE}" in other["state.directory"].detail
 
 
@@ -144,12 +150,12 @@ async def test_an_address_that_is_taken_is_wrong(tmp_path: Path) -> None:
         finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1", listen=listening.getsockname())))[
             "telemetry.listen"
         ]
-    assert (finding.verdict, "address already in use" in finding.detail.lower()) == (Verdict.WRONG, True)
+    assert (finding.verdict, "address already in use" in finding.detail.lower()) == (CheckResult.WRONG, True)
 
 
 async def test_a_disk_without_the_room_that_is_kept_free_is_wrong(tmp_path: Path) -> None:
     findings = await found(a_plan(tmp_path, "http://127.0.0.1:1", retention=Retention(min_free=1 << 62)))
-    assert findings["state.min_free_bytes"].verdict is Verdict.WRONG
+    assert findings["state.min_free_bytes"].verdict is CheckResult.WRONG
 
 
 async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Path) -> None:
@@ -165,7 +171,7 @@ async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Pat
     )
     finding = (await found(a_plan(tmp_path, "http://127.0.0.1:1", sinks=sinks)))["sinks.two"]
     assert (finding.verdict, finding.detail) == (
-        Verdict.WRONG,
+        CheckResult.WRONG,
         "sinks.one writes to the same: /deltas; give each its own",
     )
 
@@ -177,10 +183,10 @@ async def test_credentials_in_clear_text_are_a_note_and_no_fault(tmp_path: Path)
     async with Playground() as cluster:
         plan = a_plan(tmp_path, cluster.url, sinks=(sink,))
         plan = replace(plan, access=ClusterAccess(server=cluster.url, token_file=token))
-        notes = [each async for each in check_all(plan) if each.verdict is not Verdict.RIGHT]
+        notes = [each async for each in check_all(plan) if each.verdict is not CheckResult.RIGHT]
     assert [(each.subject, each.verdict) for each in notes] == [
-        ("sinks.hook", Verdict.NOTE),
-        ("cluster", Verdict.NOTE),
+        ("sinks.hook", CheckResult.NOTE),
+        ("cluster", CheckResult.NOTE),
     ]
     assert "plain HTTP" in notes[1].detail
 
@@ -195,7 +201,7 @@ async def test_two_names_of_one_resource_are_wrong_for_check_and_run(tmp_path: P
         with pytest.raises(PlanRefused, match="resources: cm: configmaps means configmaps as well"):
             async with asyncio.timeout(10):
                 await Bridge(plan, unheard).run()
-    assert (finding.verdict, "configmaps means configmaps as well" in finding.detail) == (Verdict.WRONG, True)
+    assert (finding.verdict, "configmaps means configmaps as well" in finding.detail) == (CheckResult.WRONG, True)
 
 
 async def test_a_selector_that_the_server_does_not_take_is_wrong(tmp_path: Path) -> None:
@@ -204,16 +210,16 @@ async def test_a_selector_that_the_server_does_not_take_is_wrong(tmp_path: Path)
         taken = (await found(a_plan(tmp_path, cluster.url, by_name)))["resources: pods"]
         by_colour = Wanted("pods", (Scope(field_selector="spec.colour=red"),))
         refused = (await found(a_plan(tmp_path, cluster.url, by_colour)))["resources: pods"]
-    assert (taken.verdict, refused.verdict) == (Verdict.RIGHT, Verdict.WRONG)
+    assert (taken.verdict, refused.verdict) == (CheckResult.RIGHT, CheckResult.WRONG)
     assert "spec.colour" in refused.detail
 
 
 async def test_a_namespace_that_does_not_exist_is_wrong(tmp_path: Path) -> None:
     async with Playground() as cluster:
         findings = await found(a_plan(tmp_path, cluster.url, Wanted("pods", (Scope("default"), Scope("nowhere")))))
-    assert findings["resources: pods"].verdict is Verdict.RIGHT
+    assert findings["resources: pods"].verdict is CheckResult.RIGHT
     assert "resources: namespaces: default" not in findings
-    assert findings["resources: namespaces: nowhere"].verdict is Verdict.WRONG
+    assert findings["resources: namespaces: nowhere"].verdict is CheckResult.WRONG
 
 
 async def test_another_clusters_state_is_wrong_unless_it_is_compared(tmp_path: Path) -> None:
@@ -222,7 +228,7 @@ async def test_another_clusters_state_is_wrong_unless_it_is_compared(tmp_path: P
     async with Playground() as other:
         refused = (await found(a_plan(tmp_path, other.url)))["state.directory"]
         taken = (await found(a_plan(tmp_path, other.url, restart_on_cluster_change=True)))["state.directory"]
-    assert (refused.verdict, taken.verdict) == (Verdict.WRONG, Verdict.NOTE)
+    assert (refused.verdict, taken.verdict) == (CheckResult.WRONG, CheckResult.NOTE)
     assert "belongs to the cluster whose namespace kube-system" in refused.detail
 
 
@@ -248,7 +254,7 @@ async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path)
         stopped = (await found(replace(plan, sinks=(*plan.sinks, new, late))))["state"]
         assert listing(tmp_path) == before
 
-    assert running.verdict is Verdict.RIGHT
+    assert running.verdict is CheckResult.RIGHT
     assert {op for _, op, _ in running.rows} <= {forecast.WAITING}, "what is settled is saved a moment later"
     ours = [("added", 1), ("updated", 1), ("deleted", 3)]
     assert [each for each in stopped.rows if each[0] == "sink"] == [("sink", *each) for each in ours]
@@ -257,7 +263,7 @@ async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path)
         *(("new", *e) for e in ours[1:]),
     ]
     assert [each for each in stopped.rows if each[0] == "late"] == [("late", *each) for each in ours]
-    assert stopped.verdict is Verdict.NOTE, "two objects would leave because the configuration changed"
+    assert stopped.verdict is CheckResult.NOTE, "two objects would leave because the configuration changed"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +287,7 @@ async def test_too_many_deletes_by_configuration_are_wrong(
             pass
         findings = await found(a_plan(tmp_path, cluster.url, wanted))
         unchanged = await found(a_plan(tmp_path, cluster.url, *everywhere))
-    assert (findings["resources"].verdict, told in findings["resources"].detail) == (Verdict.WRONG, True)
+    assert (findings["resources"].verdict, told in findings["resources"].detail) == (CheckResult.WRONG, True)
     assert "resources" not in unchanged
 
 
@@ -298,7 +304,7 @@ async def test_deletes_that_happened_are_no_fault_of_the_configuration(
             cluster.delete("configmaps", name)
         findings = await found(a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),))))
     assert findings["state"].rows == [("sink", "deleted", 3)]
-    assert findings["state"].verdict is Verdict.RIGHT
+    assert findings["state"].verdict is CheckResult.RIGHT
 
 
 async def test_what_would_be_told_is_not_counted_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +315,7 @@ async def test_what_would_be_told_is_not_counted_without_bound(tmp_path: Path, m
         async with life(tmp_path, cluster):
             pass
         finding = (await found(a_plan(tmp_path, cluster.url, Wanted("configmaps", (Scope("default"),)))))["state"]
-    assert (finding.verdict, "there are more than 2 configmaps" in finding.detail) == (Verdict.NOTE, True)
+    assert (finding.verdict, "there are more than 2 configmaps" in finding.detail) == (CheckResult.NOTE, True)
 
 
 def test_the_bound_of_deletes_is_a_thousand() -> None:

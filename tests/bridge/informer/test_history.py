@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, HistoryLookedAt, ListEnded, VersionsRanBackwards
+from bridge.facts import Fact, HistoryChecked, ListCompleted, VersionsRanBackwards
 from bridge.informer import SharedInformerFactory, Timing
 from bridge.informer.reflector.history import Part
 from bridge.informer.reflector.states import OtherHistory
@@ -114,10 +114,10 @@ class World:
 
     @property
     def outcomes(self) -> list[str]:
-        return [fact.outcome for fact in self.facts if isinstance(fact, HistoryLookedAt)]
+        return [fact.outcome for fact in self.facts if isinstance(fact, HistoryChecked)]
 
     def relisted(self) -> list[str]:
-        return [fact.resource.name for fact in self.facts if isinstance(fact, ListEnded) and fact.relist]
+        return [fact.resource.name for fact in self.facts if isinstance(fact, ListCompleted) and fact.relist]
 
     def epochs(self) -> list[str]:
         return sorted(fact.resource.name for fact in self.facts if isinstance(fact, VersionsRanBackwards))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from bridge.facts import (
     Fact,
     InputUnreadable,
-    ListEnded,
-    RequestFailed,
+    ListCompleted,
+    ListWatchFailed,
     ResourceRefused,
     VersionsRanBackwards,
     WatchEnded,
@@ -276,7 +276,7 @@ async def test_the_first_expired_version_is_listed_at_once() -> None:
         await world.played()
 
     assert world.source.pauses == [0, 0]
-    assert not world.reported(RequestFailed)
+    assert not world.reported(ListWatchFailed)
 
 
 @pytest.mark.parametrize(("quiet", "pause"), [(59, 0.8), (61, 0)])
@@ -311,7 +311,7 @@ async def test_a_refused_resource_is_retried_each_minute_and_reported() -> None:
 
     assert world.source.pauses == [60] * 4
     assert world.reported(ResourceRefused) == [ResourceRefused(PODS, ALL, 403, "pods is forbidden", 60.0)] * 4
-    assert not world.reported(RequestFailed)
+    assert not world.reported(ListWatchFailed)
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 48), (1.0, 72)])
@@ -389,9 +389,9 @@ async def test_initial_events_without_bookmark_are_listed_in_30_s() -> None:
 
     assert world.source.pauses[0] == 30.4
     assert world.source.requests[1] == ListRequest(version="3", limit=500)
-    assert world.reported(WatchEnded, RequestFailed) == [
+    assert world.reported(WatchEnded, ListWatchFailed) == [
         WatchEnded(PODS, ALL, "the bookmark that ends the initial events did not come", 30.0, 1),
-        RequestFailed(PODS, ALL, "watch", "the bookmark that ends the initial events did not come", 0.4),
+        ListWatchFailed(PODS, ALL, "watch", "the bookmark that ends the initial events did not come", 0.4),
     ]
 
 
@@ -467,10 +467,10 @@ async def test_lists_and_watches_are_reported_with_what_they_brought() -> None:
         await world.played()
 
     assert world.facts == [
-        ListEnded(PODS, ALL, objects=1, seconds=0.0, relist=False),
+        ListCompleted(PODS, ALL, objects=1, seconds=0.0, relist=False),
         WatchOpened(PODS, ALL),
         WatchEnded(PODS, ALL, "too old", 10.0, events=2),
-        ListEnded(PODS, ALL, objects=2, seconds=0.0, relist=True),
+        ListCompleted(PODS, ALL, objects=2, seconds=0.0, relist=True),
     ]
 
 
@@ -478,14 +478,14 @@ async def test_a_resumed_watcher_reports_its_first_list_as_a_relist() -> None:
     async with watching(EXPIRED, page(at=9), start=WATCHES, resumed=True) as world:
         await world.played()
 
-    assert world.reported(ListEnded) == [ListEnded(PODS, ALL, objects=0, seconds=0.0, relist=True)]
+    assert world.reported(ListCompleted) == [ListCompleted(PODS, ALL, objects=0, seconds=0.0, relist=True)]
 
 
 async def test_a_watch_that_was_not_accepted_is_not_reported_as_ended() -> None:
     async with watching(Unsupported("400"), page(at=7), start=NotSynced()) as world:
         await world.played()
 
-    assert not world.reported(WatchOpened, WatchEnded, RequestFailed)
+    assert not world.reported(WatchOpened, WatchEnded, ListWatchFailed)
 
 
 @pytest.mark.parametrize("backwards", [modified(WEB.at(3)), Bookmark("3")])
@@ -493,7 +493,7 @@ async def test_a_watch_that_ran_backwards_says_so(backwards: Announced | Bookmar
     async with watching(opened(backwards), start=WATCHES) as world:
         await settled()
 
-    assert [fact.reason for fact in world.facts if isinstance(fact, WatchEnded | RequestFailed)] == [
+    assert [fact.reason for fact in world.facts if isinstance(fact, WatchEnded | ListWatchFailed)] == [
         "versions ran backwards"
     ] * 2
 
@@ -667,7 +667,7 @@ async def test_a_page_is_read_as_it_comes_and_waits_for_room() -> None:
             await world.fifo.drain(nothing)
             await settled()
         await world.played()
-        assert [fact.objects for fact in world.reported(ListEnded) if isinstance(fact, ListEnded)] == [10]
+        assert [fact.objects for fact in world.reported(ListCompleted) if isinstance(fact, ListCompleted)] == [10]
 
 
 async def test_a_page_of_a_past_history_is_cut_short() -> None:
@@ -708,7 +708,7 @@ async def test_a_page_that_cannot_be_held_is_asked_for_in_smaller_ones() -> None
         await world.played()
         requests = [each for each in world.source.requests if isinstance(each, ListRequest)]
     assert [(each.version, each.limit) for each in requests] == [("0", 500), ("", 62), ("", 7)]
-    assert [fact.reason for fact in world.reported(RequestFailed) if isinstance(fact, RequestFailed)] == [
+    assert [fact.reason for fact in world.reported(ListWatchFailed) if isinstance(fact, ListWatchFailed)] == [
         too_much.reason
     ] * 2
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, InformerSynced, ListEnded, VersionsRanBackwards
+from bridge.facts import Fact, InformerSynced, ListCompleted, VersionsRanBackwards
 from bridge.informer import SharedInformer, Timing
 from bridge.model.answers import (
     Expired,
@@ -216,7 +216,7 @@ async def test_an_expired_position_is_repaired_from_list_and_ledger(expired: Tur
     assert {change.evidence for change in world.changes} == {Evidence.RELISTED}
     assert world.changes[-1].object == DB.at(4, image="last")
     assert [batch.position for batch in world.batches][-1] == "10"
-    assert [fact.relist for fact in world.facts if isinstance(fact, ListEnded)] == [True]
+    assert [fact.relist for fact in world.facts if isinstance(fact, ListCompleted)] == [True]
     assert len(world.reported(InformerSynced)) == 1
 
 
@@ -240,7 +240,7 @@ async def test_without_a_position_it_deletes_only_after_the_last_page() -> None:
     assert world.changes[-1].object == WEB.at(3, image="last")
     assert {change.evidence for change in world.changes} == {Evidence.RELISTED}
     assert world.ledger.position == "10"
-    assert [(fact.objects, fact.relist) for fact in world.facts if isinstance(fact, ListEnded)] == [(2, True)]
+    assert [(fact.objects, fact.relist) for fact in world.facts if isinstance(fact, ListCompleted)] == [(2, True)]
     assert world.reported(InformerSynced) == [InformerSynced(PODS, Scope(), 2)]
 
 
@@ -310,7 +310,7 @@ async def test_a_checkpoint_of_an_epoch_alone_starts_like_an_empty_one() -> None
     assert {change.evidence for change in world.changes} == {Evidence.LISTED}
     assert {batch.epoch for batch in world.batches} == {4}
     assert (world.ledger.epoch, world.ledger.position) == (4, "5")
-    assert [fact.relist for fact in world.facts if isinstance(fact, ListEnded)] == [False]
+    assert [fact.relist for fact in world.facts if isinstance(fact, ListCompleted)] == [False]
 
 
 # ── The end ──────────────────────────────────────────────────────────────────

@@ -33,8 +33,9 @@ from bridge.facts import (
     InputUnreadable,
     IntakeBlocked,
     IntakeResumed,
-    ListEnded,
+    ListCompleted,
     ListenerOverrun,
+    ListWatchFailed,
     OutboxFull,
     OutboxHasRoom,
     OutboxOpened,
@@ -42,7 +43,6 @@ from bridge.facts import (
     RecordRejected,
     RecordsLeftBehind,
     RecordsParked,
-    RequestFailed,
     ResourceRefused,
     ResourceUnknown,
     ScopeChanged,
@@ -107,7 +107,11 @@ def test_a_good_day_logs_each_state_and_no_batch() -> None:
         BatchCommitted(PODS, ALL, records=500, bytes=9, added=500, updated=0, deleted=0),
         BatchDelivered("audit", records=500, bytes=9, seconds=0.01),
     ]
-    day: list[Fact] = [ListEnded(PODS, ALL, 3, 0.1, relist=False), InformerSynced(PODS, ALL, 3), SinkOpened("audit")]
+    day: list[Fact] = [
+        ListCompleted(PODS, ALL, 3, 0.1, relist=False),
+        InformerSynced(PODS, ALL, 3),
+        SinkOpened("audit"),
+    ]
     watches: list[Fact] = [WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "the server's timeout", 300, 12)]
     assert _told(*day, *((watches + batch) * 50), InformerStopped(PODS, ALL)) == [
         ("info", "synced"),
@@ -136,7 +140,7 @@ def test_every_fact_is_told_at_some_level() -> None:
 def test_a_refused_resource_is_logged_once_and_when_it_changes() -> None:
     forbidden = ResourceRefused(PODS, SHOP, 403, "forbidden", 60)
     missing = ResourceRefused(PODS, SHOP, 404, "not found", 60)
-    served = ListEnded(PODS, SHOP, 3, 0.1, relist=False)
+    served = ListCompleted(PODS, SHOP, 3, 0.1, relist=False)
     told = _told(forbidden, forbidden, forbidden, missing, missing, served, forbidden)
     assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
     assert '"list" and "watch"' in told[0][1]
@@ -150,7 +154,7 @@ def test_a_failing_watch_is_logged_each_30_s_and_at_its_end() -> None:
     set_up_logging("info", "json", stream)
     logs = Logs(clock=clock)
     for _ in range(10):
-        logs.observe(RequestFailed(PODS, SHOP, "watch", "no answer from 127.0.0.1:6443", 1.25))
+        logs.observe(ListWatchFailed(PODS, SHOP, "watch", "no answer from 127.0.0.1:6443", 1.25))
         clock.now += 4
     logs.observe(WatchOpened(PODS, SHOP))
     first, again, end = _lines(stream)
@@ -281,7 +285,7 @@ def test_every_trouble_is_a_warning(fact: Fact) -> None:
 
 
 def test_a_relist_is_told_since_it_is_rare() -> None:
-    assert _told(ListEnded(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
+    assert _told(ListCompleted(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
 
 
 # ── How it is written ────────────────────────────────────────────────────────
@@ -394,7 +398,7 @@ def test_nothing_that_a_terminal_would_obey_reaches_a_log(form: str, stream: typ
     log = stream()
     set_up_logging("info", form, log)
     logs = Logs(clock=Clock())
-    logs.observe(RequestFailed(PODS, ALL, "watch", HOSTILE, 1.0))
+    logs.observe(ListWatchFailed(PODS, ALL, "watch", HOSTILE, 1.0))
     logs.observe(RecordRejected("audit", HOSTILE, HOSTILE))
     logs.observe(ResourceUnknown(HOSTILE, HOSTILE))
     logging.getLogger("aiohttp").warning("a library says %s", HOSTILE)

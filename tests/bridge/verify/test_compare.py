@@ -13,7 +13,7 @@ from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
-from bridge.verify.compare import Coverage, Difference, Holdings, Name, Suspect, Verdict, Version, differences
+from bridge.verify.compare import Coverage, Difference, DifferenceKind, Holdings, Name, Suspect, Version, differences
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS
 
 EVERYTHING = Scope()
@@ -90,7 +90,7 @@ def test_stored_objects_of_a_vanished_resource_are_compared(configured: str) -> 
     holdings = Holdings("prod", covering(configured, listed=[]))
     holdings.take([told(WIDGET, 1)])
 
-    assert differences({}, holdings.objects)[WIDGET].verdict is Verdict.EXTRA
+    assert differences({}, holdings.objects)[WIDGET].verdict is DifferenceKind.EXTRA
 
 
 @pytest.mark.parametrize("configured", ["gadgets", "widgets.io", "*.io", "widgets.acme", "pods"])
@@ -133,10 +133,10 @@ def test_missing_stale_and_extra_are_told_apart() -> None:
     held = {"same": v(1), "changed": v(4), "recreated": v(3), "old": v(2)}
 
     assert differences(live, held) == {
-        "changed": Difference(Verdict.STALE, "changed", v(5), v(4)),
-        "recreated": Difference(Verdict.STALE, "recreated", v(6, "u2"), v(3)),
-        "new": Difference(Verdict.MISSING, "new", v(7), None),
-        "old": Difference(Verdict.EXTRA, "old", None, v(2)),
+        "changed": Difference(DifferenceKind.STALE, "changed", v(5), v(4)),
+        "recreated": Difference(DifferenceKind.STALE, "recreated", v(6, "u2"), v(3)),
+        "new": Difference(DifferenceKind.MISSING, "new", v(7), None),
+        "old": Difference(DifferenceKind.EXTRA, "old", None, v(2)),
     }
 
 
@@ -162,7 +162,7 @@ def test_a_restless_suspect_stays_when_the_destination_does_not() -> None:
     late = suspect(v(5), v(1))
     assert not late.clears(v(9), v(1), {})
     assert not late.clears(v(13), v(2), {"u1": "2"}), "it moves, an hour behind"
-    assert late.difference == Difference(Verdict.STALE, "k", v(13), v(2))
+    assert late.difference == Difference(DifferenceKind.STALE, "k", v(13), v(2))
 
 
 def test_versions_newer_than_the_clusters_differ_unless_recent() -> None:
@@ -280,7 +280,7 @@ def test_what_a_destination_never_hears_of_always_differs(seed: int, before: int
     left = compare(world, looks=4, pace=pace)
 
     for key in world.swallowed & world.live.keys() & left.keys():
-        assert left[key].difference.verdict is Verdict.MISSING
+        assert left[key].difference.verdict is DifferenceKind.MISSING
     # One that went and came may have been gone, rightly, at one look.
     always = {key for key in world.swallowed if key in world.live and int(world.live[key].uid[1:]) <= before}
     assert always <= left.keys()

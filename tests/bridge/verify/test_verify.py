@@ -15,7 +15,7 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion, partition_key
 from bridge.plan.plan import Wanted
-from bridge.verify.compare import Verdict
+from bridge.verify.compare import DifferenceKind
 from bridge.verify.verify import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView, Verification, verify
 from sinks.base import SinkUnavailable
 from tests.kit.playground import Playground
@@ -84,7 +84,7 @@ async def compared(
         return await verify("prod", ClusterAccess(server=cluster.url), wanted, reader, settle=settle)
 
 
-def told(found: Verification) -> dict[str, Verdict]:
+def told(found: Verification) -> dict[str, DifferenceKind]:
     return {each.key: each.verdict for each in found.differences}
 
 
@@ -113,9 +113,9 @@ async def test_what_stays_different_is_told(cluster: Playground, destination: De
     found = await compared(cluster, destination)
 
     assert told(found) == {
-        "prod//configmaps/shop/changed": Verdict.STALE,
-        "prod//configmaps/shop/gone": Verdict.EXTRA,
-        "prod//configmaps/shop/new": Verdict.MISSING,
+        "prod//configmaps/shop/changed": DifferenceKind.STALE,
+        "prod//configmaps/shop/gone": DifferenceKind.EXTRA,
+        "prod//configmaps/shop/new": DifferenceKind.MISSING,
     }
     assert [each.key for each in found.differences] == sorted(told(found))
 
@@ -171,7 +171,7 @@ async def test_a_restless_object_is_stale_when_the_destination_stops(
 
     destination.before_reading = [goes_on] * 10
 
-    assert told(await compared(cluster, destination)) == {"prod//configmaps/shop/busy": Verdict.STALE}
+    assert told(await compared(cluster, destination)) == {"prod//configmaps/shop/busy": DifferenceKind.STALE}
 
 
 async def test_only_the_configured_namespaces_are_compared(cluster: Playground, destination: Destination) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from bridge.facts import ConnectionCut, Cut, Fact
+from bridge.facts import ConnectionCut, CutReason, Fact
 from bridge.web.connections import Connections
 
 FOREVER = 3600.0
@@ -96,7 +96,7 @@ async def test_beyond_the_limit_the_oldest_connection_is_cut() -> None:
         await first.is_cut()
         assert await second.says(b"b") == b"B"
         assert await third.says(b"c") == b"C"
-        assert crowd.facts == [ConnectionCut("telemetry.listen", Cut.CROWDED)]
+        assert crowd.facts == [ConnectionCut("telemetry.listen", CutReason.CROWDED)]
 
 
 async def test_the_client_with_the_most_connections_loses_one() -> None:
@@ -132,7 +132,7 @@ async def test_a_connection_has_a_deadline_however_much_it_sends() -> None:
             trickle_on = tasks.create_task(trickle())
             await trickling.is_cut()
             trickle_on.cancel()
-        assert crowd.facts == [ConnectionCut("telemetry.listen", Cut.SLOW)]
+        assert crowd.facts == [ConnectionCut("telemetry.listen", CutReason.SLOW)]
 
 
 async def test_a_kept_connection_has_no_deadline_and_is_not_cut() -> None:
@@ -143,4 +143,4 @@ async def test_a_kept_connection_has_no_deadline_and_is_not_cut() -> None:
             await crowd.connect()
         await asyncio.sleep(0.6)  # The deadline that it would have had is over.
         assert await kept.says(b"b") == b"B"
-        assert crowd.facts == [ConnectionCut("telemetry.listen", Cut.CROWDED)]
+        assert crowd.facts == [ConnectionCut("telemetry.listen", CutReason.CROWDED)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bridge.facts import ConnectionCut, Cut, Fact
+from bridge.facts import ConnectionCut, CutReason, Fact
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.web import server
 from bridge.web.access import DetailsToken
@@ -308,7 +308,7 @@ async def test_a_request_sent_byte_by_byte_is_cut_at_its_deadline(
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
-    assert facts == [ConnectionCut("telemetry.listen", Cut.SLOW)]
+    assert facts == [ConnectionCut("telemetry.listen", CutReason.SLOW)]
 
 
 async def test_more_headers_than_anybody_sends_are_refused(port: int) -> None:

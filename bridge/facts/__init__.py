@@ -1,0 +1,164 @@
+"""Facts: events of the bridge as frozen records, named in the past tense. Rooms report facts; only telemetry counts and
+logs them.
+
+A fact is about a request, a batch or a state, and never about a single change, so that reporting stays cheap.
+
+cluster    the connection to the API server, discovery, the cluster's identity
+delivery   deliveries, their failures, the circuit
+informer   lists, watches, the server's history
+outbox     commits, the state directory, backlogs and backfills
+process    the process, its signals and its clients
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from bridge.facts.cluster import (
+    ClusterChanged,
+    ClusterFact,
+    ClusterUnidentified,
+    ConnectionInsecure,
+    DiscoveryFailed,
+    DiscoveryRejected,
+    GroupStale,
+    PluginComplained,
+    ResourceUnknown,
+    ScopeChanged,
+)
+from bridge.facts.delivery import (
+    BatchDelivered,
+    CircuitClosed,
+    CircuitOpened,
+    DeliveryDelayed,
+    DeliveryFact,
+    DestinationCreated,
+    RecordRejected,
+    RecordsLeftBehind,
+    RecordsParked,
+    SinkInsecure,
+    SinkOpened,
+    SinkPaused,
+    SinkResumed,
+)
+from bridge.facts.informer import (
+    HistoryChecked,
+    InformerFact,
+    InformerStarted,
+    InformerStopped,
+    InformerSynced,
+    InputUnreadable,
+    ListCompleted,
+    ListWatchFailed,
+    ObjectLeftBare,
+    ResourceRefused,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
+from bridge.facts.outbox import (
+    BacklogCompacted,
+    BacklogDropped,
+    BatchCommitted,
+    IntakeBlocked,
+    IntakeResumed,
+    ListenerOverrun,
+    OutboxFact,
+    OutboxFull,
+    OutboxHasRoom,
+    OutboxOpened,
+    OutboxRebuilt,
+    SinkForgotten,
+    SnapshotBegan,
+    SnapshotEnded,
+    StateExposed,
+)
+from bridge.facts.process import (
+    ADMIN_SERVER,
+    SERVERS,
+    TELEMETRY_SERVER,
+    BridgeBroke,
+    BridgeEnded,
+    BridgeStarted,
+    ConfigurationRefused,
+    ConnectionCut,
+    CutReason,
+    OperatorCommand,
+    ProcessFact,
+    SignalReaction,
+    SignalReceived,
+)
+
+__all__ = [
+    "ADMIN_SERVER",
+    "SERVERS",
+    "TELEMETRY_SERVER",
+    "BacklogCompacted",
+    "BacklogDropped",
+    "BatchCommitted",
+    "BatchDelivered",
+    "BridgeBroke",
+    "BridgeEnded",
+    "BridgeStarted",
+    "CircuitClosed",
+    "CircuitOpened",
+    "ClusterChanged",
+    "ClusterUnidentified",
+    "ConfigurationRefused",
+    "ConnectionCut",
+    "ConnectionInsecure",
+    "CutReason",
+    "DeliveryDelayed",
+    "DestinationCreated",
+    "DiscoveryFailed",
+    "DiscoveryRejected",
+    "Fact",
+    "GroupStale",
+    "HistoryChecked",
+    "InformerStarted",
+    "InformerStopped",
+    "InformerSynced",
+    "InputUnreadable",
+    "IntakeBlocked",
+    "IntakeResumed",
+    "ListCompleted",
+    "ListWatchFailed",
+    "ListenerOverrun",
+    "ObjectLeftBare",
+    "OperatorCommand",
+    "OutboxFull",
+    "OutboxHasRoom",
+    "OutboxOpened",
+    "OutboxRebuilt",
+    "PluginComplained",
+    "RecordRejected",
+    "RecordsLeftBehind",
+    "RecordsParked",
+    "Report",
+    "ResourceRefused",
+    "ResourceUnknown",
+    "ScopeChanged",
+    "SignalReaction",
+    "SignalReceived",
+    "SinkForgotten",
+    "SinkInsecure",
+    "SinkOpened",
+    "SinkPaused",
+    "SinkResumed",
+    "SnapshotBegan",
+    "SnapshotEnded",
+    "StateExposed",
+    "VersionsRanBackwards",
+    "WatchEnded",
+    "WatchOpened",
+    "unheard",
+]
+
+Fact: TypeAlias = ClusterFact | DeliveryFact | InformerFact | OutboxFact | ProcessFact
+
+Report: TypeAlias = Callable[[Fact], None]
+
+
+def unheard(_fact: Fact) -> None:
+    """A Report that ignores facts, for rooms used as a library."""

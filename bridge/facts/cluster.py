@@ -1,0 +1,95 @@
+"""Facts of bridge.kube and bridge.resources: the connection, discovery and the cluster's identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInsecure:
+    """The configuration asks for a connection to the API server without encryption or verification. Reported once, at
+    the start."""
+
+    server: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginComplained:
+    """A credential plugin ended, and had written to its standard error. The text may hold a secret."""
+
+    command: str
+    text: str
+    """The last few thousand characters of standard error."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryFailed:
+    reason: str
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStale:
+    """The API server cannot discover this API group (its aggregated server is down). The group's resources of the last
+    discovery are kept. Reported once for each such outage."""
+
+    group: str
+    """Group and version: ``metrics.k8s.io/v1beta1``."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryRejected:
+    """A name in a discovery document is invalid, and the bridge ignores its entry. Reported once, until the document
+    changes."""
+
+    name: str
+    """The name (escaped), its position in the document, and the expected form."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUnknown:
+    """No resource of this cluster has this configured name (yet)."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """The state belonged to another cluster, and ``state.on_cluster_change`` is ``restart``: the bridge compares the
+    state with this cluster, in a new epoch."""
+
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUnidentified:
+    """The uid of the namespace kube-system cannot be read, so the bridge could not notice another cluster."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeChanged:
+    """Less of a resource is watched than before: the configuration changed, or the meaning of its names."""
+
+    resource: str
+    left: int
+    """Objects that are no longer covered, and are exported as deleted."""
+
+
+ClusterFact: TypeAlias = (
+    ConnectionInsecure
+    | PluginComplained
+    | DiscoveryFailed
+    | GroupStale
+    | DiscoveryRejected
+    | ResourceUnknown
+    | ClusterChanged
+    | ClusterUnidentified
+    | ScopeChanged
+)

@@ -1,0 +1,113 @@
+"""Facts of bridge.cli and of the servers: the process, its signals and its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+TELEMETRY_SERVER = "telemetry.listen"
+ADMIN_SERVER = "admin.sock"
+SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER)
+"""Servers of the bridge, by their names in facts and metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeStarted:
+    """The first fact of a run."""
+
+    version: str
+    configuration: str
+    """The file's path."""
+    cluster: str
+    resources: tuple[str, ...]
+    sinks: Mapping[str, str]
+    """Name → type."""
+    address: str
+    """``telemetry.listen``."""
+    state: str
+    """``state.directory``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationRefused:
+    """The bridge does not start: its configuration has mistakes."""
+
+    configuration: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeBroke:
+    """The bridge ends because of a bug."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeEnded:
+    """The last fact of a run."""
+
+    reason: str
+    exit_code: int
+    seconds: float
+    """Duration of the run."""
+    backlog: Mapping[str, int]
+    """Sink → its backlog, in records. Empty if the state was not opened."""
+
+
+class SignalReaction(StrEnum):
+    """The bridge's reaction to a signal."""
+
+    STOP = "stop"
+    """Reading from the API server ends, and sinks finish within the grace period."""
+    AT_ONCE = "at once"
+    """The second signal to stop: the process ends now, as if killed."""
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    signal: str
+    """``SIGTERM``."""
+    heed: SignalReaction
+
+
+class CutReason(StrEnum):
+    """The reason why a server of the bridge cut a connection."""
+
+    CROWDED = "crowded"
+    """Too many connections."""
+    SLOW = "slow"
+    """Sending the request, or reading the answer, took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCut:
+    """A server of the bridge cut a client's connection."""
+
+    server: str
+    """One of ``SERVERS``."""
+    why: CutReason
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCommand:
+    """The running bridge answered a command on its admin socket."""
+
+    command: str
+    """``replay hook from 1200``."""
+    result: str
+    """``42 records``, or the reason for the failure."""
+    done: bool
+    uid: int | None
+    """User id of the client, if the system provides it."""
+    pid: int | None
+    continued: bool = False
+    """True for a further page of the same command."""
+
+
+ProcessFact: TypeAlias = (
+    BridgeStarted | ConfigurationRefused | BridgeBroke | BridgeEnded | SignalReceived | ConnectionCut | OperatorCommand
+)
