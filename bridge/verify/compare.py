@@ -41,11 +41,11 @@ class DifferenceKind(StrEnum):
 class Difference:
     """An object whose stored version differs from its live version."""
 
-    verdict: DifferenceKind
+    kind: DifferenceKind
     key: str
     """The partition key."""
     live: Version | None
-    held: Version | None
+    stored: Version | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +149,17 @@ class Holdings:
         self._watching = True
 
     def take(self, batch: Iterable[StoredVersion]) -> None:
-        for held in batch:
+        for stored in batch:
             self.records += 1
-            if held.kind is StoredKind.OBJECT:
-                self._take_object(held)
-            elif held.kind is StoredKind.FOREIGN or held.partition_key != self._cluster:
+            if stored.kind is StoredKind.OBJECT:
+                self._take_object(stored)
+            elif stored.kind is StoredKind.FOREIGN or stored.partition_key != self._cluster:
                 self.foreign += 1
-            elif held.kind is StoredKind.GAP:
+            elif stored.kind is StoredKind.GAP:
                 self.gaps += 1
 
-    def _take_object(self, held: StoredVersion) -> None:
-        key = held.partition_key
+    def _take_object(self, stored: StoredVersion) -> None:
+        key = stored.partition_key
         if key not in self.objects:
             name = Name.parsed(key)
             if name is None or name.cluster != self._cluster:
@@ -170,31 +170,31 @@ class Holdings:
                 return
         if self._watching:
             newest = self.arrived.setdefault(key, {})
-            if not is_older(held.resource_version, than=newest.get(held.uid, "")):
-                newest[held.uid] = held.resource_version
-        if held.op is Op.DELETED:
+            if not is_older(stored.resource_version, than=newest.get(stored.uid, "")):
+                newest[stored.uid] = stored.resource_version
+        if stored.op is Op.DELETED:
             self.objects.pop(key, None)
         else:
-            self.objects[key] = Version(held.uid, held.resource_version)
+            self.objects[key] = Version(stored.uid, stored.resource_version)
 
 
 # ── Comparing ────────────────────────────────────────────────────────────────
 
 
-def differences(live: Mapping[str, Version], held: Mapping[str, Version]) -> dict[str, Difference]:
+def differences(live: Mapping[str, Version], stored: Mapping[str, Version]) -> dict[str, Difference]:
     """Partition key → difference between two states, which may be of different moments."""
-    found = {key: each for key, version in live.items() if (each := difference(key, version, held.get(key)))}
-    for key in held.keys() - live.keys():
-        found[key] = Difference(DifferenceKind.EXTRA, key, None, held[key])
+    found = {key: each for key, version in live.items() if (each := difference(key, version, stored.get(key)))}
+    for key in stored.keys() - live.keys():
+        found[key] = Difference(DifferenceKind.EXTRA, key, None, stored[key])
     return found
 
 
-def difference(key: str, live: Version | None, held: Version | None) -> Difference | None:
-    if live == held:
+def difference(key: str, live: Version | None, stored: Version | None) -> Difference | None:
+    if live == stored:
         return None
-    if held is None:
-        return Difference(DifferenceKind.MISSING, key, live, held)
-    return Difference(DifferenceKind.EXTRA if live is None else DifferenceKind.STALE, key, live, held)
+    if stored is None:
+        return Difference(DifferenceKind.MISSING, key, live, stored)
+    return Difference(DifferenceKind.EXTRA if live is None else DifferenceKind.STALE, key, live, stored)
 
 
 @dataclass(slots=True)
@@ -205,16 +205,16 @@ class Suspect:
     seen: list[Version | None] = field(default_factory=list)
     """Its live versions, one for each comparison; None where the object was gone."""
 
-    def clears(self, live: Version | None, held: Version | None, arrived: Mapping[str, str]) -> bool:
+    def clears(self, live: Version | None, stored: Version | None, arrived: Mapping[str, str]) -> bool:
         """Compares again, with the cluster read before the destination. True if both are equal, or if the destination
         received a version that the cluster had at an earlier comparison, or a newer version: then deliveries work, and
         the rest is on its way. ``arrived``: as in ``Holdings``, from before the first comparison."""
-        found = difference(self.difference.key, live, held)
+        found = difference(self.difference.key, live, stored)
         if found is None:
             return True
         self.difference = found
         self.seen.append(live)
-        if held is None and None in self.seen:
+        if stored is None and None in self.seen:
             return True  # The object was gone in the cluster before: the delete arrived since.
         return any(_came_to(each, arrived) for each in self.seen if each)
 

@@ -43,7 +43,7 @@ class Verification:
     """A short description of the destination."""
     live: int
     """Objects in the cluster."""
-    held: int
+    stored: int
     """Objects at the destination."""
     records: int
     """Records read at the destination."""
@@ -154,7 +154,7 @@ class _Comparison:
         return Verification(
             source=source,
             live=len(live),
-            held=len(self.holdings.objects),
+            stored=len(self.holdings.objects),
             records=self.holdings.records,
             differences=[left[key].difference for key in sorted(left)],
             gaps=self.holdings.gaps,
@@ -179,11 +179,11 @@ class _Comparison:
         return suspects
 
     def _not_cleared(self, suspects: dict[str, Suspect], live: Mapping[str, Version]) -> dict[str, Suspect]:
-        held, arrived = self.holdings.objects, self.holdings.arrived
+        stored, arrived = self.holdings.objects, self.holdings.arrived
         return {
             key: each
             for key, each in suspects.items()
-            if not each.clears(live.get(key), held.get(key), arrived.get(key, {}))
+            if not each.clears(live.get(key), stored.get(key), arrived.get(key, {}))
         }
 
     async def _read_on(self) -> None:

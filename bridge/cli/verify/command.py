@@ -77,7 +77,7 @@ def _text(sink: str, found: Verification, limit: int) -> str:
     numbers = _numbers(found)
     lines.append(
         f"{sink}: {', '.join(f'{numbers[kind]} {kind}' for kind in DifferenceKind)}; "
-        f"{counted(found.live, 'object')} live, {found.held} held, in {counted(found.records, 'record')} of "
+        f"{counted(found.live, 'object')} live, {found.stored} stored, in {counted(found.records, 'record')} of "
         f"{plain(found.source)}"
     )
     return "\n".join(lines)
@@ -86,18 +86,18 @@ def _text(sink: str, found: Verification, limit: int) -> str:
 def _line(each: Difference) -> str:
     name = Name.parsed(each.key)
     subject = f"{name.resource} {name.key}" if name else each.key
-    return f"{each.verdict:<8} {plain(subject)}: {plain(_why(each))}"
+    return f"{each.kind:<8} {plain(subject)}: {plain(_why(each))}"
 
 
 def _why(each: Difference) -> str:
-    live, held = each.live, each.held
-    if live is None or held is None:
-        version = held or live
+    live, stored = each.live, each.stored
+    if live is None or stored is None:
+        version = stored or live
         shown = f"version {version.resource_version} of {version.uid}" if version else ""
-        return f"{shown} is {'gone from the cluster' if live is None else 'not held'}"
-    if live.uid != held.uid:
-        return f"held is another object of that name, {held.uid}; live is {live.uid}"
-    return f"held is version {held.resource_version}, live is {live.resource_version}"
+        return f"{shown} is {'gone from the cluster' if live is None else 'not stored'}"
+    if live.uid != stored.uid:
+        return f"the destination has another object of that name, {stored.uid}; live is {live.uid}"
+    return f"the destination has version {stored.resource_version}, live is {live.resource_version}"
 
 
 def _notes(found: Verification) -> list[str]:
@@ -120,9 +120,9 @@ def _document(sink: str, found: Verification, limit: int) -> str:
         "sink": sink,
         "source": found.source,
         "live": found.live,
-        "held": found.held,
+        "stored": found.stored,
         "records": found.records,
-        **{str(verdict): count for verdict, count in _numbers(found).items()},
+        **{str(kind): count for kind, count in _numbers(found).items()},
         "gaps": found.gaps,
         "foreign": found.foreign,
         "uncovered": dict(found.uncovered),
@@ -136,7 +136,7 @@ def _document(sink: str, found: Verification, limit: int) -> str:
 def _member(each: Difference) -> dict[str, Any]:
     name = Name.parsed(each.key)
     parts = {"resource": name.resource, "namespace": name.namespace, "name": name.name} if name else {}
-    return {"verdict": str(each.verdict), **parts, "live": _version(each.live), "held": _version(each.held)}
+    return {"kind": str(each.kind), **parts, "live": _version(each.live), "stored": _version(each.stored)}
 
 
 def _version(version: Version | None) -> dict[str, str] | None:
@@ -144,4 +144,4 @@ def _version(version: Version | None) -> dict[str, str] | None:
 
 
 def _numbers(found: Verification) -> dict[DifferenceKind, int]:
-    return {verdict: sum(each.verdict is verdict for each in found.differences) for verdict in DifferenceKind}
+    return {kind: sum(each.kind is kind for each in found.differences) for kind in DifferenceKind}

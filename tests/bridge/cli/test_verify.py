@@ -84,7 +84,7 @@ async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(
 
     right = await command("verify", "copy", "-c", config)
     assert (right.code, right.err) == (Exit.OK, "")
-    assert "copy: 0 missing, 0 stale, 0 extra; 3 objects live, 3 held" in right.out
+    assert "copy: 0 missing, 0 stale, 0 extra; 3 objects live, 3 stored" in right.out
 
     changed = cluster.patch("configmaps", "changed", {"data": {"a": "b"}}, namespace="shop")
     cluster.delete("configmaps", "gone", namespace="shop")
@@ -93,12 +93,12 @@ async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(
     wrong = await command("verify", "copy", "-c", config, *AT_ONCE)
     assert (wrong.code, wrong.err) == (Exit.NO, "")
     stale, extra, missing, summary = wrong.out.splitlines()
-    assert stale.startswith("stale    configmaps shop/changed: held is version ")
+    assert stale.startswith("stale    configmaps shop/changed: the destination has version ")
     assert stale.endswith(f"live is {changed['metadata']['resourceVersion']}")
     assert extra.startswith("extra    configmaps shop/gone: ")
     assert missing.startswith("missing  configmaps shop/new: ")
-    assert missing.endswith(f"version {new['metadata']['resourceVersion']} of {new['metadata']['uid']} is not held")
-    assert summary.startswith("copy: 1 missing, 1 stale, 1 extra; 3 objects live, 3 held")
+    assert missing.endswith(f"version {new['metadata']['resourceVersion']} of {new['metadata']['uid']} is not stored")
+    assert summary.startswith("copy: 1 missing, 1 stale, 1 extra; 3 objects live, 3 stored")
 
     await write(tmp_path, [a_delta(4, changed, Op.UPDATED), a_delta(5, first[2], Op.DELETED), a_delta(6, new)])
     assert (await command("verify", "copy", "-c", config)).code == Exit.OK
@@ -124,8 +124,8 @@ async def test_what_is_printed_is_bounded_and_gaps_are_told(
 
 async def test_programs_are_told_as_one_json_document(command: Command, cluster: Playground, tmp_path: Path) -> None:
     config = str(a_config(tmp_path, cluster.url))
-    held = config_map(cluster, "replaced")
-    await write(tmp_path, [a_delta(1, held)])
+    stored = config_map(cluster, "replaced")
+    await write(tmp_path, [a_delta(1, stored)])
     cluster.delete("configmaps", "replaced", namespace="shop")
     live = config_map(cluster, "replaced")
     config_map(cluster, "second")
@@ -134,21 +134,21 @@ async def test_programs_are_told_as_one_json_document(command: Command, cluster:
 
     assert done.code == Exit.NO
     told = json.loads(done.out)
-    assert {name: told[name] for name in ("sink", "missing", "stale", "extra", "live", "held", "gaps", "more")} == {
-        "sink": "copy", "missing": 1, "stale": 1, "extra": 0, "live": 2, "held": 1, "gaps": 0, "more": 1
+    assert {name: told[name] for name in ("sink", "missing", "stale", "extra", "live", "stored", "gaps", "more")} == {
+        "sink": "copy", "missing": 1, "stale": 1, "extra": 0, "live": 2, "stored": 1, "gaps": 0, "more": 1
     }  # fmt: skip
     versions = [
         {"uid": each["metadata"]["uid"], "resourceVersion": each["metadata"]["resourceVersion"]}
-        for each in (live, held)
+        for each in (live, stored)
     ]
     assert told["differences"] == [
         {
-            "verdict": "stale",
+            "kind": "stale",
             "resource": "configmaps",
             "namespace": "shop",
             "name": "replaced",
             "live": versions[0],
-            "held": versions[1],
+            "stored": versions[1],
         }
     ]
 

@@ -37,7 +37,7 @@ def v(version: int, uid: str = "u1") -> Version:
     return Version(uid, str(version))
 
 
-# ── What is held ─────────────────────────────────────────────────────────────
+# ── What is stored ─────────────────────────────────────────────────────────────
 
 
 def test_the_last_word_on_an_object_counts() -> None:
@@ -90,7 +90,7 @@ def test_stored_objects_of_a_vanished_resource_are_compared(configured: str) -> 
     holdings = Holdings("prod", covering(configured, listed=[]))
     holdings.take([told(WIDGET, 1)])
 
-    assert differences({}, holdings.objects)[WIDGET].verdict is DifferenceKind.EXTRA
+    assert differences({}, holdings.objects)[WIDGET].kind is DifferenceKind.EXTRA
 
 
 @pytest.mark.parametrize("configured", ["gadgets", "widgets.io", "*.io", "widgets.acme", "pods"])
@@ -130,9 +130,9 @@ def test_what_is_read_follows_from_lists_and_unknown_names() -> None:
 
 def test_missing_stale_and_extra_are_told_apart() -> None:
     live = {"same": v(1), "changed": v(5), "recreated": v(6, "u2"), "new": v(7)}
-    held = {"same": v(1), "changed": v(4), "recreated": v(3), "old": v(2)}
+    stored = {"same": v(1), "changed": v(4), "recreated": v(3), "old": v(2)}
 
-    assert differences(live, held) == {
+    assert differences(live, stored) == {
         "changed": Difference(DifferenceKind.STALE, "changed", v(5), v(4)),
         "recreated": Difference(DifferenceKind.STALE, "recreated", v(6, "u2"), v(3)),
         "new": Difference(DifferenceKind.MISSING, "new", v(7), None),
@@ -140,11 +140,11 @@ def test_missing_stale_and_extra_are_told_apart() -> None:
     }
 
 
-def suspect(live: Version | None, held: Version | None) -> Suspect:
+def suspect(live: Version | None, stored: Version | None) -> Suspect:
     """Looked at once."""
-    [found] = differences({"k": live} if live else {}, {"k": held} if held else {}).values()
+    [found] = differences({"k": live} if live else {}, {"k": stored} if stored else {}).values()
     suspect = Suspect(found)
-    assert not suspect.clears(live, held, {})
+    assert not suspect.clears(live, stored, {})
     return suspect
 
 
@@ -280,7 +280,7 @@ def test_what_a_destination_never_hears_of_always_differs(seed: int, before: int
     left = compare(world, looks=4, pace=pace)
 
     for key in world.swallowed & world.live.keys() & left.keys():
-        assert left[key].difference.verdict is DifferenceKind.MISSING
+        assert left[key].difference.kind is DifferenceKind.MISSING
     # One that went and came may have been gone, rightly, at one look.
     always = {key for key in world.swallowed if key in world.live and int(world.live[key].uid[1:]) <= before}
     assert always <= left.keys()
@@ -288,13 +288,13 @@ def test_what_a_destination_never_hears_of_always_differs(seed: int, before: int
 
 @given(
     live=st.dictionaries(st.sampled_from("abc"), st.integers(1, 3)),
-    held=st.dictionaries(st.sampled_from("abc"), st.integers(1, 3)),
+    stored=st.dictionaries(st.sampled_from("abc"), st.integers(1, 3)),
 )
-def test_there_is_no_difference_exactly_where_both_are_equal(live: dict[str, int], held: dict[str, int]) -> None:
+def test_there_is_no_difference_exactly_where_both_are_equal(live: dict[str, int], stored: dict[str, int]) -> None:
     ours = {key: v(each) for key, each in live.items()}
-    theirs = {key: v(each) for key, each in held.items()}
+    theirs = {key: v(each) for key, each in stored.items()}
 
     found = differences(ours, theirs)
 
     assert {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)} == set(found)
-    assert all((each.live, each.held) == (ours.get(key), theirs.get(key)) for key, each in found.items())
+    assert all((each.live, each.stored) == (ours.get(key), theirs.get(key)) for key, each in found.items())

@@ -85,7 +85,7 @@ async def compared(
 
 
 def told(found: Verification) -> dict[str, DifferenceKind]:
-    return {each.key: each.verdict for each in found.differences}
+    return {each.key: each.kind for each in found.differences}
 
 
 async def test_equal_sides_are_found_equal_without_any_waiting(cluster: Playground, destination: Destination) -> None:
@@ -95,7 +95,7 @@ async def test_equal_sides_are_found_equal_without_any_waiting(cluster: Playgrou
     found = await compared(cluster, destination, settle=LONG)
 
     assert found.differences == []
-    assert (found.live, found.held, found.records) == (PAGE + 20,) * 3
+    assert (found.live, found.stored, found.records) == (PAGE + 20,) * 3
     assert found.source == "a place, of the test"
     assert found.notes == ("a torn line",)
     assert destination.sought == (ReadFilter("", "v1", "configmaps", "ConfigMap", None),)
