@@ -14,6 +14,9 @@ PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.t
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
 	config/reference.yaml $(wildcard config/examples/* deploy/*)
 
+# The tests start some hundred processes, and each would compile the bridge anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference clean
 
@@ -34,8 +37,9 @@ run: $(READY) ## the main job on the embedded default: kubedelta demo
 	$(BIN)/kubedelta demo $(ARGS)
 
 test: $(READY) ## the default suite, with the real servers where Go and Java are there
-	@echo "Three groups, two at a time; each is printed whole when it ends. The first time, servers are built: minutes."
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-units test-servers test-scenarios
+	@echo "Three groups at once, because tests of servers wait much; each is printed whole when it ends."
+	@echo "The first time, servers are built: minutes."
+	@$(MAKE) --no-print-directory -j3 --output-sync=target test-units test-servers test-scenarios
 
 test-units: $(READY) ## what needs nothing but the bridge
 	$(BIN)/pytest -m "not soak and not go and not java" $(ARGS) $(NONE_IS_FINE)
@@ -89,4 +93,4 @@ reference: $(READY) ## renew config/reference.yaml from the schema
 	$(BIN)/kubedelta schema --reference > config/reference.yaml
 
 clean: ## remove what setup and the tools made
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
