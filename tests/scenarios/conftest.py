@@ -17,12 +17,6 @@ from tests.kit.webhook_receiver import WebhookReceiver
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with WebhookReceiver() as running:
-        yield running
-
-
-@pytest.fixture
 async def four_sinks(
     kafka: Kafka, nats_server: Nats, receiver: WebhookReceiver, tmp_path: Path
 ) -> AsyncIterator[FourSinks]:

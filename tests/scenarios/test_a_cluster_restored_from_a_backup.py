@@ -1,4 +1,4 @@
-"""etcd's data are copied, hundreds of writes follow, and the copy is put back. Real servers; the bridge is a process.
+"""etcd's data are copied, a hundred writes follow, and the copy is put back. Real servers; the bridge is a process.
 
 What makes it hard is that more is written then than was undone: the versions have passed all that the bridge knows by
 the time it looks, and a watch goes on as if nothing had happened.
@@ -26,7 +26,7 @@ from tests.kit.judge import assert_makes_sense
 NAMESPACE = "shop"
 ROOT = f"/api/v1/namespaces/{NAMESPACE}"
 KINDS = {"configmaps": "ConfigMap", "secrets": "Secret"}
-UNDONE = 400
+UNDONE = 100
 """Writes between the backup and the restore."""
 SIDE_BY_SIDE = 20
 
