@@ -1,9 +1,21 @@
 """Loads the testbed for all tests: real servers, asked for by fixture."""
 
+from collections.abc import AsyncIterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.kit.webhook_receiver import WebhookReceiver
 
 # Neither the time of one example nor that of making one says anything about the bridge on a machine that others use.
 settings.register_profile("kubedelta", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kubedelta")
 
 pytest_plugins = ["tests.cluster.plugin"]
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[WebhookReceiver]:
+    """An HTTP endpoint that takes what a webhook sink sends."""
+    async with WebhookReceiver() as running:
+        yield running

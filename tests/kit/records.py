@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
+from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
+from bridge.model.versions.stored_version import StoredKind, StoredVersion
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
@@ -54,6 +58,21 @@ def a_body(resource: Resource, key: str, uid: str, version: str) -> bytes:
         f'{{"apiVersion":"{resource.api_version}","kind":"{resource.kind}","metadata":{{"name":"{name}",'
         f'"namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}"}}}}'
     ).encode()
+
+
+def ids_of(records: Sequence[Record]) -> list[str]:
+    return [record.id for record in records]
+
+
+def as_stored(records: Sequence[Record]) -> list[StoredVersion]:
+    """What a read of the destination gives back of them: deltas and gaps."""
+    events = CloudEvents("prod")
+    return [
+        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
+        if isinstance(each, Delta)
+        else StoredVersion(StoredKind.GAP, "prod")
+        for each in records
+    ]
 
 
 def a_gap(first: int = 5, last: int = 9) -> Gap:

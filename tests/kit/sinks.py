@@ -11,6 +11,11 @@ from sinks.base import ALL_STORED, Receipt
 from tests.kit.deadlines import BUSY
 
 
+def failure_of(receipt: Receipt) -> str:
+    assert receipt.failure is not None
+    return receipt.failure.reason
+
+
 class RecordingSink:
     """Stores everything, and can be waited on. One object may be opened again and again: it keeps what it has."""
 

@@ -43,6 +43,22 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
 
+class StandingClock:
+    """Stands until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def settled() -> None:
+    """Everything that can happen without a timer has happened."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

@@ -17,16 +17,10 @@ from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged
-from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.storage.state_directory import FILE
 from tests.kit.damage import loosely
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture

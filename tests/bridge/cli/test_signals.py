@@ -22,12 +22,6 @@ GRACE = 300
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with WebhookReceiver() as running:
-        yield running
-
-
-@pytest.fixture
 async def cluster() -> AsyncIterator[Playground]:
     async with Playground() as running:
         running.create("configmaps", {"metadata": {"name": "a", "namespace": "default"}})

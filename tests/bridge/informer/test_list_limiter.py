@@ -19,6 +19,7 @@ from bridge.model.resource import Resource, Scope
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
 from tests.kit.scripted_source import Turn as Answered
+from tests.kit.virtual_time import settled
 
 FOR_EVER = 10**6
 
@@ -51,11 +52,6 @@ class SlowSource:
 @pytest.fixture(autouse=True)
 def nobody_lists() -> None:
     SlowSource.now_listing = SlowSource.most_listing = 0
-
-
-async def settled() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def begun(turns: list[asyncio.Task[None]]) -> list[bool]:

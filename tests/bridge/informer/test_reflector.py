@@ -61,6 +61,7 @@ from tests.kit.scripted_source import (
     page,
     part,
 )
+from tests.kit.virtual_time import settled
 
 ALL = Scope()
 WEB, DB = a_pod("web"), a_pod("db")
@@ -89,11 +90,6 @@ class World:
         """Return when the script has been played and nothing else happens at this moment."""
         await self.source.played.wait()
         await settled()
-
-
-async def settled() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @asynccontextmanager

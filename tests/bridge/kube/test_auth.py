@@ -7,14 +7,7 @@ import pytest
 
 from bridge.kube import CredentialsError
 from bridge.kube.auth.credentials import FixedToken, Several, TokenFileCredential
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.kit.virtual_time import StandingClock
 
 
 def write(path: Path, content: str, *, like_before: bool = False) -> None:
@@ -37,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def test_a_token_file_is_read_again_when_it_changed(path: Path) -> None:
-    token = TokenFileCredential(path, clock=Clock())
+    token = TokenFileCredential(path, clock=StandingClock())
     assert await token.token() == "first"
     write(path, "second")
     assert await token.token() == "second"
@@ -50,7 +43,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
         (tmp_path / name).write_text(name)
         os.utime(tmp_path / name, (1, 1))
     link.symlink_to("one")
-    token = TokenFileCredential(link, clock=Clock())
+    token = TokenFileCredential(link, clock=StandingClock())
     assert await token.token() == "one"
     link.unlink()
     link.symlink_to("two")
@@ -58,7 +51,7 @@ async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Pa
 
 
 async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path) -> None:
-    clock = Clock()
+    clock = StandingClock()
     token = TokenFileCredential(path, clock=clock)
     assert await token.token() == "first"
     write(path, "other\n", like_before=True)
@@ -68,7 +61,7 @@ async def test_a_token_file_is_read_each_minute_even_if_it_looks_same(path: Path
 
 
 async def test_a_refused_token_is_replaced_where_the_file_has_another(path: Path) -> None:
-    token = TokenFileCredential(path, clock=Clock())
+    token = TokenFileCredential(path, clock=StandingClock())
     assert await token.token() == "first"
     assert not await token.renew("first")
     write(path, "second")
@@ -77,7 +70,7 @@ async def test_a_refused_token_is_replaced_where_the_file_has_another(path: Path
 
 
 async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) -> None:
-    clock = Clock()
+    clock = StandingClock()
     token = TokenFileCredential(path, clock=clock)
     assert await token.token() == "first"
     remove(path)
@@ -90,7 +83,7 @@ async def test_the_last_token_goes_on_while_the_file_cannot_be_read(path: Path) 
 
 
 async def test_a_fixed_token_stands_in_until_the_file_can_be_read(tmp_path: Path) -> None:
-    token = TokenFileCredential(tmp_path / "token", fallback="fixed", clock=Clock())
+    token = TokenFileCredential(tmp_path / "token", fallback="fixed", clock=StandingClock())
     assert await token.token() == "fixed"
     (tmp_path / "token").write_text("from the file")
     assert await token.token() == "from the file"
@@ -110,7 +103,7 @@ async def test_a_token_that_cannot_be_had_is_named_by_its_file(
     if content is not None:
         write(path, content)
     with pytest.raises(CredentialsError) as raised:
-        await TokenFileCredential(path, clock=Clock()).token()
+        await TokenFileCredential(path, clock=StandingClock()).token()
     assert str(raised.value) == f"tokenFile: {complaint.format(path=path)}"
 
 
@@ -119,7 +112,7 @@ async def test_a_token_is_never_printed() -> None:
 
 
 async def test_the_first_token_is_sent_and_all_credentials_are_renewed(path: Path) -> None:
-    file = TokenFileCredential(path, clock=Clock())
+    file = TokenFileCredential(path, clock=StandingClock())
     both = Several([file, FixedToken("fixed")])
     assert await both.token() == "first"
     write(path, "second")

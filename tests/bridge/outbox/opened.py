@@ -15,7 +15,7 @@ from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.recovery import utc_now
-from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.storage.state_directory import FILE
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)

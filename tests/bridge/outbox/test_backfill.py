@@ -16,7 +16,7 @@ from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.consumers import backfill_plans, gap_concerns
 from bridge.outbox.log.statements import MOST_BYTES
-from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.storage.state_directory import FILE
 from bridge.pipelines.sink_feed import SinkFeed, Stretch
 from bridge.processor.shared_processor import SharedProcessor
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story

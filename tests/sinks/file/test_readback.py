@@ -13,15 +13,14 @@ import pytest
 
 from bridge.delivery.sink_worker import passages
 from bridge.model.change import Op
-from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.record import Delta, Record
-from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredKind, StoredVersion
+from bridge.model.record import Record
+from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.file import readback
 from sinks.file.options import FileOptions
 from sinks.file.readback import FileReadBack
 from sinks.file.sink import FileSink
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, changes
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 
 RECORDS: list[Record] = [
     a_delta(1, op=Op.ADDED),
@@ -76,16 +75,6 @@ def rotate(path: Path, suffix: str) -> None:
         part.write_bytes(gzip.compress(part.read_bytes()))
 
 
-def as_told(records: Sequence[Record]) -> list[StoredVersion]:
-    events = CloudEvents("prod")
-    return [
-        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
-        if isinstance(each, Delta)
-        else StoredVersion(StoredKind.GAP, "prod")
-        for each in records
-    ]
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "deltas.ndjson"
@@ -95,24 +84,24 @@ def path(tmp_path: Path) -> Path:
 async def test_every_record_is_read_in_order_and_by_its_kind(path: Path, form: str) -> None:
     await write(path, RECORDS, format=form)
 
-    assert await everything(path) == as_told(RECORDS)
+    assert await everything(path) == as_stored(RECORDS)
 
 
 async def test_both_formats_may_stand_in_one_file(path: Path) -> None:
     await write(path, RECORDS)
     await write(path, RECORDS, format="envelope")
 
-    assert await everything(path) == as_told(RECORDS) * 2
+    assert await everything(path) == as_stored(RECORDS) * 2
 
 
 async def test_another_read_gives_only_what_came_since(path: Path) -> None:
     await write(path, changes(1500))
     async with reading(path) as reader:
         assert str(path) in await reader.open()
-        assert await rest(reader) == as_told(changes(1500))
+        assert await rest(reader) == as_stored(changes(1500))
         assert await rest(reader) == []
         await write(path, changes(3, first=1501))
-        assert await rest(reader) == as_told(changes(3, first=1501))
+        assert await rest(reader) == as_stored(changes(3, first=1501))
 
 
 async def test_a_torn_last_line_is_told_and_read_when_it_is_whole(path: Path) -> None:
@@ -120,14 +109,14 @@ async def test_a_torn_last_line_is_told_and_read_when_it_is_whole(path: Path) ->
     whole = cut(path, 7)
     async with reading(path) as reader:
         await reader.open()
-        assert await rest(reader) == as_told(changes(2))
+        assert await rest(reader) == as_stored(changes(2))
         [note] = reader.notes
         assert str(path) in note
         assert f"{len(whole.splitlines(keepends=True)[2]) - 7} bytes" in note
 
         with path.open("ab") as file:
             file.write(whole[-7:])
-        assert await rest(reader) == as_told(changes(3))[2:]
+        assert await rest(reader) == as_stored(changes(3))[2:]
         assert not reader.notes
 
 
@@ -138,7 +127,7 @@ async def test_foreign_lines_are_reported_and_the_others_are_read(path: Path) ->
         file.write(b'{"type":"kubedelta.object.updated.v1","op":"jumped","partitionkey":"x"}\n\xff\xfe\n')
     await write(path, changes(1, first=2))
 
-    assert await everything(path) == [*as_told(changes(1)), *[FOREIGN] * 7, *as_told(changes(1, first=2))]
+    assert await everything(path) == [*as_stored(changes(1)), *[FOREIGN] * 7, *as_stored(changes(1, first=2))]
 
 
 async def test_a_line_beyond_the_limit_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +135,7 @@ async def test_a_line_beyond_the_limit_is_passed_over(path: Path, monkeypatch: p
     long = a_delta(2, body=b'"' + b"x" * 7000 + b'"')
     await write(path, [a_delta(1), long, a_delta(3)])
 
-    assert await everything(path) == [*as_told([a_delta(1)]), FOREIGN, *as_told([a_delta(3)])]
+    assert await everything(path) == [*as_stored([a_delta(1)]), FOREIGN, *as_stored([a_delta(3)])]
 
 
 @pytest.mark.parametrize(
@@ -163,18 +152,18 @@ async def test_parts_that_were_moved_aside_are_read_before_the_file(
     await write(path, changes(2, first=7))
     path.with_name(path.name + ".bak").write_bytes(b"another's\n")
 
-    assert await everything(path) == as_told(changes(8))
+    assert await everything(path) == as_stored(changes(8))
 
 
 async def test_a_file_that_is_moved_away_between_two_reads_is_followed(path: Path) -> None:
     await write(path, changes(2))
     async with reading(path) as reader:
         await reader.open()
-        assert await rest(reader) == as_told(changes(2))
+        assert await rest(reader) == as_stored(changes(2))
         await write(path, changes(2, first=3))
         rotate(path, ".1")
         await write(path, changes(2, first=5))
-        assert await rest(reader) == as_told(changes(4, first=3))
+        assert await rest(reader) == as_stored(changes(4, first=3))
         assert await rest(reader) == []
 
 
@@ -185,7 +174,7 @@ async def test_a_truncated_file_is_read_from_its_beginning(path: Path) -> None:
         await rest(reader)
         os.truncate(path, 0)
         await write(path, changes(2, first=6))
-        assert await rest(reader) == as_told(changes(2, first=6))
+        assert await rest(reader) == as_stored(changes(2, first=6))
 
 
 async def test_a_file_that_is_not_there_is_named(path: Path) -> None:

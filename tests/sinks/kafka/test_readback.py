@@ -12,9 +12,8 @@ from confluent_kafka import Producer
 
 from bridge.delivery.sink_worker import passages
 from bridge.model.change import Op
-from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.record import Delta, Record
-from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
+from bridge.model.record import Record
+from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.kafka import readback
 from sinks.kafka.options import KafkaOptions
@@ -24,7 +23,7 @@ from sinks.kafka.topic_names import topics_pattern
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.process import free_port
-from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, changes
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 
 ANYTHING = [ReadFilter()]
 PODS = ReadFilter("", "v1", "pods", "Pod", None)
@@ -58,16 +57,6 @@ async def rest(reader: KafkaReadBack, sought: Sequence[ReadFilter] = ANYTHING) -
     return [held async for batch in reader.read(sought) for held in batch]
 
 
-def as_told(records: Sequence[Record]) -> list[StoredVersion]:
-    events = CloudEvents("prod")
-    return [
-        StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
-        if isinstance(each, Delta)
-        else StoredVersion(StoredKind.GAP, "prod")
-        for each in records
-    ]
-
-
 def by_key(held: Sequence[StoredVersion]) -> dict[str, list[StoredVersion]]:
     found: dict[str, list[StoredVersion]] = {}
     for each in held:
@@ -88,7 +77,7 @@ async def test_every_record_is_read_and_told_by_what_it_is(kafka: Kafka, kafka_t
     await write(chosen, records)
 
     async with reading(chosen) as reader:
-        assert await rest(reader) == as_told(records)
+        assert await rest(reader) == as_stored(records)
 
 
 async def test_of_several_partitions_each_object_keeps_its_order(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -98,7 +87,7 @@ async def test_of_several_partitions_each_object_keeps_its_order(kafka: Kafka, k
 
     async with reading(chosen) as reader:
         found = await rest(reader)
-    assert by_key(found) == by_key(as_told(changes(3000, keys=37)))
+    assert by_key(found) == by_key(as_stored(changes(3000, keys=37)))
 
 
 async def test_another_read_gives_only_what_came_since(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -108,7 +97,7 @@ async def test_another_read_gives_only_what_came_since(kafka: Kafka, kafka_topic
         assert len(await rest(reader)) == 50
         assert await rest(reader) == []
         await write(chosen, changes(7, first=51))
-        assert by_key(await rest(reader)) == by_key(as_told(changes(7, first=51)))
+        assert by_key(await rest(reader)) == by_key(as_stored(changes(7, first=51)))
 
 
 async def test_a_tombstone_is_a_delete_with_its_headers_or_without(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -149,7 +138,7 @@ async def test_topics_by_template_are_found_and_others_are_left_alone(kafka: Kaf
 
     async with reading(chosen) as reader:
         found = await rest(reader, [PODS, ReadFilter("apps", "v1", "deployments", "Deployment", None)])
-    assert by_key(found) == by_key(as_told([*pods, deployment, gap]))
+    assert by_key(found) == by_key(as_stored([*pods, deployment, gap]))
 
 
 async def test_no_topic_at_all_is_named(kafka: Kafka) -> None:

@@ -12,8 +12,8 @@ from bridge.model.record import Record
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
-from tests.kit.records import a_delta
-from tests.sinks.kafka.test_sink import StartKafka, ids, ids_of, incompressible, opened, read, until_stored
+from tests.kit.records import a_delta, ids_of
+from tests.sinks.kafka.test_sink import StartKafka, ids, incompressible, opened, read, until_stored
 
 pytestmark = pytest.mark.java
 

@@ -16,14 +16,15 @@ import pytest
 from bridge.model.change import Op
 from bridge.model.record import Record
 from config.values import Duration
-from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, OwnServers, fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.cluster.servers.process import free_port
 from tests.kit.certificates import Authority, Certificate
-from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes
+from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
+from tests.kit.sinks import failure_of
 
 StartKafka = Callable[[Mapping[str, str]], Kafka]
 
@@ -51,17 +52,8 @@ def ids(records: Sequence[KafkaRecord]) -> list[str]:
     return [dict(record.headers)["ce_id"].decode() for record in records]  # type: ignore[union-attr]
 
 
-def ids_of(records: Sequence[Record]) -> list[str]:
-    return [record.id for record in records]
-
-
 def incompressible(size: int) -> bytes:
     return b'"' + os.urandom(size // 2).hex().encode() + b'"'
-
-
-def trouble_of(receipt: Receipt) -> str:
-    assert receipt.failure is not None
-    return receipt.failure.reason
 
 
 async def test_keys_keep_to_a_partition_and_their_order(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -128,7 +120,7 @@ async def test_a_missing_topic_holds_up_only_its_own_records(kafka: Kafka, kafka
     async with opened(kafka, f"{prefix}.{{resource}}") as sink:
         receipt = await sink.deliver(batch)
         assert list(receipt.pending) == [0, 2, 4, 6]
-        assert trouble_of(receipt) == f"topic {prefix}.deployments does not exist; create it, or set create_topics"
+        assert failure_of(receipt) == f"topic {prefix}.deployments does not exist; create it, or set create_topics"
 
         kafka_topic(name=f"{prefix}.deployments")
         assert await sink.deliver([batch[place] for place in receipt.pending]) == ALL_STORED
@@ -196,7 +188,7 @@ async def test_while_a_broker_is_away_records_wait_and_come_once(start_kafka: St
 
         receipt = await sink.deliver(batch[100:300])
         assert list(receipt.pending) == list(range(200))
-        assert trouble_of(receipt).startswith("no acknowledgement within 0.5 s")
+        assert failure_of(receipt).startswith("no acknowledgement within 0.5 s")
         # Another batch size, as a worker may choose it after its back-off.
         assert list((await sink.deliver(batch[100:200])).pending) == list(range(100))
 

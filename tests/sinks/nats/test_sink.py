@@ -26,7 +26,8 @@ from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.cluster.servers.process import free_port
 from tests.kit.certificates import Authority
-from tests.kit.records import a_delta, a_gap, changes
+from tests.kit.records import a_delta, a_gap, changes, ids_of
+from tests.kit.sinks import failure_of
 
 MADE = Receipt(created="stream K8S")
 
@@ -49,15 +50,6 @@ async def opened(server: Nats, stream: NatsStream, **options: Any) -> AsyncItera
 
 async def ids_in(server: Nats, stream: NatsStream) -> list[str]:
     return [record.headers["Nats-Msg-Id"] for record in await server.read_all(stream.name)]
-
-
-def ids_of(records: Sequence[Record]) -> list[str]:
-    return [record.id for record in records]
-
-
-def trouble_of(receipt: Receipt) -> str:
-    assert receipt.failure is not None
-    return receipt.failure.reason
 
 
 async def test_what_is_delivered_twice_is_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -129,7 +121,7 @@ async def test_a_full_stream_is_trouble_and_nothing_overtakes(nats_server: Nats,
         receipt = await sink.deliver(batch)
 
     assert list(receipt.pending) == list(range(10, 30))
-    assert trouble_of(receipt).endswith("(the stream is full)")
+    assert failure_of(receipt).endswith("(the stream is full)")
     assert await ids_in(nats_server, stream) == ids_of(batch[:10])
 
 
@@ -182,7 +174,7 @@ async def test_a_deleted_stream_that_may_not_be_made_is_reported(nats_server: Na
         assert list(receipt.pending) == [0, 1, 2, 3, 4]
         assert receipt.failure is not None
         assert receipt.failure.unavailable
-        assert f"has no stream {stream.name}; create it for {stream.prefix}.*.*.*, or set" in trouble_of(receipt)
+        assert f"has no stream {stream.name}; create it for {stream.prefix}.*.*.*, or set" in failure_of(receipt)
 
         await operator.jetstream().add_stream(name=stream.name, subjects=[f"{stream.prefix}.>"])
         assert await sink.deliver(changes(5, first=6)) == ALL_STORED
@@ -356,7 +348,7 @@ async def test_a_subject_that_belongs_to_another_stream_is_trouble(nats_server: 
         receipt = await sink.deliver(changes(3))
 
     assert list(receipt.pending) == [0, 1, 2]
-    assert "another stream takes this subject" in trouble_of(receipt)
+    assert "another stream takes this subject" in failure_of(receipt)
 
 
 async def test_two_sinks_share_a_stream_when_they_are_told_so(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -388,7 +380,7 @@ async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: 
             left = [left[place] for place in receipt.pending]
             if not left:
                 break
-            told.add(trouble_of(receipt))
+            told.add(failure_of(receipt))
 
     assert not left
     assert all("another publisher writes into the stream" in reason for reason in told)
@@ -414,8 +406,8 @@ async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNa
     await sink.close()
 
     assert list(frozen.pending) == list(range(200))
-    assert "no acknowledgement within 1 s" in trouble_of(frozen)
-    assert "cannot connect to" in trouble_of(again)
+    assert "no acknowledgement within 1 s" in failure_of(frozen)
+    assert "cannot connect to" in failure_of(again)
     assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(batch)
 
 
@@ -534,7 +526,7 @@ async def test_what_is_not_permitted_is_told_at_once(start_nats: StartNats, tmp_
     await sink.close()
 
     assert list(receipt.pending) == [0, 1, 2]
-    assert "permissions violation for publish to" in trouble_of(receipt).lower()
+    assert "permissions violation for publish to" in failure_of(receipt).lower()
 
 
 async def test_tls_is_verified_by_the_authority_that_was_named(start_nats: StartNats, tmp_path: Path) -> None:

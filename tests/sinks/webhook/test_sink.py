@@ -8,7 +8,6 @@ import json
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,29 +19,19 @@ from standardwebhooks import Webhook
 
 from bridge.model.record import Record
 from config.values import Duration
-from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.certificates import Authority
 from tests.kit.records import a_delta, a_gap, changes
+from tests.kit.sinks import failure_of
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[WebhookReceiver]:
-    async with WebhookReceiver() as running:
-        yield running
 
 
 async def opened(receiver: WebhookReceiver, **options: Any) -> WebhookSink:
     sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
     await sink.open()
     return sink
-
-
-def trouble_of(receipt: Receipt) -> str:
-    assert receipt.failure is not None
-    return receipt.failure.reason
 
 
 async def test_every_request_is_one_structured_cloudevent(receiver: WebhookReceiver) -> None:
@@ -104,7 +93,7 @@ async def test_what_is_behind_a_failed_request_is_not_sent(receiver: WebhookRece
     await sink.close()
 
     assert list(receipt.pending) == list(range(4, 30))
-    assert trouble_of(receipt).endswith("answers 500")
+    assert failure_of(receipt).endswith("answers 500")
     assert receipt.failure is not None
     assert not receipt.failure.unavailable, "another record may go through"
     assert len(receiver.asked) == 5
@@ -135,7 +124,7 @@ async def test_a_misconfigured_endpoint_is_a_failure_without_loss(receiver: Webh
     await sink.close()
 
     assert list(receipt.pending) == list(range(50))
-    assert trouble_of(receipt).startswith(receiver.url.removesuffix("/hook") + f" answers {status}: ")
+    assert failure_of(receipt).startswith(receiver.url.removesuffix("/hook") + f" answers {status}: ")
     assert receipt.failure is not None
     assert receipt.failure.unavailable
     assert len(receiver.asked) == 1
@@ -161,7 +150,7 @@ async def test_an_endpoint_that_does_not_answer_in_time_is_trouble(receiver: Web
     await sink.close()
 
     assert list(receipt.pending) == [0]
-    assert "did not answer within 0.2 s" in trouble_of(receipt)
+    assert "did not answer within 0.2 s" in failure_of(receipt)
 
 
 async def test_an_answer_that_never_ends_is_cut_off(receiver: WebhookReceiver) -> None:
@@ -210,7 +199,7 @@ async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
         await sink.close()
 
     assert list(receipt.pending) == [0]
-    assert "did not answer within 0.2 s" in trouble_of(receipt)
+    assert "did not answer within 0.2 s" in failure_of(receipt)
 
 
 async def test_what_is_no_http_is_trouble() -> None:
@@ -227,7 +216,7 @@ async def test_what_is_no_http_is_trouble() -> None:
         await sink.close()
 
     assert list(receipt.pending) == [0]
-    assert "hush" not in trouble_of(receipt)
+    assert "hush" not in failure_of(receipt)
 
 
 async def test_an_endpoint_that_comes_back_is_reached_again(receiver: WebhookReceiver) -> None:
@@ -236,7 +225,7 @@ async def test_an_endpoint_that_comes_back_is_reached_again(receiver: WebhookRec
 
     receipt = await sink.deliver(changes(10))
     assert list(receipt.pending) == list(range(10))
-    assert "cannot be reached" in trouble_of(receipt)
+    assert "cannot be reached" in failure_of(receipt)
 
     await receiver.start()
     assert await sink.deliver(changes(10)) == ALL_STORED
@@ -276,7 +265,7 @@ async def test_requests_are_signed_and_a_new_secret_is_taken_up(receiver: Webhoo
     for secret in (old, new):
         Webhook(secret).verify(second.body, second.headers)
     assert first.headers["webhook-id"] == "uid%2Ewith%2Edots/1001/updated"
-    assert trouble_of(without) == f"secret_file: cannot read the secret file {file}: No such file or directory"
+    assert failure_of(without) == f"secret_file: cannot read the secret file {file}: No such file or directory"
 
 
 async def test_headers_come_from_the_options_and_from_files(receiver: WebhookReceiver, tmp_path: Path) -> None:
@@ -400,7 +389,7 @@ async def test_tls_is_verified_and_a_renewed_authority_is_taken_up(tmp_path: Pat
         await sink.close()
 
     assert list(refused.pending) == [0]
-    assert "certificate verify failed" in trouble_of(refused)
+    assert "certificate verify failed" in failure_of(refused)
     assert accepted == ALL_STORED
 
 
@@ -425,7 +414,7 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
         first = group.create_task(sink.deliver([a_delta(1)]))
         await came.wait()
         server.close()  # No more connections; the one that is there lives on.
-        assert "cannot be reached" in trouble_of(await sink.deliver([a_delta(2)]))
+        assert "cannot be reached" in failure_of(await sink.deliver([a_delta(2)]))
         server = await asyncio.start_server(slow_at_first, "127.0.0.1", port)
         assert await sink.deliver([a_delta(2)]) == ALL_STORED
         gate.set()
@@ -462,7 +451,7 @@ async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
             receipt = await sink.deliver([a_delta()])
             await sink.close()
             assert (receipt.pending, receipt.rejected) == ([0], {})
-            assert words in trouble_of(receipt)
+            assert words in failure_of(receipt)
             with pytest.raises(SinkUnavailable, match=words):
                 await sink.check()
 
