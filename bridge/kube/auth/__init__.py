@@ -1,10 +1,12 @@
-"""Where the API server is, how it proves itself, and how we do.
+"""The server's address, its certificate authority, and our credentials.
 
-access        resolves the operator's settings into a connection
-credentials   bearer tokens that change during a run
-exec_plugin   credential plugins (client.authentication.k8s.io)
-in_cluster    service account of a pod
-kubeconfig    kubeconfig files: merging, choice of a context
-proxy         the proxy between us and the server
-tls           certificates and keys
+access            resolves the operator's settings into a connection
+credentials       bearer tokens that change during a run
+exec_plugin       credential plugins (client.authentication.k8s.io)
+in_cluster        service account of a pod
+kubeconfig        merges kubeconfig files, and chooses a context
+kubeconfig_file   the schema of a kubeconfig file, read with bounds
+plugin_process    runs a plugin's process, with bounds
+proxy             the proxy between us and the server
+tls               certificates and keys
 """

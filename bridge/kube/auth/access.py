@@ -20,7 +20,8 @@ from bridge.facts import ConnectionInsecure, Report, unheard
 from bridge.kube.auth.credentials import ClusterAuth, Credential, FixedToken, Several, TokenFileCredential
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT, in_cluster
-from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, Exec, User, default_paths, load
+from bridge.kube.auth.kubeconfig import ChosenContext, default_paths, load
+from bridge.kube.auth.kubeconfig_file import Cluster, Exec, User
 from bridge.kube.auth.proxy import proxy_from_environment, proxy_from_url
 from bridge.kube.auth.tls import CertificateFiles, cluster_context, show_certificate
 from bridge.kube.errors import CredentialsError

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +16,8 @@ import msgspec
 
 from bridge.facts import PluginComplained, Report, unheard
 from bridge.kube.auth.credentials import reason_of
-from bridge.kube.auth.kubeconfig import Cluster, Exec
+from bridge.kube.auth.kubeconfig_file import Cluster, Exec
+from bridge.kube.auth.plugin_process import MOST_PRINTED, run_process
 from bridge.kube.errors import CredentialsError
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
@@ -31,13 +29,6 @@ TIMEOUT = 60.0
 """Seconds until a plugin is killed. client-go waits without a limit."""
 MARGIN = 60.0
 """Seconds before its expiration at which a credential is renewed; a tenth of its lifetime if that is shorter."""
-
-MOST_PRINTED = 1 << 20
-"""Bytes that a plugin may print. A token has some thousand, a certificate with its key ten thousand."""
-MOST_COMPLAINED = 4096
-"""Bytes kept from the end of the plugin's standard error."""
-
-_PIECE = 64 * 1024
 
 Install = Callable[[bytes, bytes], None]
 
@@ -136,37 +127,22 @@ class ExecPlugin:
         environment = {**os.environ, **{each.name: each.value for each in spec.env or ()}}
         environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(self._info).decode()
         try:
-            process = await asyncio.create_subprocess_exec(
-                spec.command,
-                *(spec.args or ()),
-                env=environment,
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
-                start_new_session=True,
+            ended = await run_process(
+                (spec.command, *(spec.args or ())), environment, timeout=self._timeout, complain=self._complained
             )
-        except OSError as error:
-            raise self._failed(f"cannot be run: {reason_of(error)}", hint=True) from error
-        complaint = _Tail(MOST_COMPLAINED)
-        try:
-            async with asyncio.timeout(self._timeout):
-                printed = await _communicate(process, complaint)
         except TimeoutError:
             raise self._failed(f"did not end within {self._timeout:g} seconds") from None
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):  # It may end at this moment.
-                    # The whole group: children of the plugin hold our pipes open.
-                    os.killpg(process.pid, signal.SIGKILL)
-                await _ended(process)
-            if complaint.text:
-                self._report(PluginComplained(spec.command, complaint.text))
-        if printed is None:
+        except OSError as error:
+            raise self._failed(f"cannot be run: {reason_of(error)}", hint=True) from error
+        if ended.printed is None:
             raise self._failed(f"printed more than {MOST_PRINTED >> 20} MiB")
-        if process.returncode:
-            said = "; its standard error is logged at level debug" if complaint.text else ""
-            raise self._failed(f"ended with {process.returncode}{said}")
-        return printed
+        if ended.code:
+            said = "; its standard error is logged at level debug" if ended.complained else ""
+            raise self._failed(f"ended with {ended.code}{said}")
+        return ended.printed
+
+    def _complained(self, text: str) -> None:
+        self._report(PluginComplained(self._spec.command, text))
 
     def _read(self, printed: bytes) -> _CredentialStatus:
         try:
@@ -184,54 +160,6 @@ class ExecPlugin:
     def _failed(self, why: str, *, hint: bool = False) -> CredentialsError:
         advice = f". {self._spec.install_hint.strip()}" if hint and self._spec.install_hint else ""
         return CredentialsError(shortened(f"{self._whose}: the credential plugin {self._spec.command} {why}{advice}"))
-
-
-class _Tail:
-    """The last bytes of a plugin's standard error."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept = b""
-
-    def add(self, text: bytes) -> None:
-        self._kept = (self._kept + text)[-self._most :]
-
-    @property
-    def text(self) -> str:
-        return self._kept.decode(errors="replace").strip()
-
-
-async def _communicate(process: Process, complaint: _Tail) -> bytes | None:
-    """The plugin's whole standard output; None beyond MOST_PRINTED bytes."""
-    assert process.stdout is not None  # noqa: S101 (they are pipes)
-    assert process.stderr is not None  # noqa: S101
-    async with asyncio.TaskGroup() as group:
-        complaining = group.create_task(_read_to_end(process.stderr, complaint.add))
-        printed = bytearray()
-        while len(printed) <= MOST_PRINTED and (piece := await process.stdout.read(_PIECE)):
-            printed += piece
-        if len(printed) > MOST_PRINTED:
-            complaining.cancel()
-            return None
-    await process.wait()
-    return bytes(printed)
-
-
-async def _ended(process: Process) -> None:
-    """Returns when a killed plugin has ended and its pipes are closed, after a second at most."""
-    with suppress(TimeoutError):  # A child may have left the process group, and write on.
-        async with asyncio.timeout(1):
-            # Drain the pipes before wait(), which never returns while an unread pipe has data in it.
-            for pipe in (process.stdout, process.stderr):
-                while pipe is not None and await pipe.read(_PIECE):
-                    pass
-            await process.wait()
-    process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public method for it.
-
-
-async def _read_to_end(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
-    while piece := await stream.read(_PIECE):
-        take(piece)
 
 
 def exec_info(spec: Exec, cluster: Cluster, authority: bytes | None) -> Mapping[str, Any]:

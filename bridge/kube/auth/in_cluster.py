@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, User
+from bridge.kube.auth.kubeconfig import ChosenContext
+from bridge.kube.auth.kubeconfig_file import Cluster, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder in which the kubelet puts the token and the cluster's authority."""

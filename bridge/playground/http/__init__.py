@@ -9,6 +9,7 @@ handlers    list, get, create, update, patch, delete
 listing     pages and continue tokens
 options     query parameters
 paths       URL paths
+requests    accepted media types, and manifests in bodies
 streams     the bytes of a watch
 watching    the events of a watch
 """

@@ -16,6 +16,7 @@ from bridge.playground.http.faults import DISCOVERY, Faults, OpenWatches
 from bridge.playground.http.handlers import WholeResponse
 from bridge.playground.http.options import ListOptions
 from bridge.playground.http.paths import DocumentPath, Target, resolve
+from bridge.playground.http.requests import demand_acceptable
 from bridge.playground.http.streams import WatchStream, watch_timeout
 from bridge.playground.http.watching import Watch, error_line, wanted_version
 from bridge.playground.objects.state import State
@@ -117,7 +118,7 @@ class Front:
         if wrong := await self._faults.instead(DISCOVERY, "get"):
             return _respond(wrong)
         if asked.parts[:1] in (("api",), ("apis",)):
-            handlers.demand_acceptable(request, discovers=len(asked.parts) == 1)
+            demand_acceptable(request, discovers=len(asked.parts) == 1)
         return self._answer(request, handlers.document(self._state, request, asked), DISCOVERY, "get")
 
     async def _resource(self, request: web.BaseRequest, asked: Target, user: str) -> web.StreamResponse:
@@ -126,7 +127,7 @@ class Front:
             return _respond(wrong)
         if self._faults.forbids(kind.name, asked.verb, asked.namespace, spend=True):
             raise errors.forbidden(user, asked.verb, kind.group, kind.plural, asked.namespace, asked.name)
-        handlers.demand_acceptable(request, discovers=False)
+        demand_acceptable(request, discovers=False)
         if asked.verb == "watch":
             return await self._watch(request, asked)
         answer = await handlers.resource(self._state, partial(self._faults.forbids, spend=False), request, asked)

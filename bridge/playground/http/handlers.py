@@ -15,6 +15,7 @@ from bridge.playground.http.errors import PathNotFound, StatusError
 from bridge.playground.http.listing import list_page, wanted_version
 from bridge.playground.http.options import ListOptions
 from bridge.playground.http.paths import DocumentPath, Target, unknown_version
+from bridge.playground.http.requests import accepted_types, decoded, demand_metadata, manifest_of
 from bridge.playground.objects.objects import Manifest, body
 from bridge.playground.objects.state import State
 from bridge.playground.objects.store import StoredObject
@@ -76,13 +77,13 @@ async def resource(state: State, forbids: Forbids, request: web.BaseRequest, tar
         case "list":
             return await _list(state, request, target)
         case "create" if target.kind.plural == "selfsubjectaccessreviews":
-            return _review(forbids, target, await _manifest(request, target))
+            return _review(forbids, target, await manifest_of(request, target))
         case "create" if not target.kind.watchable:
-            return _json(_echo(target, await _manifest(request, target)), 201)
+            return _json(_echo(target, await manifest_of(request, target)), 201)
         case "create":
-            return _create(state, target, await _manifest(request, target), manager)
+            return _create(state, target, await manifest_of(request, target), manager)
         case "update":
-            return _update(state, target, await _manifest(request, target), manager)
+            return _update(state, target, await manifest_of(request, target), manager)
         case "patch":
             return await _patch(state, request, target, manager)
         case "delete":
@@ -129,8 +130,8 @@ async def _patch(state: State, request: web.BaseRequest, target: Target, manager
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     if request.content_type not in _MERGE_PATCHES or (target.kind.custom and request.content_type == _STRATEGIC):
         raise errors.unsupported_media_type(_MERGE_PATCHES[0])
-    patch = _decoded(await request.read(), target)
-    _demand_metadata(patch, target)
+    patch = decoded(await request.read(), target)
+    demand_metadata(patch, target)
     changed = state.writes.patch(
         target.kind, target.version, target.namespace, target.name, patch, manager, status=_which(target)
     )
@@ -145,7 +146,7 @@ def _which(target: Target) -> bool | None:
 
 async def _delete(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
     text = await request.read()
-    options = _decoded(text, target) if text else {}
+    options = decoded(text, target) if text else {}
     demanded = options.get("preconditions") or {}
     demand = Precondition(uid=demanded.get("uid") or "", resource_version=demanded.get("resourceVersion") or "")
     grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
@@ -185,42 +186,6 @@ def _echo(target: Target, manifest: Manifest) -> Manifest:
     return {**typed, "metadata": {}, **manifest, **typed}
 
 
-async def _manifest(request: web.BaseRequest, target: Target) -> Manifest:
-    """The manifest in the request's body. Raises StatusError (415, 400)."""
-    if request.content_type not in ("application/json", "application/octet-stream"):
-        raise errors.unsupported_media_type("application/json")
-    manifest = _decoded(await request.read(), target)
-    _demand_metadata(manifest, target)
-    kind, version = target.kind, target.kind.api_version(target.version)
-    if kind.custom and not (manifest.get("kind") and manifest.get("apiVersion")):
-        raise _unrecognized(target, "Object 'Kind' is missing")
-    if manifest.get("kind", kind.kind) != kind.kind or manifest.get("apiVersion", version) != version:
-        found = f"{manifest.get('kind', kind.kind)} in version {encode(manifest.get('apiVersion', version)).decode()}"
-        raise errors.bad_request(f"{found} cannot be handled as a {kind.kind}")
-    named = (manifest.get("metadata") or {}).get("namespace")
-    if kind.namespaced and named and named != target.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    return manifest
-
-
-def _decoded(text: bytes, target: Target) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}") from error
-
-
-def _demand_metadata(manifest: Manifest, target: Target) -> None:
-    if not isinstance(manifest.get("metadata"), dict | None):
-        raise _unrecognized(target, "metadata is not an object")
-
-
-def _unrecognized(target: Target, why: str) -> StatusError:
-    return errors.bad_request(f"the object provided is unrecognized (must be of type {target.kind.kind}): {why}")
-
-
 def _object(target: Target, stored: StoredObject, status: int = 200) -> WholeResponse:
     return WholeResponse(body(target.kind, stored, target.version) + b"\n", status)
 
@@ -237,7 +202,7 @@ def _resources(state: State, group: str, version: str) -> dict[str, Any]:
 
 def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> WholeResponse:
     """/api or /apis, aggregated if the client accepts that."""
-    if discovery.AGGREGATED in _accepted(request):
+    if discovery.AGGREGATED in accepted_types(request):
         text = encode(discovery.aggregated(state.catalogue, core=core)) + b"\n"
         tag = discovery.etag(text)
         headers = (("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public"))
@@ -247,22 +212,3 @@ def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> WholeRes
     if core:
         return _json(discovery.api_versions(request.host))
     return _json(discovery.api_group_list(state.catalogue))
-
-
-def demand_acceptable(request: web.BaseRequest, *, discovers: bool) -> None:
-    """Raises StatusError (406) for a client that does not accept JSON."""
-    if any(_is_plain_json(each) or (discovers and each == discovery.AGGREGATED) for each in _accepted(request)):
-        return
-    # The real server refuses an unknown form of JSON with other details than another format.
-    known = any(each.startswith("application/json") for each in _accepted(request))
-    raise errors.not_acceptable(None if known else {})
-
-
-def _accepted(request: web.BaseRequest) -> list[str]:
-    return [each.strip().replace(" ", "") for each in (request.headers.get("Accept") or "*/*").split(",")]
-
-
-def _is_plain_json(media_type: str) -> bool:
-    """True for plain JSON. Clients that prefer Table or PartialObjectMetadata list plain JSON as well."""
-    name, _, parameters = media_type.partition(";")
-    return name in ("application/json", "application/*", "*/*") and "as=" not in parameters

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
 
 from bridge.model.object import object_key
 from bridge.playground.http.errors import already_exists, bad_request, not_found
@@ -14,6 +13,7 @@ from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.managed_fields import managed_by
 from bridge.playground.objects.objects import Manifest, pack, unpack
+from bridge.playground.objects.semantics import WITH_GENERATION, essence, grace_of, merge_patch
 from bridge.playground.objects.store import ObjectStore, StoredObject
 from bridge.playground.objects.validation import Precondition, demand_name, demand_precondition, demand_unchanged
 
@@ -58,7 +58,7 @@ class Writes:
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = self._stamp()
         metadata.pop("deletionTimestamp", None)
-        if kind.custom or kind.name in _WITH_GENERATION:
+        if kind.custom or kind.name in WITH_GENERATION:
             metadata["generation"] = 1
         made = self._defaulted(kind, {**manifest, "metadata": metadata})
         self._mark(kind, version, made, manager, status=False)
@@ -124,7 +124,7 @@ class Writes:
         demand_precondition(kind, before, demand or Precondition())
         old = unpack(kind, before)
         metadata = old["metadata"]
-        seconds = _grace(kind, old, grace)
+        seconds = grace_of(kind, old, grace)
         if not (seconds or metadata.get("finalizers")):
             return self._remove(kind, before), True
         known = metadata.get("deletionGracePeriodSeconds")
@@ -166,10 +166,10 @@ class Writes:
         metadata = new["metadata"]
         if new.get("spec") != old.get("spec") and "generation" in metadata:
             metadata["generation"] += 1
-        if _essence(new) == _essence(old):
+        if essence(new) == essence(old):
             return before
         self._mark(kind, version, new, manager, status=status)
-        if "deletionTimestamp" in metadata and not metadata.get("finalizers") and not _grace(kind, new, None):
+        if "deletionTimestamp" in metadata and not metadata.get("finalizers") and not grace_of(kind, new, None):
             self._remove(kind, before)
             return pack(kind, new, before.version)
         stored = self._commit(kind, before, new)
@@ -247,46 +247,3 @@ class Writes:
 
     def _stamp(self, seconds: int = 0) -> str:
         return (self._now().astimezone(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-_WITH_GENERATION = frozenset(
-    {"pods", "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps", "daemonsets.apps"}
-    | {"jobs.batch", "cronjobs.batch", "ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io"}
-    | {"poddisruptionbudgets.policy", crds.NAME}
-)
-"""Built-in kinds whose changes of spec are counted in metadata.generation."""
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Applies a JSON merge patch (RFC 7396) to a copy of ``target``."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge_patch(merged.get(name), value)
-    return merged
-
-
-def _essence(manifest: Manifest) -> Manifest:
-    """The manifest without resourceVersion and managedFields: a write that leaves it equal is not a change."""
-    metadata = {
-        name: value for name, value in manifest["metadata"].items() if name not in ("resourceVersion", "managedFields")
-    }
-    return {**manifest, "metadata": metadata}
-
-
-def _grace(kind: Kind, manifest: Manifest, grace: int | None) -> int:
-    """Seconds that a pod stays after its delete: 0 before it has a node and after its end."""
-    if kind.name != "pods" or not (manifest.get("spec") or {}).get("nodeName"):
-        return 0
-    if (manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return 0
-    if grace is not None:
-        return grace
-    known: int = manifest["metadata"].get(
-        "deletionGracePeriodSeconds", manifest["spec"].get("terminationGracePeriodSeconds", 30)
-    )
-    return known

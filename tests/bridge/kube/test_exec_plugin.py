@@ -14,7 +14,7 @@ import pytest
 from bridge.facts import Fact, PluginComplained
 from bridge.kube import CredentialsError
 from bridge.kube.auth.exec_plugin import ExecPlugin
-from bridge.kube.auth.kubeconfig import Cluster, EnvironmentVariable, Exec, Extension
+from bridge.kube.auth.kubeconfig_file import Cluster, EnvironmentVariable, Exec, Extension
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
