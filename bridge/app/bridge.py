@@ -13,16 +13,15 @@ from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
 from bridge.kube import Catalogue, KubeClient, connect
-from bridge.model.record import Delta, Record
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import Outbox, StateError
+from bridge.outbox import StateError
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.pipelines.backpressure import Backlogs
 from bridge.pipelines.exporter import Exporter
+from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_pipeline import SinkPipeline, make_ends
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.redaction_key_file import load_key
-from bridge.processor.shared_processor import SharedProcessor
 from bridge.resources.cluster_identity import identify
 from bridge.resources.current_resources import CurrentResources
 from bridge.resources.watched_resources import WatchedResources
@@ -48,24 +47,19 @@ class Bridge:
         for sink in plan.sinks:
             if sink.clear_text:
                 self._report(SinkInsecure(sink.name, sink.clear_text))
-        async with (
-            connect(plan.access, report=self._report, idle_timeout=plan.silence_seconds) as client,
-            await Outbox.open(
-                plan.state,
-                {sink.name: sink.start for sink in plan.sinks},
-                retention=plan.retention,
-                report=self._report,
-            ) as outbox,
-        ):
-            key = load_key(plan.redaction_key_file, plan.state)
-            self._running = _Running(plan, outbox, key, self._report)
-            try:
-                await self._running.run(client, self._stopping)
-            except BaseExceptionGroup as group:
-                raise _for_the_operator(group) from group
-            finally:
-                self.backlog = {sink.name: outbox.sinks.lag(sink.name) for sink in plan.sinks}
-                self._running = None
+        async with connect(plan.access, report=self._report, idle_timeout=plan.silence_seconds) as client:
+            sinks = {sink.name: sink.start for sink in plan.sinks}
+            feeds = await Feeds.open(plan.state, sinks, retention=plan.retention, report=self._report)
+            async with feeds.outbox as outbox:
+                key = load_key(plan.redaction_key_file, plan.state)
+                self._running = _Running(plan, feeds, key, self._report)
+                try:
+                    await self._running.run(client, self._stopping)
+                except BaseExceptionGroup as group:
+                    raise _for_the_operator(group) from group
+                finally:
+                    self.backlog = {sink.name: outbox.sinks.lag(sink.name) for sink in plan.sinks}
+                    self._running = None
 
     def stop(self) -> None:
         """Stops reading from the API server; sinks finish within the grace period; then ``run`` returns."""
@@ -87,14 +81,14 @@ class Bridge:
 class _Running:
     """A bridge whose outbox is open."""
 
-    def __init__(self, plan: Plan, outbox: Outbox, key: RedactionKey, report: Report) -> None:
+    def __init__(self, plan: Plan, feeds: Feeds, key: RedactionKey, report: Report) -> None:
         self._plan = plan
-        self._outbox = outbox
+        self._outbox = outbox = feeds.outbox
         self._key = key
         self._report = report
-        self._processor = SharedProcessor[Record](outbox, targets=_audience, size=_size)
+        self._processor = feeds.processor
         self._watched = CurrentResources()
-        self._ends: dict[str, SinkPipeline] = make_ends(plan, outbox, self._processor, self._watched, report)
+        self._ends: dict[str, SinkPipeline] = make_ends(plan, feeds, self._watched, report)
         streams = {name: end.stream for name, end in self._ends.items()}
         self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
         self._admin = LiveOperations(outbox, self._ends, report, catalogue=self._catalogue)
@@ -102,7 +96,6 @@ class _Running:
         self._subscriptions: WatchedResources | None = None
         self._ends_by = float("inf")
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
-        outbox.committed = self._processor.distribute
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
         admin = AdminServer(self._plan.state, self._admin, self._report, about=about(self._plan))
@@ -175,9 +168,10 @@ class _Running:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)
 
     def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
+        admit = self._backlogs.admit if self._backlogs.can_block else None
         return SharedInformerFactory(
             partial(client.lister_watcher, managed_fields=False),
-            deliver=Exporter(self._outbox, self._backlogs.admit, self._report).export,
+            deliver=Exporter(self._outbox, admit, self._report).export,
             stored=self._outbox.body,
             resync=self._processor,
             transform=partial(transform_for, key=self._key),
@@ -198,11 +192,3 @@ def _for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
-
-
-def _audience(record: Record) -> tuple[str, ...] | None:
-    return record.targets if isinstance(record, Delta) else None
-
-
-def _size(record: Record) -> int:
-    return len(record.body) if isinstance(record, Delta) else 0

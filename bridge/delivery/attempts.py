@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 
-from bridge.delivery.circuit import Circuit, Retry
+from bridge.delivery.circuit import AT_REST, Circuit, Retry
 from bridge.facts import (
     BatchDelivered,
     CircuitClosed,
@@ -51,6 +51,7 @@ class SinkAttempts:
         self._failing: dict[Hashable, RetryLater] = {}
         """What did not go through when it was last tried, and why."""
         self._change = asyncio.Event()
+        self._now = asyncio.get_running_loop().time
         self.circuit = Circuit(retry)
         self.retry_at: float | None = None
         """On the event loop's clock: the end of the pause."""
@@ -95,7 +96,7 @@ class SinkAttempts:
 
     def hurry(self) -> None:
         """End every pause."""
-        now = _clock()
+        now = self._now()
         self.circuit.hurry(now)
         if self.retry_at is not None:
             self.retry_at = now
@@ -112,7 +113,7 @@ class SinkAttempts:
                 await sink.close()
                 _heed_cancellation()
                 trouble = self._failing[None] = RetryLater(str(error))
-                delay = self._opening.next(_clock(), self._chance())
+                delay = self._opening.next(self._now(), self._chance())
                 await self.pause(trouble, delay, records=0)
             except BaseException:
                 await sink.close()
@@ -133,28 +134,30 @@ class SinkAttempts:
         should be made, where this one failed. ``what``: see Circuit.failed."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
-        await self._until_ready()
-        number, began = self.circuit.begin(), _clock()
+        if self.suspended or self.circuit.state is not AT_REST:
+            await self._until_ready()
+        number, began = self.circuit.begin(), self._now()
         self.under_way += 1
         try:
-            receipt = self._bounded(await self._sink.deliver(batch))
+            receipt = await self._sink.deliver(batch)
         finally:
             self.under_way -= 1
         _heed_cancellation()
-        self._count(batch, receipt, _clock() - began)
-        if len(receipt.pending) < len(batch):
+        self._count(batch, receipt, self._now() - began)
+        if len(receipt.pending) < len(batch) and self.circuit.state is not AT_REST:
             number = self._succeeded(number)
         if receipt.failure is None:
             self._failing.pop(what, None)
             return receipt, 0.0
-        return receipt, self._failed(number, receipt.failure, what)
+        trouble = self._bounded(receipt.failure)
+        return replace(receipt, failure=trouble), self._failed(number, trouble, what)
 
     async def pause(self, trouble: RetryLater, delay: float, records: int) -> None:
         """Let ``delay`` seconds pass. For whoever makes one attempt at a time."""
         self.delayed(trouble, delay, records)
-        self.retry_at = until = _clock() + delay
+        self.retry_at = until = self._now() + delay
         try:
-            while until > _clock():
+            while until > self._now():
                 await self._wait_until(until)
                 until = self.retry_at
         finally:
@@ -163,12 +166,11 @@ class SinkAttempts:
     def delayed(self, trouble: RetryLater, delay: float, records: int) -> None:
         self._report(DeliveryDelayed(self._name, records, trouble.reason, delay, self._behind(), trouble.after))
 
-    def _bounded(self, receipt: Receipt) -> Receipt:
+    def _bounded(self, trouble: RetryLater) -> RetryLater:
         """Whatever a destination asks for, it is tried again some day."""
-        trouble = receipt.failure
-        if trouble is None or trouble.after is None or 0 <= trouble.after <= self._longest_asked:
-            return receipt
-        return replace(receipt, failure=replace(trouble, after=max(0.0, min(trouble.after, self._longest_asked))))
+        if trouble.after is None or 0 <= trouble.after <= self._longest_asked:
+            return trouble
+        return replace(trouble, after=max(0.0, min(trouble.after, self._longest_asked)))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
         if receipt.created:
@@ -188,7 +190,7 @@ class SinkAttempts:
 
     def _succeeded(self, number: int) -> int:
         """Returns the number for what else came out of this attempt."""
-        seconds = self.circuit.succeeded(number, _clock())
+        seconds = self.circuit.succeeded(number, self._now())
         if seconds is None:
             return number
         self._report(CircuitClosed(self._name, seconds))
@@ -199,7 +201,7 @@ class SinkAttempts:
         self._failing.pop(what, None)
         self._failing[what] = trouble
         failure = self.circuit.failed(
-            number, _clock(), self._chance(), at_least=trouble.after, whole=trouble.unavailable, what=what
+            number, self._now(), self._chance(), at_least=trouble.after, whole=trouble.unavailable, what=what
         )
         if failure.opened:
             self._report(CircuitOpened(self._name, self.circuit.state.failures, trouble.reason))
@@ -210,7 +212,7 @@ class SinkAttempts:
         self._change.set()
 
     async def _until_ready(self) -> None:
-        while (ready_at := self.ready_at) > _clock():
+        while (ready_at := self.ready_at) > self._now():
             await self._wait_until(ready_at)
 
     async def _wait_until(self, when: float) -> None:
@@ -227,7 +229,3 @@ def _heed_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-
-
-def _clock() -> float:
-    return asyncio.get_running_loop().time()

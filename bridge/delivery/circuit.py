@@ -60,6 +60,9 @@ class HalfOpen:
 
 State: TypeAlias = Closed | Open | HalfOpen
 
+AT_REST = Closed()
+"""The state of a circuit whose last attempt did not fail."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -77,7 +80,7 @@ class Circuit:
     says nothing about this one."""
 
     def __init__(self, retry: Retry) -> None:
-        self.state: State = Closed()
+        self.state: State = AT_REST
         self._enough = retry.failures
         self._backoff = Backoff(retry.initial, retry.maximum, retry.quiet)
         self._turn = 0
@@ -120,10 +123,10 @@ class Circuit:
             return None
         self._backoff.reset()
         if isinstance(self.state, Closed):
-            self.state = Closed()
+            self.state = AT_REST
             return None
         since = self.state.since
-        self._become(Closed())
+        self._become(AT_REST)
         return now - since
 
     def failed(

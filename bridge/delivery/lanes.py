@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bridge.delivery.circuit import Retry
-from bridge.delivery.ports import DeadLetters, OrderingKey, RecordSource, RetriedDeadLetter, Taken
+from bridge.delivery.ports import DeadLetters, OrderingKey, RecordSource, RetriedDeadLetter
 from bridge.delivery.sink_worker import SinkWorker, passages
 from bridge.delivery.workqueue import WorkQueue
 from bridge.facts import Report
+from bridge.model.fetch import Fetch
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, Sink
@@ -30,10 +31,10 @@ Lane: TypeAlias = OrderingKey | int
 
 
 @dataclass(slots=True, eq=False)
-class _Stretch:
-    """Taken, and not settled."""
+class _Unsettled:
+    """A fetch whose records are in the lanes."""
 
-    taken: Taken
+    fetch: Fetch[Record]
     left: int
     """Records that are neither stored nor buried."""
     records: int
@@ -45,15 +46,15 @@ class _Entry:
     """A record in a lane."""
 
     record: Record
-    home: _Stretch | RetriedDeadLetter
+    home: _Unsettled | RetriedDeadLetter
 
 
 class LaneWorker(SinkWorker):
     """Up to ``lanes.concurrency`` deliveries at once, never two of one lane.
 
-    A stretch is settled when all its records are, and those of all stretches before: behind an object that fails for
+    A fetch is settled when all its records are, and those of all fetches before: behind an object that fails for
     long, records are delivered but not settled. Taking stops when ``max_records`` or ``max_bytes`` of records are
-    taken and not settled (one stretch may go beyond); then an object that fails holds up the whole sink.
+    taken and not settled (one fetch may go beyond); then an object that fails holds up the whole sink.
 
     A notice waits until the lanes are empty, and they are not filled before it is delivered. Dead letters that an
     operator asked for go into the lanes of their objects, in front of what waits there.
@@ -101,7 +102,7 @@ class LaneWorker(SinkWorker):
         self._max_bytes = max_bytes
         self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, jitter=self._chance)
         self._lanes: dict[Lane, deque[_Entry]] = {}
-        self._stretches: deque[_Stretch] = deque()
+        self._unsettled: deque[_Unsettled] = deque()
         self._records = 0
         """Taken and not settled."""
         self._bytes = 0
@@ -137,7 +138,7 @@ class LaneWorker(SinkWorker):
 
     @property
     def _is_busy(self) -> bool:
-        return bool(self._stretches or self._in_lanes)
+        return bool(self._unsettled or self._in_lanes)
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -154,17 +155,17 @@ class LaneWorker(SinkWorker):
         while self._records >= self._max_records or self._bytes >= self._max_bytes:
             await self._wait_for_progress()
         self._taking = True
-        taken = await self._pending.take(min(self._max_batch, self._max_records - self._records))
+        fetch = await self._pending.take(min(self._max_batch, self._max_records - self._records))
         self._taking = False
-        records = list(taken.items)
-        if taken.missed is not None:
-            records.insert(0, self._gap(taken.missed))
+        records = list(fetch.items)
+        if fetch.missed is not None:
+            records.insert(0, self._gap(fetch.missed))
         size = sum(len(record.body) for record in records if isinstance(record, Delta))
-        stretch = _Stretch(taken, len(records), len(records), size)
-        self._stretches.append(stretch)
-        self._records += stretch.records
+        unsettled = _Unsettled(fetch, len(records), len(records), size)
+        self._unsettled.append(unsettled)
+        self._records += unsettled.records
         self._bytes += size
-        await self._fill([_Entry(record, stretch) for record in records])
+        await self._fill([_Entry(record, unsettled) for record in records])
         self._settle()
 
     async def _fill_in_letters(self) -> None:
@@ -300,7 +301,7 @@ class LaneWorker(SinkWorker):
         """These are stored, dead letters, or stay dead letters."""
         self._in_lanes -= len(entries)
         for entry in entries:
-            if isinstance(entry.home, _Stretch):
+            if isinstance(entry.home, _Unsettled):
                 entry.home.left -= 1
             else:
                 self._letters_in_lanes -= 1
@@ -310,11 +311,11 @@ class LaneWorker(SinkWorker):
         self._settle()
 
     def _settle(self) -> None:
-        while self._stretches and not self._stretches[0].left:
-            stretch = self._stretches.popleft()
-            self._pending.settle(stretch.taken)
-            self._records -= stretch.records
-            self._bytes -= stretch.bytes
+        while self._unsettled and not self._unsettled[0].left:
+            unsettled = self._unsettled.popleft()
+            self._pending.settle(unsettled.fetch)
+            self._records -= unsettled.records
+            self._bytes -= unsettled.bytes
             self._progress.set()
         # Not with every delivery: who waits would look each time, and find nothing new.
         if not self._in_lanes:

@@ -6,37 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
+from bridge.model.fetch import Fetch
 from bridge.model.record import Record
 
-__all__ = ["DeadLetters", "Missing", "NewDeadLetter", "OrderingKey", "RecordSource", "RetriedDeadLetter", "Taken"]
+__all__ = ["DeadLetters", "NewDeadLetter", "OrderingKey", "RecordSource", "RetriedDeadLetter"]
 
 OrderingKey: TypeAlias = tuple[str, str]
-
-
-class Missing(Protocol):
-    """Records that left the outbox before this sink came to them."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-
-
-class Taken(Protocol):
-    """A stretch of what this sink is to be told, in order."""
-
-    @property
-    def items(self) -> Sequence[Record]: ...
-    @property
-    def missed(self) -> Missing | None:
-        """What would have come before ``items``."""
-        ...
 
 
 class RecordSource(Protocol):
     """The sink's pending queue."""
 
-    async def take(self, limit: int) -> Taken:
+    async def take(self, limit: int) -> Fetch[Record]:
         """Wait for records; at most ``limit``. May return none: everything was meant for others, or ``wake`` was
         called."""
         ...
@@ -55,8 +36,8 @@ class RecordSource(Protocol):
         """Let ``take`` return now, or at once the next time it is called."""
         ...
 
-    def settle(self, taken: Taken) -> None:
-        """Every record of this stretch is delivered or buried, and so are those of all stretches before it. Called
+    def settle(self, fetch: Fetch[Record]) -> None:
+        """Every record of this fetch is delivered or a dead letter, and so are those of all fetches before it. Called
         once for each, in the order in which they were taken."""
         ...
 
@@ -76,8 +57,8 @@ class DeadLetters(Protocol):
         ...
 
     async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
-        """Returns when they are durable; only then may their stretch be settled. In this order, behind those that are
-        there. A record that is a letter already stays one letter: a crash came before its stretch was settled.
+        """Returns when they are durable; only then may their fetch be settled. In this order, behind those that are
+        there. A record that is a letter already stays one letter: a crash came before its fetch was settled.
 
         One that is parked behind none but letters that are to be delivered again (or behind none any more: an operator
         was quicker) is to be delivered again too. Nobody would ask for it."""

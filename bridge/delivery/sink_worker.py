@@ -11,8 +11,9 @@ from contextlib import suppress
 from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
 from bridge.delivery.parking import Parking
-from bridge.delivery.ports import DeadLetters, Missing, RecordSource
+from bridge.delivery.ports import DeadLetters, RecordSource
 from bridge.facts import ListenerOverrun, Report
+from bridge.model.fetch import Missed
 from bridge.model.gaps import overrun_gap
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Gap, Record
@@ -27,8 +28,8 @@ class SinkWorker(ABC):
     """Takes from ``pending``, delivers, settles. Ends only by cancellation, or by a bug; what was not settled then is
     delivered again by the next worker of this sink.
 
-    **Nothing is lost.** A stretch is settled when every record of it is stored by the destination or durable in the
-    dead letters, and all stretches before it are settled.
+    **Nothing is lost.** A fetch is settled when every record of it is stored by the destination or durable in the
+    dead letters, and all fetches before it are settled.
 
     **Order.** Records of one object are delivered in their order. With ``park`` that holds beyond a rejected one: it
     and all that follow it go to the dead letters in their order, and come from there when an operator asks. A notice
@@ -172,9 +173,8 @@ class SinkWorker(ABC):
         self._progress.clear()
         await self._progress.wait()
 
-    def _gap(self, missed: Missing) -> Gap:
-        count = missed.last - missed.first + 1
-        self._report(ListenerOverrun(self.name, missed.first, missed.last, count))
+    def _gap(self, missed: Missed) -> Gap:
+        self._report(ListenerOverrun(self.name, missed.first, missed.last, missed.count))
         return overrun_gap(missed.first, missed.last, self._now())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.ports import OrderingKey, RetriedDeadLetter, Taken
+from bridge.delivery.ports import OrderingKey, RetriedDeadLetter
 from bridge.delivery.sink_worker import SinkWorker, passages
 from bridge.model.record import Delta, Record
 
@@ -13,7 +13,7 @@ from bridge.model.record import Delta, Record
 class Worker(SinkWorker):
     """Delivers one batch at a time. What is pending of it is delivered again before anything newer.
 
-    Dead letters that an operator asked for are delivered between two stretches: nothing is under way then.
+    Dead letters that an operator asked for are delivered between two fetches: nothing is under way then.
     """
 
     _busy = False
@@ -22,33 +22,28 @@ class Worker(SinkWorker):
         while True:
             while self._letters.retrying and await self._retry_letters():
                 pass
-            taken = await self._pending.take(self._max_batch)
+            fetch = await self._pending.take(self._max_batch)
             self._busy = True
-            await self._deliver_stretch(taken)
-            self._pending.settle(taken)
-            self._not_busy()
+            if fetch.missed is not None:
+                await self._deliver([self._gap(fetch.missed)])
+            for where in passages(fetch.items):
+                await self._deliver(fetch.items[where])
+            self._pending.settle(fetch)
+            self._busy = False
+            self._progress.set()
 
     @property
     def _is_busy(self) -> bool:
         return self._busy
 
-    def _not_busy(self) -> None:
-        self._busy = False
-        self._progress.set()
-
-    async def _deliver_stretch(self, taken: Taken) -> None:
-        if taken.missed is not None:
-            await self._deliver([self._gap(taken.missed)])
-        for where in passages(taken.items):
-            await self._deliver(taken.items[where])
-
     async def _deliver(self, batch: Sequence[Record]) -> None:
         """Return when each of these is stored, or a dead letter."""
         while batch:
-            batch, blocked = self._parking.split(batch)
-            if blocked:
-                await self._parking.park(blocked)
-                continue
+            if self._letters.keys:
+                batch, blocked = self._parking.split(batch)
+                if blocked:
+                    await self._parking.park(blocked)
+                    continue
             receipt, delay = await self._attempts.deliver(batch)
             if receipt.rejected:
                 answers = receipt.answers
@@ -65,7 +60,8 @@ class Worker(SinkWorker):
         stuck: set[OrderingKey] = set()
         for where in passages([dead_letter.record for dead_letter in dead_letters]):
             await self._deliver_letters(dead_letters[where], stuck)
-        self._not_busy()
+        self._busy = False
+        self._progress.set()
         return bool(dead_letters)
 
     async def _deliver_letters(self, dead_letters: Sequence[RetriedDeadLetter], stuck: set[OrderingKey]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
-from bridge.informer.deltas import DeltaType, Drained, QueuedDelta
+from bridge.informer.deltas import DeltaType, QueuedDelta
 from bridge.informer.handle_deltas import changes_of, contradicts, is_told_already, needs_last_state
 from bridge.informer.indexer import Indexer
 from bridge.informer.tombstones import Tombstones
@@ -57,21 +57,27 @@ class Controller:
             except FifoClosed:
                 return
 
-    async def _process(self, drained: Drained) -> None:
-        changes = self.handle_deltas(drained)
-        position = None if self._fifo.contradicted else drained.position
+    async def _process(self, deltas: Sequence[QueuedDelta], position: str | None) -> None:
+        changes = self.handle_deltas(deltas)
+        position = None if self._fifo.contradicted else position
         self._tombstones.position = position
         first = await self._deliver(changes, position)
-        if first is not None:
-            self._rest(changes, first)
+        if first is None:
+            return
+        # Of several changes of one object the last one counts, and the Indexer has no other: it did not change while
+        # they were being delivered.
+        rest = self._indexer.rest
+        for sequence, change in enumerate(changes, first):
+            if change.op is not Op.SYNC and change.op is not Op.DELETED:
+                rest(change.object.key, sequence)
 
-    def handle_deltas(self, drained: Drained) -> list[Change]:
+    def handle_deltas(self, deltas: Sequence[QueuedDelta]) -> list[Change]:
         """Apply a batch to the Indexer; the changes it made, in order. Where a list turns out to be of another history,
         nothing more of it is a change: it is listed again, in a new epoch."""
         changes: list[Change] = []
-        indexer = self._indexer
-        for queued in drained.deltas:
-            delta = self._comparable(queued)
+        indexer, transform = self._indexer, self._transform
+        for queued in deltas:
+            delta = queued if queued.type is not DeltaType.RESTORED else self._comparable(queued)
             known = indexer.known(delta.key)
             if delta.type is DeltaType.REPLACED or delta.object is None:
                 self._check_history(delta, known)
@@ -81,8 +87,8 @@ class Controller:
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
-                if self._transform is not None and change.object is queued.object:
-                    change = _transformed(change, self._transform)
+                if transform is not None and change.object is queued.object:
+                    change = msgspec.structs.replace(change, object=transform(change.object))
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
                     self._tombstones.add(change.object)
@@ -97,20 +103,8 @@ class Controller:
             was = f"{delta.key} at {known.resource_version}" if known else f"no {delta.key} at {delta.floor}"
             self._contradict(was, f"{delta.key} at {delta.object.resource_version}")
 
-    def _rest(self, changes: list[Change], first: int) -> None:
-        """Of several changes of one object the last one counts, and that is what the Indexer knows: it did not change
-        while they were being delivered."""
-        rest = self._indexer.rest
-        for sequence, change in enumerate(changes, first):
-            if change.op is not Op.SYNC and change.op is not Op.DELETED:
-                rest(change.object.key, sequence)
-
     def _comparable(self, delta: QueuedDelta) -> QueuedDelta:
         """What is kept was transformed; a body that will be compared with it must be, too."""
-        if delta.type is not DeltaType.RESTORED or delta.object is None or self._transform is None:
+        if delta.object is None or self._transform is None:
             return delta
         return msgspec.structs.replace(delta, object=self._transform(delta.object))
-
-
-def _transformed(change: Change, transform: Transform) -> Change:
-    return Change(change.op, change.evidence, transform(change.object), change.before, change.targets)

@@ -17,7 +17,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Protocol
 
-from bridge.informer.deltas import TYPE_OF_EVENT, Deltas, DeltaType, Drained, QueuedDelta
+from bridge.informer.deltas import TYPE_OF_EVENT, Deltas, DeltaType, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
 from bridge.model.object import ApiObject
@@ -95,7 +95,7 @@ class DeltaFIFO:
                 self._listed.discard(thing.key)
             self._add(TYPE_OF_EVENT[kind], thing.key, thing)
         if position is not None:
-            self._reach(position)
+            self.reached(position)
 
     def add(self, thing: ApiObject) -> None:
         self._add(DeltaType.ADDED, thing.key, thing)
@@ -145,13 +145,14 @@ class DeltaFIFO:
             await self.wait_room()
             self._add(DeltaType.DELETED, key, None, Evidence.RELISTED)
         self._listed = None
-        self._reach(position if complete else self._position)
+        self.reached(position if complete else self._position)
         if complete:
             self._list_type, self._floor = DeltaType.REPLACED, None
         self._list_evidence = Evidence.RELISTED
         if self._initial_through is None:
             self._initial_through = self._arrivals
-            self._check_synced()
+            if not self._synced:
+                self._check_synced()
         return len(listed)
 
     async def replace(self, objects: Iterable[ApiObject], position: str | None) -> None:
@@ -171,9 +172,12 @@ class DeltaFIFO:
             elif pending[-1].type is DeltaType.SYNC:
                 pending[-1].targets = _wider(pending[-1].targets, targets)
 
-    def reached(self, position: str) -> None:
-        """A bookmark: nothing happened up to here but what is queued."""
-        self._reach(position)
+    def reached(self, position: str | None) -> None:
+        """A batch is due, and with it this version is reached: nothing happened up to here but what is queued. None
+        where no version is."""
+        self._position = None if self.contradicted else position
+        self._due = True
+        self._filled.set()
 
     async def wait_room(self) -> None:
         """Return when something may be added. Raises FifoClosed."""
@@ -207,16 +211,20 @@ class DeltaFIFO:
     async def pop(self, process: Callable[[Deltas], Awaitable[None]]) -> None:
         """Wait for the oldest key and give all its deltas to ``process``. Where that raises, they are put back before
         anything newer of that key, and the error goes on to the caller. Raises FifoClosed."""
-        await self._wait_filled(lambda: bool(self.queue))
+        while not self.queue:
+            await self._wait_filled()
         key = self.queue.popleft()
         deltas = self.items.pop(key)
         with self._processing({key: deltas}, deltas):
             await process(deltas)
 
-    async def drain(self, process: Callable[[Drained], Awaitable[None]]) -> None:
-        """Wait until there is something, and give everything to ``process``. Where that raises, all is put back, as
+    async def drain(self, process: Callable[[Sequence[QueuedDelta], str | None], Awaitable[None]]) -> None:
+        """Wait until there is something, and give everything to ``process``, in arrival order, and the position: with
+        these deltas the store is exactly what the server had at this version; None where it is at none (within a
+        list, in doubt). It stays while nothing but Syncs is queued. Where ``process`` raises, all is put back, as
         ``pop`` does. Raises FifoClosed."""
-        await self._wait_filled(lambda: bool(self.queue) or self._due)
+        while not (self.queue or self._due):
+            await self._wait_filled()
         items, self.items = self.items, {}
         self.queue.clear()
         position = self._position
@@ -226,7 +234,7 @@ class DeltaFIFO:
             deltas = sorted(chain.from_iterable(items.values()), key=_arrival)
         try:
             with self._processing(items, deltas):
-                await process(Drained(deltas, position))
+                await process(deltas, position)
         except BaseException:
             self._due = True
             raise
@@ -277,24 +285,19 @@ class DeltaFIFO:
         known = self._known.keys()
         return queued + [key for key in known if key not in listed and key not in self.items]
 
-    def _reach(self, position: str | None) -> None:
-        self._position = None if self.contradicted else position
-        self._due = True
-        self._filled.set()
-
-    async def _wait_filled(self, ready: Callable[[], bool]) -> None:
-        while not ready():
-            if self._closed:
-                raise FifoClosed
-            self._filled.clear()
-            await self._filled.wait()
+    async def _wait_filled(self) -> None:
+        """Raises FifoClosed."""
+        if self._closed:
+            raise FifoClosed
+        self._filled.clear()
+        await self._filled.wait()
 
     @contextmanager
     def _processing(self, items: dict[str, Deltas], deltas: Sequence[QueuedDelta]) -> Iterator[None]:
         """``deltas`` left the queue, where they stood as ``items``; they come back where processing them raises."""
         self._in_flight = True
         self._count -= len(deltas)
-        self._bytes -= _body_bytes(deltas)
+        self._bytes -= sum(len(delta.object.body) for delta in deltas if delta.object is not None)
         self._emptied.set()
         try:
             yield
@@ -303,12 +306,13 @@ class DeltaFIFO:
             raise
         finally:
             self._in_flight = False
-            self._check_synced()
+            if not self._synced:
+                self._check_synced()
             self._emptied.set()
 
     def _check_synced(self) -> None:
         """The oldest delta stands first: once that one is newer than the first list, all of the list is processed."""
-        if self._synced or self._initial_through is None or self._in_flight:
+        if self._initial_through is None or self._in_flight:
             return
         self._synced = not self.queue or self.items[self.queue[0]][0].arrival > self._initial_through
 
@@ -321,12 +325,9 @@ class DeltaFIFO:
             older += deltas
         self.queue = deque(items)
         self._count = sum(map(len, items.values()))
-        self._bytes = _body_bytes(chain.from_iterable(items.values()))
+        queued = chain.from_iterable(items.values())
+        self._bytes = sum(len(delta.object.body) for delta in queued if delta.object is not None)
         self._filled.set()
-
-
-def _body_bytes(deltas: Iterable[QueuedDelta]) -> int:
-    return sum(len(delta.object.body) for delta in deltas if delta.object is not None)
 
 
 def _ends_deleted(deltas: Deltas) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -50,13 +48,3 @@ class QueuedDelta(msgspec.Struct, gc=False):
 
 
 Deltas: TypeAlias = list[QueuedDelta]
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """All queued deltas, in arrival order."""
-
-    deltas: Sequence[QueuedDelta]
-    position: str | None
-    """The server's version whose state the store equals after these deltas; None if there is no such version (within a
-    list, in doubt). Syncs keep the position."""

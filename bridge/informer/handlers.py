@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 from bridge.facts import ListenerOverrun, Report
@@ -64,16 +65,16 @@ class Registration:
         """Calls the handler until it is removed."""
         while True:
             try:
-                taken = await self._listener.take(BATCH)
+                fetch = await self._listener.take(BATCH)
             except ListenerClosed:
                 return
-            if taken.missed is not None:
-                first, last, count = taken.missed.first, taken.missed.last, taken.missed.count
+            if fetch.missed is not None:
+                first, last, count = fetch.missed.first, fetch.missed.last, fetch.missed.count
                 self._report(ListenerOverrun(self.name, first, last, count))
-            if taken.items:
-                await self._handler(taken.items)
-            if not self._listener.has_initial:
-                self._handled = taken.through
+            if fetch.items:
+                await self._handler(fetch.items)
+            if not self._listener.has_initial and fetch.through is not None:
+                self._handled = fetch.through
                 self._progress.set()
                 self._check()
 
@@ -102,7 +103,7 @@ class Handlers:
         self._indexer = indexer
         self._report = report
         self._log = _ChangeLog(log_items, log_bytes)
-        self._processor = SharedProcessor[Change](self._log, targets=lambda change: change.targets)
+        self._processor = SharedProcessor[Change](targets=attrgetter("targets"))
         self._registrations: dict[str, Registration] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[Registration, asyncio.Task[None]] = {}
@@ -116,7 +117,7 @@ class Handlers:
         ListenerExists, and RuntimeError if the informer has stopped."""
         if self._stopped:
             raise RuntimeError(f"handler {name!r} is too late: its informer has stopped")
-        listener = self._processor.add(name, resync=resync, initial=self._in_store())
+        listener = self._processor.add(name, self._log, resync=resync, initial=self._in_store())
         registration = Registration(listener, handler, self._report)
         self._registrations[name] = registration
         if self._synced_at is not None:

@@ -59,7 +59,7 @@ class Indexer:
 
     def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
         self._stored = stored
-        self._known: MutableMapping[str, ObjectVersion] = {} if stored is None else VersionTable()
+        self._become({} if stored is None else VersionTable())
         self._functions: dict[str, IndexFunc] = {}
         self._buckets: dict[str, defaultdict[str, set[str]]] = {}
         self._values: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -76,9 +76,6 @@ class Indexer:
     def items(self) -> list[tuple[str, ObjectVersion]]:
         """The versions known at this moment, without reading bodies."""
         return list(self._known.items())
-
-    def known(self, key: str) -> ObjectVersion | None:
-        return self._known.get(key)
 
     def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
         """The ``most`` objects with the newest versions, newest first. Linear in the number of objects."""
@@ -129,12 +126,6 @@ class Indexer:
         for index, function in self._functions.items():
             self._index(index, thing.key, tuple(function(thing)))
 
-    def rest(self, key: str, sequence: int) -> None:
-        """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
-        unknown key, and in a store that keeps its bodies."""
-        if isinstance(self._known, VersionTable):
-            self._known.rest(key, sequence)
-
     def load(self, objects: VersionTable) -> None:
         """Fills an empty store with the versions of a checkpoint. If bodies are offloaded, the table itself becomes the
         store. Only indices read bodies. Raises RuntimeError if the store has objects already."""
@@ -143,7 +134,7 @@ class Indexer:
         if self._stored is None:
             self._known.update(objects)
         else:
-            self._known = objects
+            self._become(objects)
         for index in self._functions:
             self._fill(index)
 
@@ -163,6 +154,15 @@ class Indexer:
             self._fill(index)
 
     # ── Inside ───────────────────────────────────────────────────────────────
+
+    def _become(self, known: MutableMapping[str, ObjectVersion]) -> None:
+        """Both functions are hot: the mapping's own, with no call around them."""
+        self._known = known
+        self.known: Callable[[str], ObjectVersion | None] = known.get
+        """What is known under a key."""
+        self.rest: Callable[[str, int], None] = known.rest if isinstance(known, VersionTable) else _keep
+        """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
+        unknown key, and in a store that keeps its bodies."""
 
     def _body(self, state: bytes | int) -> bytes:
         if self._stored is None:
@@ -197,3 +197,7 @@ class Indexer:
             held[key] = values
         else:
             held.pop(key, None)
+
+
+def _keep(_key: str, _sequence: int) -> None:
+    """For an Indexer that keeps the bodies."""

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Report
 from bridge.informer.controller import Controller, Transform
-from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
@@ -24,9 +24,8 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
 
-DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[int | None]]
-"""Stores a batch, and tries until that succeeds. Returns the sequence number of the first change's record; the other
-changes of the batch follow without gaps. None if the changes have no records."""
+DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[object]]
+"""Stores a batch, and tries until that succeeds. Sets ``first`` of the batch if its changes have records."""
 
 
 class ResyncPeriods(Protocol):
@@ -229,7 +228,7 @@ class SharedInformer:
             if self._handlers is not None:
                 self._handlers.start(tasks)
             controller = tasks.create_task(self._controller.run())
-            readers = [tasks.create_task(self._watch())]
+            readers = [tasks.create_task(self._watcher.run())]
             if self._resync is not None:
                 readers.append(tasks.create_task(self._resync_when_due(self._resync)))
             await self._stopping.wait()
@@ -259,21 +258,16 @@ class SharedInformer:
         self.resource, self.source = resource, source
         self._watcher.move(resource, source)
 
-    async def _watch(self) -> None:
-        try:
-            await self._watcher.run()
-        except FifoClosed:
-            return
-
     async def _deliver_changes(self, changes: list[Change], position: str | None) -> int | None:
         batch = ChangeBatch(self.resource, self.scope, changes, position, self._watcher.epoch)
         if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:
             gone = changes[-1].object
             self._deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
-        first = await self._deliver(batch)
-        # The queue counts this batch as processed after this method returns: the flag must be checked after that.
-        asyncio.get_running_loop().call_soon(self._notice_synced)
-        return first
+        await self._deliver(batch)
+        if not self._synced.is_set():
+            # The queue counts this batch as processed after this method returns: check the flag after that.
+            asyncio.get_running_loop().call_soon(self._notice_synced)
+        return batch.first
 
     def _notice_synced(self) -> None:
         if self._fifo.has_synced and not self._synced.is_set():

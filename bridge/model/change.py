@@ -52,7 +52,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """Names of the target listeners; None for all. Set for a resync, and for a listener that was added late."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChangeBatch:
     """Changes of an informer in their order, with the watch's position behind them."""
 
@@ -66,3 +66,6 @@ class ChangeBatch:
     resync, or begins a new epoch."""
     epoch: int = 1
     """Grows where the API server's versions ran backwards, so that a repeated uid and version get a new source."""
+    first: int | None = None
+    """Sequence number of the first change's record; the others follow one by one. Set by the outbox; None before, and
+    where changes become no records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -88,6 +88,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     """Objects of the missing records, as far as known."""
     only: bool = False
     """True if ``concerns`` is complete."""
+    targets: ClassVar[None] = None
+    """A notice is in the log for every sink."""
 
     @property
     def id(self) -> str:
@@ -137,6 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     count: int
     """Objects in it."""
     time: str
+    targets: ClassVar[None] = None
 
     @property
     def snapshot(self) -> str:
@@ -169,6 +172,11 @@ Notice: TypeAlias = Gap | Snapshot
 """A record about no object. It keeps its position among all records of the stream."""
 
 Record: TypeAlias = Delta | Notice
+
+
+def body_bytes(record: Record) -> int:
+    """Size of the record's body; 0 for a notice."""
+    return len(record.body) if isinstance(record, Delta) else 0
 
 
 def _of_replay(identity: str, replay: int) -> str:

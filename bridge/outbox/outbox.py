@@ -16,7 +16,6 @@ import apsw
 
 from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed
 from bridge.model.admin import DeadLetter, StateReport, UnknownTarget
-from bridge.model.change import ChangeBatch
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
@@ -80,7 +79,9 @@ class Outbox:
         cleaner_policy: CleanerPolicy,
         report: Report,
         clock: Callable[[], str],
+        committed: Committed,
     ) -> None:
+        self._committed = committed
         self._keeping = retention
         self._rhythm = cleaner_policy
         self._now = asyncio.get_running_loop().time
@@ -102,6 +103,7 @@ class Outbox:
             clock=clock,
             committed=self._notice_committed,
         )
+        self.append = self._intake.append
         opened.state_directory.counted = self._intake.counted
         self.ledger = Ledger(self._store, self._intake, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
@@ -109,7 +111,6 @@ class Outbox:
         self.boot_last = opened.last
         """A process before this start may have delivered records up to this sequence number without saving the
         cursor."""
-        self.committed: Committed = lambda _records, _last: None
 
     @classmethod
     async def open(
@@ -121,13 +122,14 @@ class Outbox:
         retention: Retention | None = None,
         clock: Callable[[], str] = utc_now,
         as_it_is: bool = False,
+        committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
         start. An empty directory gets a new database; a damaged database is moved aside. With ``as_it_is`` the state
         stays unchanged: no cursor is created, and a damaged database raises Damaged. Raises StateError."""
         opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
-        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock)
+        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
         report(
             OutboxOpened(str(opened.state_directory.file), apsw.sqlite_lib_version(), outbox.records, opened.objects)
         )
@@ -192,10 +194,6 @@ class Outbox:
 
     # ── Records ──────────────────────────────────────────────────────────────
 
-    async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """See Intake.append."""
-        return await self._intake.append(batch)
-
     @property
     def last(self) -> int:
         """Sequence number of the newest durable record; 0 before the first."""
@@ -231,7 +229,7 @@ class Outbox:
         self._last = deltas[-1].sequence
         self._bytes += size
         self.sparse_index.reached(self._last, self._bytes, self._now())
-        self.committed(deltas, self._last)
+        self._committed(deltas, self._last)
 
     # ── State ────────────────────────────────────────────────────────────────
 
@@ -346,7 +344,8 @@ class Outbox:
             await self._save()
 
     def _save(self) -> asyncio.Future[None]:
-        reached, progress = self._intake.take_reached(), self.sinks.take_progress()
+        reached = self._intake.take_reached() if self._intake.has_reached else {}
+        progress = self.sinks.take_progress()
         return self._store.write(partial(_save, reached=reached, progress=progress), shrinks=True)
 
 
@@ -357,5 +356,6 @@ def _damage_in(error: BaseException) -> Damaged | None:
 
 
 def _save(database: apsw.Connection, reached: Mapping[int, statements.Reached], progress: Sequence[Progress]) -> None:
-    statements.reach(database, reached)
+    if reached:
+        statements.reach(database, reached)
     cursors.save(database, progress)

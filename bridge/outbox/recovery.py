@@ -214,7 +214,7 @@ def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappi
             (gap.sequence, last, epoch),
         )
         connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-        ledger_sql.enter(connection, [(0, gap.sequence, "", None, "", "", None)])
+        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 
 

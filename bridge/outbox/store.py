@@ -19,7 +19,7 @@ from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage.database import close, open_reader, understood
 from bridge.outbox.storage.integrity import find_damage
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.outbox.writer import Work, Writer
+from bridge.outbox.writer import Writer
 
 T = TypeVar("T")
 
@@ -42,6 +42,7 @@ class Store:
         state_directory.remember_files()
         self._readers: list[apsw.Connection] = []
         self._writer = Writer(connection, state_directory, min_free=min_free, report=report)
+        self.write = self._writer.submit
         self.codec = codec
         self._suspicion: Exception | None = None
 
@@ -52,17 +53,6 @@ class Store:
         for reader in (*self._readers, self._lookup):
             close(reader, gone=gone)
         self.state_directory.release()
-
-    def write(
-        self,
-        statements: Work[T],
-        *,
-        committed: Callable[[T], None] | None = None,
-        weight: int = 1,
-        shrinks: bool = False,
-    ) -> asyncio.Future[T]:
-        """See Writer.submit."""
-        return self._writer.submit(statements, committed=committed, weight=weight, shrinks=shrinks)
 
     @property
     def no_room(self) -> str:

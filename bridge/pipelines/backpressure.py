@@ -37,6 +37,11 @@ class Backlogs:
         self.blocked = ""
         """Why the intake is blocked; empty while it is not."""
 
+    @property
+    def can_block(self) -> bool:
+        """Some sink's policy is ``block``."""
+        return any(plan.when_full is WhenFull.BLOCK for plan in self._plans)
+
     async def run(self) -> None:
         """Compacts and drops, until cancelled."""
         while True:
@@ -46,7 +51,8 @@ class Backlogs:
                     await self._shorten(plan)
 
     async def admit(self) -> None:
-        """Returns when no sink with ``block`` is at its bound. The Exporter calls it before each batch."""
+        """Returns when no sink with ``block`` is at its bound. The Exporter calls it before each batch,
+        if ``can_block``."""
         for plan in self._plans:
             if plan.when_full is WhenFull.BLOCK and self._why_full(plan) and not self._released:
                 await self._wait_for(plan)

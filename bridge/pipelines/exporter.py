@@ -20,18 +20,18 @@ class Exporter:
     """Takes batches of every informer. When ``export`` returns, the batch is durable, and every listener has it. The
     informer waits for that before it processes its next batch."""
 
-    def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]], report: Report) -> None:
+    def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]] | None, report: Report) -> None:
+        """``admit`` returns when the intake may go on; None where no sink ever holds it up."""
         self._outbox = outbox
         self._admit = admit
         self._report = report
 
-    async def export(self, batch: ChangeBatch) -> int | None:
-        """Returns the sequence number of the batch's first record; None without records."""
-        if batch.changes:
+    async def export(self, batch: ChangeBatch) -> None:
+        if batch.changes and self._admit is not None:
             await self._admit()
         deltas = await self._outbox.append(batch)
         if not deltas:
-            return None
+            return
         ops = [delta.op for delta in deltas]
         self._report(
             BatchCommitted(
@@ -44,4 +44,3 @@ class Exporter:
                 deleted=ops.count(Op.DELETED),
             )
         )
-        return deltas[0].sequence

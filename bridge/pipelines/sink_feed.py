@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from bridge.delivery.ports import Taken
 from bridge.model.admin import Replayed
+from bridge.model.fetch import Fetch
 from bridge.model.record import Record
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.sink_cursors import SinkCursors
-from bridge.processor.listener import Missed, ProcessorListener
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    items: Sequence[Record]
-    missed: Missed | None = None
-    through: int | None = None
-    """Sequence number up to which the log is settled with this fetch; None for items of a backfill."""
-    place: int | None = None
-    """Index up to which the backfill is settled with this fetch; None for records of the log."""
+from bridge.processor.listener import ProcessorListener
 
 
 class SinkFeed:
@@ -44,6 +33,7 @@ class SinkFeed:
         self._memory = memory
         self._listener = listener
         self._sinks = sinks
+        self._cursor = sinks[sink]
         self._turn = asyncio.Lock()
         self._stirred = asyncio.Event()
         """Set by ``settle`` and ``wake``."""
@@ -65,12 +55,12 @@ class SinkFeed:
     @property
     def backfill(self) -> Backfill | None:
         """The backfill under way; None once it is settled."""
-        return self._sinks[self.sink].backfill
+        return self._cursor.backfill
 
     @property
     def handed_out(self) -> int:
         """Number of records that were taken and are not settled."""
-        cursor = self._sinks[self.sink]
+        cursor = self._cursor
         backfill = cursor.backfill
         if backfill is None:
             return max(0, self.taken - cursor.settled)
@@ -85,51 +75,48 @@ class SinkFeed:
     @property
     def _waits_for_backfill(self) -> bool:
         """Whether the backfill, and the log before it, was taken and is not settled."""
-        cursor = self._sinks[self.sink]
+        cursor = self._cursor
         backfill = cursor.backfill
         if backfill is None or backfill.left or self._listener.taken < backfill.starts_after:
             return False
         return not cursor.backfill_is_settled
 
-    async def take(self, limit: int) -> Stretch:
+    async def take(self, limit: int) -> Fetch[Record]:
         """See delivery.ports.RecordSource."""
-        if self._waits_for_backfill:
+        if self._cursor.backfill is not None and self._waits_for_backfill:
             await self._stirred.wait()
             self._stirred.clear()
-            return Stretch(())
+            return Fetch(())
         async with self._turn:
-            backfill = self.backfill
+            backfill = self._cursor.backfill
             if backfill is not None:
                 if self._listener.taken >= backfill.starts_after:
                     return await self._take_backfill(backfill, limit)
                 limit = min(limit, backfill.starts_after - self._listener.taken)
-            taken = await self._listener.take(limit)
-            return Stretch(taken.items, taken.missed, through=taken.through)
+            return await self._listener.take(limit)
 
-    async def _take_backfill(self, backfill: Backfill, limit: int) -> Stretch:
-        items, place = await self._sinks.read_backfill(self.sink, limit)
+    async def _take_backfill(self, backfill: Backfill, limit: int) -> Fetch[Record]:
+        items, index = await self._sinks.read_backfill(self.sink, limit)
         if items:
-            return Stretch(items, place=place)
-        if self._sinks[self.sink].backfill_is_settled:
+            return Fetch(items, index=index)
+        if self._cursor.backfill_is_settled:
             self._sinks.end_backfill(self.sink)
             self._listener.skip(backfill.resumes_after)
-        return Stretch(())
+        return Fetch(())
 
     def wake(self) -> None:
         """See delivery.ports.RecordSource."""
         self._listener.wake()
         self._stirred.set()
 
-    def settle(self, taken: Taken) -> None:
+    def settle(self, fetch: Fetch[Record]) -> None:
         """See delivery.ports.RecordSource."""
-        if not isinstance(taken, Stretch):
-            raise TypeError(f"{type(taken).__name__} was not taken from this stream")
-        if taken.through is not None:
-            self._sinks.settle(self.sink, taken.through)
-        if taken.place is not None:
-            self._sinks.settle_backfill(self.sink, taken.place)
+        if fetch.through is not None:
+            self._cursor.settle(fetch.through)
+        if fetch.index is not None:
+            self._cursor.settle_backfill(fetch.index)
         if self._memory is not None:
-            self._sinks.remember(self.sink, self._memory())
+            self._cursor.remember(self._memory())
         self._stirred.set()
 
     # ── Backfills ────────────────────────────────────────────────────────────

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker
 from bridge.facts import Report, SinkPaused
-from bridge.model.record import Record
-from bridge.outbox import Outbox
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.recovery import utc_now
 from bridge.pipelines.awareness import AwareSinks
+from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import Plan, SinkPlan
-from bridge.processor.shared_processor import SharedProcessor
 from bridge.resources.current_resources import CurrentResources
 from sinks.base import Sink
 
@@ -28,24 +26,16 @@ class SinkPipeline:
     worker: SinkWorker
 
 
-def make_ends(
-    plan: Plan, outbox: Outbox, processor: SharedProcessor[Record], watched: CurrentResources, report: Report
-) -> dict[str, SinkPipeline]:
+def make_ends(plan: Plan, feeds: Feeds, watched: CurrentResources, report: Report) -> dict[str, SinkPipeline]:
     """Sink's name → its pipeline, which goes on at the sink's cursor."""
-    return {sink.name: _make_end(sink, outbox, processor, watched, report) for sink in plan.sinks}
+    return {sink.name: _make_end(sink, feeds, watched, report) for sink in plan.sinks}
 
 
-def _make_end(
-    plan: SinkPlan, outbox: Outbox, processor: SharedProcessor[Record], watched: CurrentResources, report: Report
-) -> SinkPipeline:
-    listener = processor.add(
-        plan.name,
-        after=outbox.sinks[plan.name].settled,
-        resync=plan.resync_seconds,
-        window=max(plan.window, plan.max_batch),
-    )
+def _make_end(plan: SinkPlan, feeds: Feeds, watched: CurrentResources, report: Report) -> SinkPipeline:
+    outbox = feeds.outbox
     sinks = AwareSinks(plan.make, outbox.sinks[plan.name], watched)
-    stream = SinkFeed(plan.name, listener, outbox.sinks, sinks.memory)
+    window = max(plan.window, plan.max_batch)
+    stream = feeds.feed(plan.name, window=window, resync=plan.resync_seconds, memory=sinks.memory)
     dead_letters = outbox.sinks.dead_letters[plan.name]
     worker = _make_worker(plan, sinks.make, stream, dead_letters, report)
     if outbox.sinks[plan.name].paused:

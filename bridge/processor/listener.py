@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
+from bridge.model.fetch import Fetch, Missed
 from bridge.model.primitives.ring import Slice
 
 T = TypeVar("T")
@@ -34,29 +34,6 @@ class Log(Protocol[T]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """Sequence numbers of items that left the log before the listener took them."""
-
-    first: int
-    last: int
-
-    @property
-    def count(self) -> int:
-        return self.last - self.first + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Taken(Generic[T]):
-    """The next items of a listener."""
-
-    items: Sequence[T]
-    through: int
-    """The sequence number up to which the listener has seen all items, with these."""
-    missed: Missed | None = None
-    """Lost items, from before ``items``."""
-
-
 class ListenerClosed(Exception):
     """The listener was removed, and its pending items with it."""
 
@@ -64,8 +41,8 @@ class ListenerClosed(Exception):
 class ProcessorListener(Generic[T]):
     """Filled by SharedProcessor.distribute, which never waits; emptied by a single task.
 
-    ``wanted`` selects the items for this listener; other items count as seen. ``size`` is an item's size in bytes: the
-    window may hold items that the log has dropped, so it has a bound of its own.
+    ``targets`` returns the names of an item's listeners (None for all); items for others count as seen. ``size`` is an
+    item's size in bytes: the window may hold items that the log has dropped, so it has a bound of its own.
     """
 
     def __init__(
@@ -75,7 +52,7 @@ class ProcessorListener(Generic[T]):
         *,
         window: int,
         after: int,
-        wanted: Callable[[T], bool],
+        targets: Callable[[T], tuple[str, ...] | None],
         resync: float = 0.0,
         initial: Iterator[T] | None = None,
         size: Callable[[T], int] = lambda _: 0,
@@ -86,7 +63,7 @@ class ProcessorListener(Generic[T]):
         """Seconds between resyncs; 0 for never."""
         self._log = log
         self._window_size = window
-        self._wanted = wanted
+        self._targets = targets
         self._window: deque[T] = deque()
         self._window_bytes = 0
         self._size = size
@@ -152,7 +129,7 @@ class ProcessorListener(Generic[T]):
         self._closed = True
         self._filled.set()
 
-    async def take(self, limit: int) -> Taken[T]:
+    async def take(self, limit: int) -> Fetch[T]:
         """Waits for items, and returns at most ``limit``. Returns without items if all were for other listeners, at the
         end of ``initial``, and after ``wake``. Raises ListenerClosed after ``close``, with items pending or not."""
         while True:
@@ -162,18 +139,18 @@ class ProcessorListener(Generic[T]):
                 items = list(islice(self._initial, limit))
                 if len(items) < limit:
                     self._initial = None
-                return Taken(items, self.taken)
+                return Fetch(items, self.taken)
             if self._window:
                 return self._take_window(limit)
             if self._more:
                 return await self._take_log(limit)
             if self._woken:
                 self._woken = False
-                return Taken((), self.taken)
+                return Fetch((), self.taken)
             self._filled.clear()
             await self._filled.wait()
 
-    def _take_window(self, limit: int) -> Taken[T]:
+    def _take_window(self, limit: int) -> Fetch[T]:
         window = self._window
         if len(window) <= limit:
             items: Sequence[T] = list(window)
@@ -183,16 +160,20 @@ class ProcessorListener(Generic[T]):
             items = [window.popleft() for _ in range(limit)]
             self._window_bytes -= sum(map(self._size, items))
         self.taken += len(items)
-        return Taken([item for item in items if self._wanted(item)], self.taken)
+        return Fetch(
+            [item for item in items if (names := self._targets(item)) is None or self.name in names], self.taken
+        )
 
-    async def _take_log(self, limit: int) -> Taken[T]:
+    async def _take_log(self, limit: int) -> Fetch[T]:
         found = await self._log.read(self.taken, limit)
         missed = Missed(self.taken + 1, found.first - 1) if found.first > self.taken + 1 else None
         items = self._fitting(found.items)
         self.taken = found.first + len(items) - 1
         # No await lies between this line and the next offer, so the window continues where the read ended.
         self._more = self._log.last > self.taken
-        return Taken([item for item in items if self._wanted(item)], self.taken, missed)
+        return Fetch(
+            [item for item in items if (names := self._targets(item)) is None or self.name in names], self.taken, missed
+        )
 
     def _fitting(self, items: Sequence[T]) -> Sequence[T]:
         """The first items, at least one, with at most ``max_bytes`` bytes."""

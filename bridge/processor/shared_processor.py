@@ -18,21 +18,19 @@ class ListenerExists(Exception):
 class SharedProcessor(Generic[T]):
     """Listeners by name; they come and go while it runs.
 
-    ``audience`` returns the names of an item's listeners, or None for all listeners. ``size`` is an item's size in
+    ``targets`` returns the names of an item's listeners, or None for all listeners. ``size`` is an item's size in
     bytes.
     """
 
     def __init__(
         self,
-        log: Log[T],
         *,
         targets: Callable[[T], tuple[str, ...] | None],
         window: int = 1000,
         size: Callable[[T], int] = lambda _: 0,
     ) -> None:
-        self._log = log
         self._size = size
-        self._audience = targets
+        self._targets = targets
         self._window = window
         self._listeners: dict[str, ProcessorListener[T]] = {}
         self._periods_changed = asyncio.Event()
@@ -44,28 +42,25 @@ class SharedProcessor(Generic[T]):
     def add(
         self,
         name: str,
+        log: Log[T],
         *,
         after: int | None = None,
         resync: float = 0.0,
         window: int | None = None,
         initial: Iterator[T] | None = None,
     ) -> ProcessorListener[T]:
-        """Adds a listener, which receives ``initial`` first, then the items of the log behind ``after`` (by default,
-        all later items). ``resync`` is its period in seconds; ``window`` bounds its items in memory. Raises
-        ListenerExists."""
+        """Adds a listener, which receives ``initial`` first, then the items of ``log`` behind ``after`` (by default,
+        all later items). ``log`` holds the items that ``distribute`` gets. ``resync`` is its period in seconds;
+        ``window`` bounds its items in memory. Raises ListenerExists."""
         if name in self._listeners:
             raise ListenerExists(f"a listener named {name!r} exists already")
 
-        def wanted(item: T) -> bool:
-            targets = self._audience(item)
-            return targets is None or name in targets
-
         listener = ProcessorListener(
             name,
-            self._log,
+            log,
             window=window or self._window,
-            after=self._log.last if after is None else after,
-            wanted=wanted,
+            after=log.last if after is None else after,
+            targets=self._targets,
             resync=resync,
             initial=initial,
             size=self._size,

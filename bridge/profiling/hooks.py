@@ -64,7 +64,7 @@ HOOKS = (
     Hook(Stage.FIFO, DeltaFIFO, "end_replace"),
     Hook(Stage.FIFO, DeltaFIFO, "drain"),
     Hook(Stage.COMPARE, Controller, "_process"),
-    Hook(Stage.COMPARE, Controller, "handle_deltas", lambda args, _: len(args[1].deltas)),
+    Hook(Stage.COMPARE, Controller, "handle_deltas", lambda args, _: len(args[1])),
     Hook(Stage.COMMIT, Exporter, "export"),
     Hook(Stage.COMMIT, Appender, "append", lambda _, deltas: len(deltas)),
     Hook(Stage.COMMIT, writer.Writer, "_collect"),
@@ -73,7 +73,7 @@ HOOKS = (
     Hook(Stage.COMMIT, Outbox, "run"),
     Hook(Stage.COMPRESS, record_codec, "delta_row", lambda _args, _result: 1),
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
-    Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, stretch: len(stretch.items)),
+    Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, fetch: len(fetch.items)),
     Hook(Stage.ENCODE, BatchResult, "encode", lambda args, _: len(args[0].batch)),
     # The work of a sink's tasks, without other stages.
     Hook(Stage.DELIVER, SinkWorker, "run"),

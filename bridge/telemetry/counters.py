@@ -84,10 +84,10 @@ class ResourceCounters:
 
     def observe(self, fact: Fact) -> None:
         match fact:
-            case InformerStarted(resource, scope):
-                self._known(resource, scope)
             case BatchCommitted(resource, scope):
                 self._bound[self._known(resource, scope)].observe(fact)
+            case InformerStarted(resource, scope):
+                self._known(resource, scope)
             case ListCompleted(resource, scope):
                 name = self._known(resource, scope)
                 self._lists.labels(name).inc()

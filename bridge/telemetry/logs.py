@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from bridge.facts import (
     BatchCommitted,
+    BatchDelivered,
     ConnectionInsecure,
     DiscoveryFailed,
     DiscoveryRejected,
@@ -70,6 +71,8 @@ class Logs:
         match fact:
             case BatchCommitted(resource, scope):
                 self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
+            case BatchDelivered():
+                self._sinks.observe(fact)
             case InformerStarted(resource, scope):
                 self._log.debug("informer started", **_named(resource, scope))
             case ListCompleted() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():

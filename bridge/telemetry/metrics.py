@@ -16,6 +16,8 @@ from prometheus_client.registry import Collector
 
 from bridge.facts import (
     SERVERS,
+    BatchCommitted,
+    BatchDelivered,
     ConnectionCut,
     ConnectionInsecure,
     CutReason,
@@ -63,6 +65,10 @@ class Metrics:
 
     def observe(self, fact: Fact) -> None:
         match fact:
+            case BatchCommitted():
+                self._resources.observe(fact)
+            case BatchDelivered():
+                self._sinks.observe(fact)
             case DiscoveryFailed():
                 self._discovery.inc()
             case GroupStale():

@@ -20,6 +20,9 @@ class ThrottledLog:
         """``clock``: monotonic seconds."""
         self.log = structlog.stdlib.get_logger(NAME)
         self._repeats = LogThrottle(clock)
+        self.over = self._repeats.over
+        """Notes that a subject recovered. Returns whether its failure was logged: then its recovery should be too."""
+        self.forget = self._repeats.forget
 
     def failure(self, subject: Hashable, text: str, reason: str, *, level: str = "warning", **fields: object) -> None:
         """Logs a failure: a line now, and a line every half minute while it repeats, with its count in between."""
@@ -27,11 +30,3 @@ class ThrottledLog:
         if times is not None:
             often = {"times": times} if times > 1 else {}
             getattr(self.log, level)(text, **fields, **often, reason=reason[:LONGEST_REASON])
-
-    def over(self, subject: Hashable) -> bool:
-        """Notes that the subject recovered. Returns whether its failure was logged, so that its recovery should be
-        too."""
-        return self._repeats.over(subject)
-
-    def forget(self, subject: Hashable) -> None:
-        self._repeats.forget(subject)

@@ -36,27 +36,22 @@ class InFlightRecords:
     """Records in flight whose result no Receipt has reported, after Kafka's ``InFlightRequests``."""
 
     def __init__(self) -> None:
-        self._records: dict[RecordId, InFlight] = {}
-
-    def __len__(self) -> int:
-        return len(self._records)
+        self.records: dict[RecordId, InFlight] = {}
+        """Nearly always empty: looked at before any method is called."""
 
     def keep(self, records: Iterable[tuple[Record, InFlight]]) -> None:
-        self._records.update((record_id(record), in_flight) for record, in_flight in records)
+        self.records.update((record_id(record), in_flight) for record, in_flight in records)
 
     def take(self, record: Record) -> InFlight | None:
         """Removes and returns the record's entry; None when there is no entry, or its delivery failed."""
-        if not self._records:
-            return None
-        in_flight = self._records.pop(record_id(record), None)
+        in_flight = self.records.pop(record_id(record), None)
         return None if in_flight is None or (in_flight.reported and in_flight.error is not None) else in_flight
 
     def forget_before(self, sequence: int) -> None:
         """The batch begins at this sequence number: the bridge will not deliver earlier records again in this run."""
-        if self._records:
-            self._records = {
-                name: record for name, record in self._records.items() if name[0] >= sequence or not record.reported
-            }
+        self.records = {
+            name: record for name, record in self.records.items() if name[0] >= sequence or not record.reported
+        }
 
 
 @dataclass(slots=True)
@@ -111,8 +106,13 @@ class KafkaDelivery:
         except BaseException:  # Cancelled: the next deliver finds the records by their ids.
             self._earlier.keep((self._batch[index], record) for index, record in self._in_flight.items())
             raise
+        in_flight = self._in_flight.values()
+        if len(in_flight) == len(self._messages) and all(
+            not each.unreported and each.error is None for each in in_flight
+        ):
+            return DeliveryOutcome()  # The hot path: no call for each record.
         unstored = [index for index in self._messages if not self._is_acknowledged(index)]
-        return self._outcome(unstored, alone=one_by_one) if unstored else DeliveryOutcome()
+        return self._outcome(unstored, alone=one_by_one)
 
     def partitions(self) -> Iterator[tuple[int, int]]:
         """Index and partition of each stored record, if they are counted."""
@@ -128,7 +128,7 @@ class KafkaDelivery:
         """The hot path: the queue has room and there is no earlier failure to look at. Returns False, without any
         effect, when ``_produce`` has to decide."""
         message = self._messages[index]
-        if self._unusable_topics or self._result.rejected or self._earlier or len(message.values) > 1:
+        if self._unusable_topics or self._result.rejected or self._earlier.records or len(message.values) > 1:
             return False
         record = self._new_in_flight(self._producer, 1)
         try:
@@ -185,7 +185,7 @@ class KafkaDelivery:
         self._earlier.keep((self._batch[at], record) for at, record in self._in_flight.items() if not record.reported)
         refused = [] if alone else list(self._failed_with(_REFUSALS))
         suspects = refused
-        if len(refused) == 1 and not self._earlier:
+        if len(refused) == 1 and not self._earlier.records:
             # A single refused record is the culprit. Of several, all but one may be fine.
             self._result.reject(refused[0], self._error_of(refused[0]))
             suspects = []

@@ -20,6 +20,7 @@ Headers: TypeAlias = dict[str, bytes]
 MAX_TOPIC_LENGTH = 249
 """Characters; Kafka's own limit (``org.apache.kafka.common.internals.Topic``)."""
 _KAFKA = HeaderNames.prefixed("ce_", datacontenttype="content-type")
+_KEY = "ce_partitionkey"
 _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -62,7 +63,7 @@ class KafkaEncoder:
         value = self._events.data(record)
         deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
         headers = self._events.headers(record, _KAFKA)
-        return KafkaMessage(topic, self._events.partition_key(record), (value, None) if deleted else (value,), headers)
+        return KafkaMessage(topic, headers[_KEY].decode(), (value, None) if deleted else (value,), headers)
 
 
 def topic_part(value: str) -> str:

@@ -29,27 +29,28 @@ _outspoken = logging.getLogger("kubedelta.librdkafka")
 class InFlight:
     """A record between ``produce`` and its delivery report: one message, or two with a tombstone."""
 
-    __slots__ = ("_messages", "_producer", "error")
+    __slots__ = ("_producer", "error", "unreported")
 
     def __init__(self, producer: KafkaProducer, messages: int) -> None:
         self._producer = producer
-        self._messages = messages
+        self.unreported = messages
+        """Messages without a delivery report."""
         self.error: KafkaError | None = None
 
     @property
     def reported(self) -> bool:
         """Every message has its delivery report, with or without an error."""
-        return self._messages == 0
+        return self.unreported == 0
 
     @property
     def acknowledged(self) -> bool:
         """All in-sync replicas have every message."""
-        return self._messages == 0 and self.error is None
+        return self.unreported == 0 and self.error is None
 
     def report(self, error: KafkaError | None, _message: Message) -> None:
         """The delivery report of one message. Runs in the poll thread and must never raise: the binding would crash."""
         self.error = self.error or error
-        self._messages -= 1
+        self.unreported -= 1
         self._producer.reported += 1
 
 
@@ -85,7 +86,8 @@ class KafkaProducer:
         """Messages. Written by the loop only."""
         self.reported = 0
         """Messages with a delivery report. Written by the thread only."""
-        self._fatal: str | None = None
+        self.fatal: str | None = None
+        """A fatal error: no more messages are sent. ``broken`` follows within seconds."""
         self.broken: str | None = None
         """The fatal error. Set after every produced message has its delivery report."""
         self.last_error = ""
@@ -94,11 +96,6 @@ class KafkaProducer:
         self._producer = Producer(config | {"error_cb": self._on_error}, logger=logger)
         self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-poll", daemon=True)
         self._thread.start()
-
-    @property
-    def failing(self) -> bool:
-        """A fatal error came: no more messages are sent. ``broken`` follows within seconds."""
-        return self._fatal is not None
 
     @property
     def in_flight(self) -> int:
@@ -161,10 +158,10 @@ class KafkaProducer:
         woken_at = 0
         while not self._closing.is_set():
             self._poll(0.1)
-            if self._fatal is not None and self.broken is None:
+            if self.fatal is not None and self.broken is None:
                 self._drop_queued()
                 self._drop_all()
-                self.broken = self._fatal
+                self.broken = self.fatal
                 self._wake_loop()
             elif self.reported != woken_at and self.reported >= self._wake_at:
                 woken_at = self.reported
@@ -179,7 +176,7 @@ class KafkaProducer:
         except KafkaException as error:
             self._on_error(error.args[0])
         except Exception as error:  # An exception of a delivery report surfaces here, at times as a SystemError.
-            self._fatal = f"the producer's reports failed: {error!r}"
+            self.fatal = f"the producer's reports failed: {error!r}"
 
     def _drop_queued(self) -> None:
         """Drops messages that were not sent, and waits for answers to sent messages: a sent message that is dropped may
@@ -197,7 +194,7 @@ class KafkaProducer:
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
         if error.fatal():
-            self._fatal = error.str()
+            self.fatal = error.str()
 
     def _wake_loop(self) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: no task waits.

@@ -122,10 +122,11 @@ class KafkaSink:
         messages = result.encode(self._encoder.encode)
         if self._notices.memory.newest_gap and self._options.format is not Format.ENVELOPE:
             await self._name_gap(messages.values())
-        self._in_flight.forget_before(batch[0].sequence)
+        if self._in_flight.records:
+            self._in_flight.forget_before(batch[0].sequence)
         pending, failure = list(messages), None
         while pending and failure is None:
-            now, later = self._split_behind_suspects(batch, pending)
+            now, later = self._split_behind_suspects(batch, pending) if self._suspects else (pending, [])
             try:
                 outcome = await self._attempt(result, {index: messages[index] for index in now})
             except SinkUnavailable as error:
@@ -133,7 +134,7 @@ class KafkaSink:
             # A later record may be pending already, behind a record of its object; or blocked by now.
             pending = result.sendable(sorted({*outcome.pending, *later})) if later else outcome.pending
             failure = outcome.failure
-        return result.receipt(pending, failure)
+        return result.receipt(pending, failure) if pending or result.rejected else ALL_STORED
 
     async def _attempt(self, result: BatchResult, messages: dict[int, KafkaMessage]) -> DeliveryOutcome:
         """Raises SinkUnavailable."""
@@ -162,8 +163,6 @@ class KafkaSink:
 
     def _split_behind_suspects(self, batch: Sequence[Record], indexes: list[int]) -> tuple[list[int], list[int]]:
         """The indexes up to the last suspect, which are sent one by one, and the indexes behind it."""
-        if not self._suspects:
-            return indexes, []
         suspects = [count for count, index in enumerate(indexes, 1) if record_id(batch[index]) in self._suspects]
         if not suspects:
             self._suspects = set()
@@ -200,7 +199,7 @@ class KafkaSink:
     async def _current_producer(self, *, gapless: bool) -> KafkaProducer:
         """The producer, replaced if it is failing or has the other guarantee. Raises SinkUnavailable."""
         producer, idle_timeout = self._producer, self._options.ack_timeout
-        if producer is not None and (producer.failing or producer.gapless is not gapless):
+        if producer is not None and (producer.fatal is not None or producer.gapless is not gapless):
             # Waits for answers first: a record that is dropped unanswered is sent again, and might be there twice.
             if not await producer.wait(producer.produced, idle_timeout):
                 raise SinkUnavailable(f"no acknowledgement within {idle_timeout:g} s: {producer.last_error}")

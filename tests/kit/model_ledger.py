@@ -21,11 +21,11 @@ class ModelLedger:
     last: int = 0
     """The newest sequence number."""
 
-    def commit(self, batch: ChangeBatch) -> int | None:
-        """The sequence number of the first change."""
+    def commit(self, batch: ChangeBatch) -> None:
         if batch.epoch > self.epoch:
             self.epoch, self.position, self.newest = batch.epoch, None, None
-        first = self.last + 1
+        if batch.changes:
+            batch.first = self.last + 1
         for change in batch.changes:
             self._store(change)
         if batch.position is not None:
@@ -33,7 +33,6 @@ class ModelLedger:
             self._told(batch.position)
         elif any(change.op is not Op.SYNC for change in batch.changes):
             self.position = None
-        return first if batch.changes else None
 
     def stored(self, sequence: int) -> bytes:
         """Raises KeyError for a record that no object rests at."""

@@ -38,7 +38,7 @@ async def _fill(directory: Path) -> None:
         told = await deployments.tells(outbox, *(f"added shop/{number}" for number in range(10)))
         await pods.tells(outbox, "updated shop/web-0", "deleted shop/web-1")
         await outbox.sinks.dead_letters["audit"].add_dead_letters([NewDeadLetter(told[0], "too large", parked=False)])
-        outbox.sinks.settle("audit", 30)
+        outbox.sinks["audit"].settle(30)
         await outbox.tidy()
 
 

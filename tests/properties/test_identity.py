@@ -23,6 +23,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
+from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.state_directory import FILE
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
@@ -66,6 +67,7 @@ class IdentityMachine(RuleBasedStateMachine):
         self.followers: dict[Scope, Follower] = {}
         self.told: dict[str, Delta] = {}
         self.stream: list[Delta] = []
+        self.on_commit: Committed = self.commit
         self.repeated: list[tuple[Delta, Delta]] = []
         self.outbox: Outbox
 
@@ -94,8 +96,7 @@ class IdentityMachine(RuleBasedStateMachine):
 
     async def open(self, scopes: tuple[Scope, ...], killed_after: int | None = None) -> None:
         """With ``killed_after`` so many objects that left were told, and again."""
-        self.outbox = await Outbox.open(self.directory, {"audit": StartPolicy.NOW}, report=unheard)
-        self.outbox.committed = self.commit
+        await self.open_outbox()
         if killed_after is not None:
             await self.adopt_in_part(scopes, killed_after)
             self.followers = {}
@@ -103,6 +104,14 @@ class IdentityMachine(RuleBasedStateMachine):
             return
         self.scopes = scopes
         self.followers = await followers(self.outbox, self.server, scopes)
+
+    async def open_outbox(self) -> None:
+        self.outbox = await Outbox.open(
+            self.directory,
+            {"audit": StartPolicy.NOW},
+            report=unheard,
+            committed=lambda records, last: self.on_commit(records, last),
+        )
 
     async def adopt_in_part(self, scopes: tuple[Scope, ...], most: int) -> None:
         left = count(1)
@@ -112,10 +121,10 @@ class IdentityMachine(RuleBasedStateMachine):
             if next(left) >= most:
                 adopting.cancel()
 
-        self.outbox.committed = commit
+        self.on_commit = commit
         async with asyncio.TaskGroup() as tasks:
             adopting = tasks.create_task(self.outbox.ledger.adopt(PODS, scopes))
-        self.outbox.committed = self.commit
+        self.on_commit = self.commit
 
     def commit(self, records: Sequence[Delta], _last: int) -> None:
         for delta in records:
@@ -130,8 +139,7 @@ class IdentityMachine(RuleBasedStateMachine):
             shutil.copy(self.directory / f"{FILE}{suffix}", left)
         await self.outbox.close()
         self.directory = left
-        self.outbox = await Outbox.open(self.directory, {"audit": StartPolicy.NOW}, report=unheard)
-        self.outbox.committed = self.commit
+        await self.open_outbox()
 
     async def look(self) -> None:
         for follower in self.followers.values():

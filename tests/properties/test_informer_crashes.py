@@ -90,11 +90,11 @@ class Lives:
 
     # ── Its outbox ───────────────────────────────────────────────────────────
 
-    async def deliver(self, batch: ChangeBatch) -> int | None:
+    async def deliver(self, batch: ChangeBatch) -> None:
         self.check_where_bodies_are(batch)
         await asyncio.sleep(self.slow)
         self.targets.take(batch.changes, batch.position, batch.epoch)
-        first = self.ledger.commit(batch)
+        self.ledger.commit(batch)
         self.in_order += [
             (change.object.uid, change.object.resource_version, change.op is Op.DELETED)
             for change in batch.changes
@@ -104,7 +104,6 @@ class Lives:
         if self.saved is None and batch.position is not None:
             self.saved = FirstSaved(batch.position, len(self.in_order), len(self.cluster.requests))
         await asyncio.sleep(self.slow)
-        return first
 
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
         """As the outbox sees the state before a change: where it rests, or what was told earlier in the same batch."""

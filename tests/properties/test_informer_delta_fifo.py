@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
-from bridge.informer.deltas import Deltas, DeltaType, Drained, QueuedDelta
+from bridge.informer.deltas import Deltas, DeltaType, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.object import ApiObject
 from tests.kit.objects import a_pod
@@ -79,8 +79,8 @@ class AgainstAModel(RuleBasedStateMachine):
             with pytest.raises(FifoClosed):
                 self.run(self.fifo.drain(self._is_empty))
 
-    async def _is_empty(self, batch: Drained) -> None:
-        assert batch == Drained([], self.position)
+    async def _is_empty(self, deltas: Sequence[QueuedDelta], position: str | None) -> None:
+        assert (list(deltas), position) == ([], self.position)
 
     # ── What arrives ─────────────────────────────────────────────────────────
 
@@ -167,9 +167,9 @@ class AgainstAModel(RuleBasedStateMachine):
         position, self.due = self.position, False
         self.in_flight, self.pending = self.pending, []
 
-        async def process(batch: Drained) -> None:
-            assert [entry(delta) for delta in batch.deltas] == self.in_flight
-            assert batch.position == position
+        async def process(deltas: Sequence[QueuedDelta], reached: str | None) -> None:
+            assert [entry(delta) for delta in deltas] == self.in_flight
+            assert reached == position
             if meanwhile:
                 self.happen_meanwhile(name)
             if fails:

@@ -19,12 +19,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
+from bridge.model.fetch import Fetch
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.pipelines.sink_feed import SinkFeed, Stretch
-from bridge.processor.shared_processor import SharedProcessor
+from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.sink_feed import SinkFeed
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Consumer:
     """It was told things out of turn that came as they stand in the log as well: a replay."""
     newest: dict[tuple[str, str], int] = field(default_factory=dict)
     """Object → the record it was last told, since nothing had to be told again."""
-    outstanding: list[Stretch] = field(default_factory=list)
+    outstanding: list[Fetch[Record]] = field(default_factory=list)
     out_of_turn: bool = False
     """What it was told last did not stand in the log."""
 
@@ -68,10 +69,10 @@ class Consumer:
         self.outstanding.clear()
         self.out_of_turn = False
 
-    def turn(self, stretch: Stretch) -> None:
-        if stretch.place is not None and not self.out_of_turn and self.ops_may_differ:
+    def turn(self, fetch: Fetch[Record]) -> None:
+        if fetch.index is not None and not self.out_of_turn and self.ops_may_differ:
             self.newest.clear()  # A replay begins, behind the part of the log that was told again after a crash.
-        self.out_of_turn = stretch.place is not None
+        self.out_of_turn = fetch.index is not None
 
     def hear(self, record: Record, written: dict[int, Delta]) -> None:
         if isinstance(record, Gap):
@@ -183,7 +184,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.run(self.open())
 
     async def open(self) -> None:
-        self.outbox = await Outbox.open(
+        feeds = await Feeds.open(
             self.directory,
             self.configured,
             report=self.facts.append,
@@ -191,9 +192,7 @@ class OutboxMachine(RuleBasedStateMachine):
             clock=lambda: "2026-11-21T09:00:00.000000Z",
             cleaner_policy=self.cleaner_policy,
         )
-        outbox = self.outbox
-        processor = SharedProcessor[Record](outbox, targets=lambda each: getattr(each, "audience", None), window=5)
-        outbox.committed = processor.distribute
+        self.outbox = outbox = feeds.outbox
         self.streams = {}
         for name, start in self.configured.items():
             cursor = outbox.sinks[name]
@@ -202,7 +201,7 @@ class OutboxMachine(RuleBasedStateMachine):
             consumer = self.consumers[name]
             consumer.begin_again()
             assert cursor.settled <= outbox.last
-            self.streams[name] = SinkFeed(name, processor.add(name, after=cursor.settled), outbox.sinks)
+            self.streams[name] = feeds.feed(name, window=5)
         for part in self.parts:
             await self.adopt(part)
 

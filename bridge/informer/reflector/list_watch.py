@@ -17,7 +17,9 @@ is not taken in.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from bridge.informer.reflector.states import (
     Answer,
@@ -135,7 +137,9 @@ def step(state: State, answer: Answer) -> Step:
             return Step(_anew(state), (EpochBegan(was, now),))
         case Contradicted(was=was, now=now):
             return Step(_anew(state), (RanBackwards(was, now),))
-    taken = _taken(state, answer)
+    taken = _STEPS[type(state)](state, answer)
+    if isinstance(taken.state, Watching | Doubting | Streaming):
+        return taken  # A watch is open: nothing was out of sight.
     if was_out_of_sight(state, answer) and (unproven := _unproven(taken.state)):
         return replace(taken, state=unproven)
     return taken
@@ -155,24 +159,6 @@ def _unproven(state: State) -> Proving | None:
         case NotSynced(seen=str()) | Listing() | Synced():
             return Proving(state)
     return None
-
-
-def _taken(state: State, answer: Answer) -> Step:
-    match state:
-        case NotSynced():
-            return _not_synced(state, answer)
-        case Listing():
-            return _listing(state, answer)
-        case Streaming():
-            return _streaming(state, answer)
-        case Synced():
-            return _synced(state, answer)
-        case Watching():
-            return _watching(state, answer)
-        case Doubting():
-            return _doubting(state, answer)
-        case Proving():
-            return _proving(state, answer)
 
 
 def _not_synced(state: NotSynced, answer: Answer) -> Step:
@@ -403,6 +389,17 @@ def _proving(state: Proving, answer: Answer) -> Step:
             return Step(state, pace=Pace.SLOWLY)
         case _:
             raise UnexpectedAnswer(state, answer)
+
+
+_STEPS: Mapping[type, Callable[[Any, Answer], Step]] = {
+    NotSynced: _not_synced,
+    Listing: _listing,
+    Streaming: _streaming,
+    Synced: _synced,
+    Watching: _watching,
+    Doubting: _doubting,
+    Proving: _proving,
+}
 
 
 # ── What these have in common ────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.reflector import list_watch, states
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Pacing, Timing
@@ -98,9 +98,9 @@ class TakenOnTrust:
 
 
 class Reflector:
-    """One endless list-watch. ``run`` ends only by cancellation, or with FifoClosed. Where it is ``resumed``, its first
-    list is a comparison already, and ``epoch`` goes on from before; where it is ``comparing``, the first list of
-    that epoch may not have ended."""
+    """One endless list-watch. ``run`` ends only by cancellation, or when the queue is closed. Where it is ``resumed``,
+    its first list is a comparison already, and ``epoch`` goes on from before; where it is ``comparing``, the first list
+    of that epoch may not have ended."""
 
     def __init__(
         self,
@@ -199,6 +199,8 @@ class Reflector:
         try:
             while True:
                 await self._request()
+        except FifoClosed:
+            return
         finally:
             self._turn.end()
 
@@ -283,7 +285,7 @@ class Reflector:
                 deadline, late = self._repair_at, RepairDue()
             case _:
                 deadline, late = None, None
-        if learned := self._take_learned():
+        if self._learned is not None and (learned := self._take_learned()):
             return learned
         if late is not None and deadline is not None and self._now() >= deadline:
             return late  # A stream that always has something ready never lets a timer fire.
@@ -300,7 +302,10 @@ class Reflector:
     async def _take(self, answer: Answer) -> Step:
         before = self._state
         step = list_watch.step(before, answer)
-        self._notice(answer)
+        if isinstance(answer, Announced):  # What an open watch announces changes no trouble, and no pace.
+            self._last_answer = self.last_contact = self._now()
+        else:
+            self._notice(answer)
         for sighting in step.heard:
             await self._hear(sighting)
         if isinstance(step.state, Doubting) and not isinstance(before, Doubting):

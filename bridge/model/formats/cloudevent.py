@@ -157,7 +157,7 @@ class CloudEvents:
 
     def partition_key(self, record: Record) -> str:
         if isinstance(record, Delta):
-            partition = self._paths_of(record.resource).partition
+            partition = (self._paths.get(record.resource) or self._learn_paths(record.resource)).partition
             return f"{partition}{record.key}" if "/" in record.key else f"{partition}/{record.key}"
         return self._cluster
 
@@ -170,7 +170,11 @@ class CloudEvents:
 
     def headers(self, record: Record, names: HeaderNames) -> dict[str, bytes]:
         """The attributes in UTF-8, under the names of a protocol binding."""
-        headers = dict(zip(_names_for(record, names), map(str.encode, self.attributes(record)), strict=True))
+        if isinstance(record, Delta):
+            *texts, epoch = self._delta_attributes(record)
+            headers = dict(zip(names.delta, map(str.encode, (*texts, str(epoch))), strict=True))
+        else:
+            headers = dict(zip(names.notice, map(str.encode, self._notice_attributes(record)), strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = record.snapshot.encode()
         if self._gap:
@@ -182,7 +186,7 @@ class CloudEvents:
         values = self.attributes(record)
         if _UNSAFE.search("".join(values)) is not None:
             values = tuple(percent_encoded(value) for value in values)
-        headers = dict(zip(_names_for(record, names), values, strict=True))
+        headers = dict(zip(names.delta if isinstance(record, Delta) else names.notice, values, strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = percent_encoded(record.snapshot)
         if self._gap:
@@ -215,7 +219,7 @@ class CloudEvents:
     def _delta_attributes(
         self, delta: Delta
     ) -> tuple[str, str, str, str, str, str, str, str, str, str, str, Op, Evidence, int]:
-        paths = self._paths_of(delta.resource)
+        paths = self._paths.get(delta.resource) or self._learn_paths(delta.resource)
         namespace, slash, name = delta.key.partition("/")
         if slash:
             subject = f"{paths.namespaces}{namespace}{paths.collection}{name}"
@@ -249,24 +253,15 @@ class CloudEvents:
         source = self._sources[epoch] = f"{self._source}/epochs/{epoch}"
         return source
 
-    def _paths_of(self, resource: Resource) -> _Paths:
-        paths = self._paths.get(resource)
-        if paths is None:
-            paths = self._paths[resource] = self._new_paths(resource)
-        return paths
-
-    def _new_paths(self, resource: Resource) -> _Paths:
+    def _learn_paths(self, resource: Resource) -> _Paths:
         namespaces, _, collection = resource.path("*").rpartition("*")
-        return _Paths(
+        paths = self._paths[resource] = _Paths(
             subject=f"{resource.path()}/",
             namespaces=namespaces,
             collection=f"{collection}/",
             partition=f"{self._cluster}/{resource.group}/{resource.plural}/",
         )
-
-
-def _names_for(record: Record, names: HeaderNames) -> tuple[str, ...]:
-    return names.delta if isinstance(record, Delta) else names.notice
+        return paths
 
 
 def percent_encoded(value: str) -> str:

@@ -63,10 +63,9 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = self._new_place()
+        self._beside[place] = known
         if isinstance(known.state, int):
-            self._rest(place, known, known.state)
-        else:
-            self._beside[place] = known
+            self.rest(key, known.state)
 
     def __delitem__(self, key: str) -> None:
         place = self._places.pop(key)
@@ -76,8 +75,15 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
     def rest(self, key: str, sequence: int) -> None:
         """Replaces the body of ``key`` by the sequence number of its record. An unknown key is ignored."""
         place = self._places.get(key)
-        if place is not None:
-            self._rest(place, self._beside.get(place) or self[key], sequence)
+        if place is None:
+            return
+        known = self._beside.get(place) or self[key]
+        version, uid = known.resource_version.encode(), known.uid.encode()
+        if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES:
+            _ROW.pack_into(self._rows, place, sequence, version, uid)
+            self._beside.pop(place, None)
+        else:
+            self._beside[place] = ObjectVersion(known.uid, known.resource_version, sequence)
 
     def newest(self, most: int) -> list[str]:
         """Keys of the ``most`` newest versions, newest first. Reads every row."""
@@ -89,14 +95,6 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
             return self._beside[place].resource_version.encode()
         version: bytes = _VERSION.unpack_from(self._rows, place)[0]
         return version
-
-    def _rest(self, place: int, known: ObjectVersion, sequence: int) -> None:
-        version, uid = known.resource_version.encode(), known.uid.encode()
-        if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES:
-            _ROW.pack_into(self._rows, place, sequence, version, uid)
-            self._beside.pop(place, None)
-        else:
-            self._beside[place] = ObjectVersion(known.uid, known.resource_version, sequence)
 
     def _new_place(self) -> int:
         if self._free:

@@ -3,6 +3,7 @@ loses costs duplicates, never records."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -64,6 +65,29 @@ class SinkCursor:
         return (
             backfill is not None and self.settled >= backfill.starts_after and self.settled_item >= backfill.last_item
         )
+
+    def settle(self, through: int) -> None:
+        """Settles the log up to ``through``; a lower number has no effect. Saved with the next ``Outbox.tidy``."""
+        if through > self.settled:
+            self.settled, self.dirty = through, True
+            if self.backfill is not None:
+                self.settle_in_flight(self.backfill)
+
+    def settle_backfill(self, index: int) -> None:
+        """Settles the items of the backfill up to ``index``."""
+        self.settled_item, self.dirty = index, True
+
+    def settle_in_flight(self, backfill: Backfill) -> None:
+        """Records that were in flight when the backfill was planned have items in it, settled with the log."""
+        if backfill.in_flight:
+            index = bisect_right(backfill.in_flight, self.settled) - len(backfill.in_flight)
+            self.settled_item = max(self.settled_item, index)
+
+    def remember(self, memory: bytes) -> None:
+        """Stores bytes that the sink gets back after a restart. They are saved together with the cursor of that
+        moment."""
+        if memory != self.memory:
+            self.memory, self.dirty = memory, True
 
     def records_until(self, last: int) -> int:
         """Records that are unsettled up to ``last``, including records for other sinks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -60,26 +59,6 @@ class SinkCursors:
         return self._cursors[sink].records_until(self._last())
 
     # ── Settling ─────────────────────────────────────────────────────────────
-
-    def settle(self, sink: str, through: int) -> None:
-        """Settles the log up to ``through`` for this sink; a lower number has no effect. Saved with the next
-        ``Outbox.tidy``."""
-        cursor = self._cursors[sink]
-        if through > cursor.settled:
-            cursor.settled, cursor.dirty = through, True
-            _settle_in_flight(cursor)
-
-    def settle_backfill(self, sink: str, item: int) -> None:
-        """Settles the items of the backfill up to the index ``item``."""
-        cursor = self._cursors[sink]
-        cursor.settled_item, cursor.dirty = item, True
-
-    def remember(self, sink: str, memory: bytes) -> None:
-        """Stores bytes that the sink gets back after a restart. They are saved together with the cursor of that
-        moment."""
-        cursor = self._cursors[sink]
-        if memory != cursor.memory:
-            cursor.memory, cursor.dirty = memory, True
 
     def end_backfill(self, sink: str) -> None:
         """Ends a settled backfill: the cursor moves to the record behind which the log goes on."""
@@ -236,16 +215,7 @@ def _set_backfill(cursor: SinkCursor, backfill: Backfill | None) -> None:
     cursor.backfill = backfill
     if begins and backfill is not None:
         cursor.settled_item = -len(backfill.in_flight)
-        _settle_in_flight(cursor)
-
-
-def _settle_in_flight(cursor: SinkCursor) -> None:
-    """Settles the items of records that were in flight when the backfill was planned, once the cursor passes the
-    records."""
-    backfill = cursor.backfill
-    if backfill is not None and backfill.in_flight:
-        item = bisect_right(backfill.in_flight, cursor.settled) - len(backfill.in_flight)
-        cursor.settled_item = max(cursor.settled_item, item)
+        cursor.settle_in_flight(backfill)
 
 
 def _end(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:

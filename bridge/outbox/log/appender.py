@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
+from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
@@ -47,7 +48,9 @@ class Informer:
             self.position, self.rebuilding = batch.position, False
         elif any(change.op is not Op.SYNC for change in batch.changes):
             self.position = None
-        self.newest = _newest(self.newest, batch)
+        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
+        versions = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
+        self.newest = newest_of((self.newest, *versions, batch.position))
         return began or batch.position is not None
 
 
@@ -96,28 +99,21 @@ class Appender:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
             informer.has_forms = self._store.has_forms(batch.resource.name)
         self._reached.pop(informer.id, None)
-        time = self._clock()
-        resources = self._resources_of(informer, batch.changes)
-        deltas = [
-            self._delta(batch, change, resource, time, rebuilding)
-            for change, resource in zip(batch.changes, resources, strict=True)
-        ]
+        batch.first = self._assigned + 1
+        numbered = self._number(informer, batch, rebuilding)
         await self._write(
             statements.Append(
                 informer.id,
                 informer.kind,
                 informer.resource_number,
-                deltas,
-                resources,
-                [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes],
-                _replaced(batch.changes, deltas[0].sequence),
+                *numbered,
                 informer.position,
                 informer.newest,
                 informer.epoch,
                 informer.retiring,
             )
         )
-        return deltas
+        return numbered[0]
 
     async def tell_deleted(
         self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
@@ -185,65 +181,55 @@ class Appender:
 
     def _write(self, ready: statements.Append) -> Awaitable[int]:
         return self._store.write(
-            lambda database: statements.append(database, ready, self._store.codec.bodies),
-            committed=lambda size: self._committed(ready.deltas, size),
+            partial(statements.append, batch=ready, bodies=self._store.codec.bodies),
+            committed=partial(self._committed, ready.deltas),
             weight=len(ready.deltas),
         )
 
-    def _resources_of(self, informer: Informer, changes: Sequence[Change]) -> list[int]:
-        """The resource number of each change: the informer's present resource. Deletes and resyncs keep the resource
-        that their object's last record names, even if the informer follows another version by now."""
-        resources = [informer.resource_number] * len(changes)
-        if informer.has_forms:
-            for index, change in enumerate(changes):
-                if change.op in (Op.DELETED, Op.SYNC) and change.before and isinstance(change.before.state, int):
-                    resources[index] = self._store.resource_of(change.before.state)
-        return resources
-
-    def _delta(self, batch: ChangeBatch, change: Change, resource: int, time: str, rebuilding: bool) -> Delta:
-        thing = change.object
-        exported_before = rebuilding and change.op is Op.ADDED and change.evidence is not Evidence.WATCHED
-        before = change.before if self._before else None
-        return Delta(
-            self.number_next(),
-            Op.SYNC if exported_before else change.op,
-            change.evidence,
-            self._store.codec.resources[resource],
-            thing.key,
-            thing.uid,
-            thing.resource_version,
-            time,
-            batch.epoch,
-            thing.body,
-            None if before is None else self._state(before),
-            change.targets,
-        )
+    def _number(
+        self, informer: Informer, batch: ChangeBatch, rebuilding: bool
+    ) -> tuple[list[Delta], list[int], list[bool], list[int | None]]:
+        """The records of these changes, and three lists for ``work.Append``: the resource of each record, whether the
+        record is a state, and the record that held the previous state (None if there was none, or if the change is no
+        state). Deletes and resyncs keep the resource that their object's last record names, even if the informer
+        follows another version by now. An object that changes twice in a batch replaces its record of the same batch,
+        which had no number when the informer made the change. KeyError is a bug: an informer stops after a batch that
+        could not be appended."""
+        time = self._clock()
+        deltas: list[Delta] = []
+        resources: list[int] = []
+        replaced: list[int | None] = []
+        here: dict[str, int] = {}
+        for sequence, change in enumerate(batch.changes, self._assigned + 1):
+            op, thing, before = change.op, change.object, change.before
+            number, state = informer.resource_number, None if before is None else before.state
+            if informer.has_forms and op in (Op.DELETED, Op.SYNC) and isinstance(state, int):
+                number = self._store.resource_of(state)
+            resources.append(number)
+            if state is None or op is Op.SYNC:
+                replaced.append(None)
+            else:
+                replaced.append(state if isinstance(state, int) else here[thing.key])
+            if op is not Op.SYNC:
+                here[thing.key] = sequence
+            deltas.append(
+                Delta(
+                    sequence,
+                    Op.SYNC if rebuilding and op is Op.ADDED and change.evidence is not Evidence.WATCHED else op,
+                    change.evidence,
+                    self._store.codec.resources[number],
+                    thing.key,
+                    thing.uid,
+                    thing.resource_version,
+                    time,
+                    batch.epoch,
+                    thing.body,
+                    None if before is None or not self._before else self._state(before),
+                    change.targets,
+                )
+            )
+        self._assigned += len(deltas)
+        return deltas, resources, [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes], replaced
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
-
-
-def _replaced(changes: Sequence[Change], first: int) -> list[int | None]:
-    """For each change, the record that held the object's previous state; None if there was none, or if the change is no
-    state. An object that changes twice in a batch replaces its record of the same batch, which had no number when the
-    informer made the change. KeyError is a bug: an informer stops after a batch that could not be appended."""
-    replaced: list[int | None] = []
-    here: dict[str, int] = {}
-    for sequence, change in enumerate(changes, first):
-        before, op = change.before, change.op
-        if before is None or op is Op.SYNC:
-            replaced.append(None)
-        elif isinstance(before.state, int):
-            replaced.append(before.state)
-        else:
-            replaced.append(here[change.object.key])
-        if op is not Op.SYNC:
-            here[change.object.key] = sequence
-    return replaced
-
-
-def _newest(newest: str | None, batch: ChangeBatch) -> str | None:
-    """The newest resourceVersion after this batch. Deletes and resyncs do not count: a delete inferred from a list
-    carries the last known version, which may belong to an older epoch."""
-    versions = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
-    return newest_of((newest, *versions, batch.position))

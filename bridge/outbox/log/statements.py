@@ -16,6 +16,9 @@ from bridge.outbox.storage.database import one
 MOST_BYTES = 16 << 20
 """Unpacked bytes of a read. The record that crosses the bound is the last."""
 
+_END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
+"""Ends the rebuilding of a lost database once every informer has listed."""
+
 
 class Append(msgspec.Struct, frozen=True):
     """A batch of an informer, ready to be written."""
@@ -47,8 +50,13 @@ def append(database: apsw.Connection, batch: Append, bodies: BodyCodec) -> int:
         for delta, resource in zip(batch.deltas, batch.resources, strict=True)
     ]
     if written:
+        kind, informer = batch.kind, batch.informer
+        entries = [
+            (kind, delta.sequence, delta.key, informer if state else None, delta.uid, delta.resource_version, replaced)
+            for delta, state, replaced in zip(batch.deltas, batch.are_states, batch.replaced, strict=True)
+        ]
         database.executemany(record_codec.INSERT, written)
-        ledger_sql.enter(database, _entries(batch))
+        database.executemany(ledger_sql.ENTER, entries)
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
         if batch.retiring:
@@ -62,16 +70,8 @@ def append(database: apsw.Connection, batch: Append, bodies: BodyCodec) -> int:
         " rebuilding = rebuilding AND ? WHERE id = ?",
         (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, batch.informer),
     )
-    _end_rebuilding(database)
+    database.execute(_END_REBUILDING)
     return size
-
-
-def _entries(batch: Append) -> list[ledger_sql.Entry]:
-    kind, informer = batch.kind, batch.informer
-    return [
-        (kind, delta.sequence, delta.key, informer if is_state else None, delta.uid, delta.resource_version, replaced)
-        for delta, is_state, replaced in zip(batch.deltas, batch.are_states, batch.replaced, strict=True)
-    ]
 
 
 def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
@@ -81,13 +81,6 @@ def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
         "UPDATE informers SET position = NULL"
         " WHERE id = (SELECT informer FROM ledger WHERE kind = ? AND seq = ?) AND position IS NOT NULL",
         [(batch.kind, replaced) for replaced in batch.replaced],
-    )
-
-
-def _end_rebuilding(database: apsw.Connection) -> None:
-    """Ends the rebuilding of a lost database once every informer has listed."""
-    database.execute(
-        "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
     )
 
 
@@ -108,7 +101,7 @@ def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
         " WHERE id = ?4",
         [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
     )
-    _end_rebuilding(database)
+    database.execute(_END_REBUILDING)
 
 
 # ── Readers ──────────────────────────────────────────────────────────────────

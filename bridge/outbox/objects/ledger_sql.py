@@ -77,9 +77,8 @@ _PRESENT_OF = _LAST_STATES.format(of="kind = ?1 AND ")
 """The last states of a kind; reads that part of the ledger."""
 
 
-def enter(database: apsw.Connection, entries: Iterable[Entry]) -> None:
-    """Adds the ledger rows of new records. Call in the transaction that writes the records."""
-    database.executemany("INSERT INTO ledger VALUES (?,?,?,?,?,?,?)", entries)
+ENTER = "INSERT INTO ledger VALUES (?,?,?,?,?,?,?)"
+"""Adds the ``Entry`` of a new record, in the transaction that writes the record."""
 
 
 def resources(database: apsw.Connection) -> dict[int, Resource]:

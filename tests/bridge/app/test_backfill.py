@@ -11,13 +11,14 @@ from pathlib import Path
 from bridge.delivery import LaneWorker
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
+from bridge.model.fetch import Fetch
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import Outbox, Retention
-from bridge.pipelines.sink_feed import SinkFeed, Stretch
-from bridge.processor.shared_processor import SharedProcessor
+from bridge.outbox import Retention
+from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.sink_feed import SinkFeed
 from sinks.base import Lanes
 from tests.kit.sinks import RecordingSink
 
@@ -30,14 +31,10 @@ class Bench:
 
     versions = count(1)
 
-    def __init__(self, outbox: Outbox, sinks: Mapping[str, StartPolicy]) -> None:
-        self.outbox = outbox
+    def __init__(self, feeds: Feeds, sinks: Mapping[str, StartPolicy]) -> None:
+        self.outbox = feeds.outbox
         self._known: dict[str, ObjectVersion] = {}
-        processor = SharedProcessor[Record](outbox, targets=lambda record: getattr(record, "audience", None))
-        outbox.committed = processor.distribute
-        self.streams = {
-            name: SinkFeed(name, processor.add(name, after=outbox.sinks[name].settled), outbox.sinks) for name in sinks
-        }
+        self.streams = {name: feeds.feed(name) for name in sinks}
 
     async def change(self, *ops: str, body: Callable[[], bytes] = lambda: b"{}") -> None:
         """Each is an op and a name, such as ``added a``; one batch."""
@@ -69,7 +66,7 @@ class Bench:
                 stream.settle(taken)
         return told
 
-    async def take(self, limit: int, sink: str = "one") -> tuple[Stretch, list[str]]:
+    async def take(self, limit: int, sink: str = "one") -> tuple[Fetch[Record], list[str]]:
         taken = await self.streams[sink].take(limit)
         return taken, list(map(shown, taken.items))
 
@@ -83,9 +80,10 @@ async def bench(
     state: Path, sinks: Mapping[str, StartPolicy] | None = None, *, retention: Retention | None = None
 ) -> AsyncIterator[Bench]:
     sinks = sinks or {"one": StartPolicy.SNAPSHOT}
-    async with await Outbox.open(state, sinks, report=unheard, retention=retention) as outbox:
+    feeds = await Feeds.open(state, sinks, report=unheard, retention=retention)
+    async with feeds.outbox as outbox:
         await outbox.ledger.adopt(PODS, [SHOP])
-        yield Bench(outbox, sinks)
+        yield Bench(feeds, sinks)
 
 
 RETAINED = Retention(retain_bytes=1 << 30)

@@ -12,6 +12,7 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Outbox
+from tests.bridge.outbox.opened import opened
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 KEPT, LEFT = Scope("kept"), Scope("left")
@@ -25,8 +26,9 @@ async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: 
         await outbox.append(ChangeBatch(PODS, LEFT, changes, "1000"))
         await outbox.append(ChangeBatch(PODS, KEPT, [], "1000"))
 
-    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
-        outbox.committed = lambda _records, _last: cancel(adopting)
+    async with opened(
+        tmp_path, {"sink": StartPolicy.NOW}, committed=lambda _records, _last: cancel(adopting)
+    ) as outbox:
         async with asyncio.TaskGroup() as tasks:
             adopting = tasks.create_task(outbox.ledger.adopt(PODS, [KEPT]))
         assert adopting.cancelled()

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.delivery.ports import NewDeadLetter, OrderingKey, RetriedDeadLetter, Taken
+from bridge.delivery.ports import NewDeadLetter, OrderingKey, RetriedDeadLetter
+from bridge.model.fetch import Fetch, Missed
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt
 from tests.kit.records import a_delta
@@ -29,18 +30,6 @@ def named(records: Sequence[Record]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Missed:
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class FakeTaken:
-    items: Sequence[Record]
-    missed: Missed | None = None
-
-
 class FakePending:
     """What happened, and how much of it is settled. A new worker begins behind that."""
 
@@ -53,7 +42,7 @@ class FakePending:
         self.limits: list[int] = []
         self.on_settle: Callable[[Sequence[Record]], None] = lambda _: None
         self._taken = 0
-        self._outstanding: deque[Taken] = deque()
+        self._outstanding: deque[Fetch[Record]] = deque()
         self._woken = False
         self._change = asyncio.Event()
 
@@ -79,14 +68,14 @@ class FakePending:
         """Records that were taken and are not settled."""
         return sum(len(taken.items) for taken in self._outstanding)
 
-    async def take(self, limit: int) -> FakeTaken:
+    async def take(self, limit: int) -> Fetch[Record]:
         assert limit > 0
         self.limits.append(limit)
         while self.exhausted and not self._woken:
             self._change.clear()
             await self._change.wait()
         self._woken = False
-        taken = FakeTaken(self.records[self._taken : self._taken + limit], self.missed)
+        taken = Fetch(self.records[self._taken : self._taken + limit], missed=self.missed)
         self.missed = None
         self._taken += len(taken.items)
         self._outstanding.append(taken)
@@ -96,10 +85,10 @@ class FakePending:
         self._woken = True
         self._change.set()
 
-    def settle(self, taken: Taken) -> None:
-        assert self._outstanding.popleft() is taken, "settled once each, in the order in which they were taken"
-        self.on_settle(taken.items)
-        self.settled += len(taken.items)
+    def settle(self, fetch: Fetch[Record]) -> None:
+        assert self._outstanding.popleft() is fetch, "settled once each, in the order in which they were taken"
+        self.on_settle(fetch.items)
+        self.settled += len(fetch.items)
 
 
 @dataclass

@@ -10,11 +10,12 @@ from random import Random
 import pytest
 
 from bridge.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
+from bridge.model.fetch import Missed
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
-from tests.bridge.delivery.fakes import Missed, ScriptedSink, a_pod, named, pods
+from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, now, virtual
 from tests.kit.receipts import receipt_of
 from tests.kit.records import a_gap, a_snapshot
@@ -186,7 +187,7 @@ async def test_memory_does_not_grow_with_the_objects_that_came_by() -> None:
     await world.run_until_idle()
 
     worker: object = world.worker
-    held = [getattr(worker, name) for name in ("_lanes", "_stretches")]
+    held = [getattr(worker, name) for name in ("_lanes", "_unsettled")]
     held += [getattr(worker._queue, name) for name in ("_failures", "_delayed", "_dirty")]  # type: ignore[attr-defined]
     held.append(world.worker._attempts._failing)
     assert [len(each) for each in held] == [0] * 6

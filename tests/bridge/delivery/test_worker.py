@@ -19,11 +19,12 @@ from bridge.facts import (
     RecordsParked,
     SinkOpened,
 )
+from bridge.model.fetch import Missed
 from bridge.model.policies import OnRejected
 from bridge.model.record import Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
-from tests.bridge.delivery.fakes import Missed, ScriptedSink, named, pods
+from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual
 from tests.kit.receipts import receipt_of
 from tests.kit.records import a_gap, a_snapshot

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
-from bridge.informer.deltas import Deltas, DeltaType, Drained, QueuedDelta
+from bridge.informer.deltas import Deltas, DeltaType, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
+from tests.kit.drained import Drained, drained
 from tests.kit.objects import a_pod
 
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")
@@ -27,16 +28,6 @@ def summary(deltas: Sequence[QueuedDelta]) -> list[tuple[str, str, str | None]]:
     return [(each.type, each.key, each.object.resource_version if each.object else None) for each in deltas]
 
 
-async def drained(fifo: DeltaFIFO) -> Drained:
-    taken: list[Drained] = []
-
-    async def process(batch: Drained) -> None:
-        taken.append(batch)
-
-    await fifo.drain(process)
-    return taken[0]
-
-
 async def popped(fifo: DeltaFIFO) -> Deltas:
     taken: list[Deltas] = []
 
@@ -51,7 +42,7 @@ class DiskFull(Exception):
     pass
 
 
-async def fails(_: object) -> None:
+async def fails(*_: object) -> None:
     raise DiskFull
 
 
@@ -405,7 +396,7 @@ async def test_failed_deltas_keep_their_order_and_newer_positions_stay() -> None
     fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(1)), (EventType.ADDED, DB.at(2))], "2")
 
-    async def fail_after_news(_: Drained) -> None:
+    async def fail_after_news(*_: object) -> None:
         fifo.happened([(EventType.MODIFIED, DB.at(3)), (EventType.ADDED, CACHE.at(4))], "4")
         raise DiskFull
 
@@ -422,7 +413,7 @@ async def test_a_failed_batch_drops_its_position_when_in_doubt() -> None:
     fifo = DeltaFIFO(ObjectVersion())
     fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
 
-    async def fail_after_doubt(_: Drained) -> None:
+    async def fail_after_doubt(*_: object) -> None:
         fifo.happened([(EventType.DELETED, DB.at(3))], None)
         raise DiskFull
 
@@ -509,7 +500,7 @@ async def test_has_synced_is_false_until_the_first_list_is_processed() -> None:
     await fifo.end_replace("7")
     assert not fifo.has_synced
 
-    async def look(_: Drained) -> None:
+    async def look(*_: object) -> None:
         assert not fifo.has_synced
 
     await fifo.drain(look)
@@ -521,7 +512,7 @@ async def test_has_synced_waits_for_a_page_in_processing_at_list_end() -> None:
     fifo.begin_replace()
     fifo.replaced([WEB.at(1)])
 
-    async def end_meanwhile(_: Drained) -> None:
+    async def end_meanwhile(*_: object) -> None:
         await fifo.end_replace("7")
         assert not fifo.has_synced
 
@@ -634,7 +625,7 @@ async def test_wait_processed_waits_for_processing_and_not_for_a_take(
     fill(fifo)
     stored = asyncio.Event()
 
-    async def process(_: Drained) -> None:
+    async def process(*_: object) -> None:
         await stored.wait()
 
     async with asyncio.TaskGroup() as tasks:

@@ -75,9 +75,9 @@ class World:
             for turn in range(2 + 5 * number):
                 cluster.put(f"web-{turn % 3}")
 
-    async def deliver(self, batch: ChangeBatch) -> int | None:
+    async def deliver(self, batch: ChangeBatch) -> None:
         self.batches.append(batch)
-        return self.ledgers[batch.resource.name].commit(batch)
+        self.ledgers[batch.resource.name].commit(batch)
 
     async def forsake(self, parts: Collection[Part], restored: bool) -> None:
         self.forsaken.append((sorted(resource.name for resource, _ in parts), restored))
@@ -159,9 +159,9 @@ async def test_a_proof_expires_for_a_watch_that_was_held_up_a_minute() -> None:
     async with world.running() as factory:
         deliver, pods = world.deliver, world.clusters["pods"]
 
-        async def wait(batch: ChangeBatch) -> int | None:
+        async def wait(batch: ChangeBatch) -> None:
             await blocked.wait()
-            return await deliver(batch)
+            await deliver(batch)
 
         factory.informers[0]._deliver = wait
         pods.put("web-0")

@@ -52,9 +52,9 @@ class World:
     batches: list[ChangeBatch] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
 
-    async def deliver(self, batch: ChangeBatch) -> int | None:
+    async def deliver(self, batch: ChangeBatch) -> None:
         self.batches.append(batch)
-        return self.ledger.commit(batch)
+        self.ledger.commit(batch)
 
     def an_informer(self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False) -> SharedInformer:
         return SharedInformer(

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import apsw
 
@@ -14,8 +16,10 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
+from bridge.outbox.outbox import Committed
 from bridge.outbox.recovery import utc_now
 from bridge.outbox.storage.state_directory import FILE
+from bridge.pipelines.feeds import Feeds
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)
@@ -31,14 +35,30 @@ async def opened(
     facts: list[Fact] | None = None,
     time: str | None = None,
     cleaner_policy: CleanerPolicy = EAGER,
+    committed: Committed | None = None,
 ) -> AsyncIterator[Outbox]:
-    """``time``: a constant time of the clock."""
+    """``time``: a constant time of the clock. ``committed``: a commit hook in place of the feeds."""
     reported: list[Fact] = [] if facts is None else facts
     clock = utc_now if time is None else lambda: time
-    async with await Outbox.open(
-        directory, sinks, report=reported.append, retention=retention, clock=clock, cleaner_policy=cleaner_policy
-    ) as outbox:
+    options: dict[str, Any] = {"retention": retention, "clock": clock, "cleaner_policy": cleaner_policy}
+    if committed is not None:
+        async with await Outbox.open(
+            directory, sinks, report=reported.append, committed=committed, **options
+        ) as outbox:
+            yield outbox
+        return
+    feeds = await Feeds.open(directory, sinks, report=reported.append, **options)
+    _feeds[feeds.outbox] = feeds
+    async with feeds.outbox as outbox:
         yield outbox
+
+
+_feeds: WeakKeyDictionary[Outbox, Feeds] = WeakKeyDictionary()
+
+
+def feeds_of(outbox: Outbox) -> Feeds:
+    """Of an outbox that ``opened`` has opened without a hook."""
+    return _feeds[outbox]
 
 
 def crashed(directory: Path, copy: Path) -> Path:

@@ -11,15 +11,14 @@ from msgspec.structs import replace
 
 from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
+from bridge.model.fetch import Fetch
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.consumers import backfill_plans, gap_concerns
 from bridge.outbox.log.statements import MOST_BYTES
 from bridge.outbox.storage.state_directory import FILE
-from bridge.pipelines.sink_feed import SinkFeed, Stretch
-from bridge.processor.shared_processor import SharedProcessor
-from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
+from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 BEGINNING = 0
@@ -30,11 +29,11 @@ class Taker:
     """A sink's stream, read to its end."""
 
     def __init__(self, outbox: Outbox, sink: str = "audit") -> None:
-        processor = SharedProcessor[Record](outbox, targets=lambda each: getattr(each, "audience", None))
-        outbox.committed = processor.distribute
+        feeds = feeds_of(outbox)
+        feeds.processor.remove(sink)
         self.sinks = outbox.sinks
-        self.stream = SinkFeed(sink, processor.add(sink, after=outbox.sinks[sink].settled), outbox.sinks)
-        self.held: list[Stretch] = []
+        self.stream = feeds.feed(sink)
+        self.held: list[Fetch[Record]] = []
 
     async def take(self, limit: int = 100) -> Sequence[Record]:
         """Takes a range, without settling it."""
@@ -61,7 +60,7 @@ class Taker:
 
 async def settled(outbox: Outbox) -> None:
     for cursor in outbox.sinks.all:
-        outbox.sinks.settle(cursor.sink, outbox.last)
+        outbox.sinks[cursor.sink].settle(outbox.last)
     await outbox.tidy()
 
 
@@ -179,7 +178,7 @@ async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) 
         taker = Taker(outbox, "late")
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "deleted shop/a", "updated shop/b")
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         await outbox.tidy()
         await taker.take(2)
         taker.settle()
@@ -208,7 +207,7 @@ async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -
         await settled(outbox)
     async with opened(tmp_path, WITH_LATE) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "deleted shop/a")
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         await outbox.tidy()
     async with opened(tmp_path) as outbox:
         await outbox.sinks.count_absence(100.0, 50.0)

@@ -44,10 +44,10 @@ def seqs(directory: Path, query: str) -> list[object]:
 async def test_what_a_sink_has_not_settled_stays_whatever_was_replaced(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await a_day(outbox)
-        outbox.sinks.settle("audit", 4)
+        outbox.sinks["audit"].settle(4)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == [2, 3, 4, 5, 6, 7, 8], "that 6 replaces 3 is not settled"
-        outbox.sinks.settle("audit", 5)
+        outbox.sinks["audit"].settle(5)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == [2, 3, 4, 6, 7, 8]
         assert (await outbox.check()).problems == []
@@ -56,15 +56,15 @@ async def test_what_a_sink_has_not_settled_stays_whatever_was_replaced(tmp_path:
 async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await a_day(outbox)
-        outbox.sinks.settle("audit", 8)
+        outbox.sinks["audit"].settle(8)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [2, 4]
         await informer.tells(outbox, "updated shop/b")
-        outbox.sinks.settle("audit", 9)
+        outbox.sinks["audit"].settle(9)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [4, 9]
         await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
-        outbox.sinks.settle("audit", 11)
+        outbox.sinks["audit"].settle(11)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
         assert (await outbox.check()).problems == []
@@ -142,7 +142,7 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
     async with opened(tmp_path, {"late": StartPolicy.SNAPSHOT}) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
-        outbox.sinks.settle("late", 12)
+        outbox.sinks["late"].settle(12)
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
         assert seqs(tmp_path, PINNED) == [2, 4]
@@ -153,7 +153,7 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
         assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
         assert isinstance(records[0], Snapshot)
         assert records[0].count == 2
-        outbox.sinks.settle_backfill("late", item)
+        outbox.sinks["late"].settle_backfill(item)
         outbox.sinks.end_backfill("late")
         await outbox.tidy()
         assert seqs(left, LOG) == seqs(left, LEDGER) == [9, 12]
@@ -163,7 +163,7 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
 
 async def all_told(outbox: Outbox, sink: str) -> list[str]:
     records, item = await outbox.sinks.read_backfill(sink, 100)
-    outbox.sinks.settle_backfill(sink, item)
+    outbox.sinks[sink].settle_backfill(item)
     outbox.sinks.end_backfill(sink)
     return story(records)
 
@@ -175,7 +175,7 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
     sinks = live | {"slow": slow}
 
     async def live_goes_on(outbox: Outbox) -> None:
-        outbox.sinks.settle("live", outbox.last)
+        outbox.sinks["live"].settle(outbox.last)
         await outbox.tidy()
 
     async with opened(tmp_path, live if slow is StartPolicy.SNAPSHOT else sinks) as outbox:
@@ -300,7 +300,7 @@ async def test_objects_that_leave_are_told_once_with_their_last_state(tmp_path: 
         checkpoint = found[prod]
         assert checkpoint is not None
         assert (len(checkpoint.objects), left) == (0, 0)
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         assert (await outbox.check()).problems == []
 
 

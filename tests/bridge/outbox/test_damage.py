@@ -168,7 +168,7 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
             informer = await Informed().begin(outbox)
             await informer.tells(outbox, "updated shop/web-0")
             for sink in TWO:
-                outbox.sinks.settle(sink, outbox.last)
+                outbox.sinks[sink].settle(outbox.last)
             overwrite_table(tmp_path, "backfill_items")
             with pytest.raises(Damaged):
                 await outbox.tidy()
@@ -286,7 +286,7 @@ async def test_a_gap_settled_before_any_list_is_still_followed_by_sync(tmp_path:
 
     async with opened(tmp_path, TWO) as outbox:
         for sink in TWO:
-            outbox.sinks.settle(sink, outbox.last)
+            outbox.sinks[sink].settle(outbox.last)
         await outbox.tidy()
         informer = await listed(outbox)
         await informer.tells(outbox, "added shop/a")
@@ -354,7 +354,7 @@ async def test_an_empty_first_list_ends_the_rebuilding_of_its_informer(tmp_path:
 async def test_the_gap_waits_for_sinks_that_hear_of_it_later(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         await outbox.tidy()
     async with opened(tmp_path, TWO) as outbox:
         assert story((await outbox.read(outbox.sinks["live"].settled, 10)).items) == ["gap"]
@@ -383,7 +383,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
             informer = await Informed().begin(outbox)
             await informer.tells(outbox, "updated shop/web-0")
             for sink in TWO:
-                outbox.sinks.settle(sink, outbox.last)
+                outbox.sinks[sink].settle(outbox.last)
             overwrite_table(tmp_path, "backfill_items")
             monkeypatch.setattr("bridge.outbox.storage.mark.open_private", no_room)
             with pytest.raises(Damaged):

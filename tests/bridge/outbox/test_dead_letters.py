@@ -232,7 +232,7 @@ async def test_letters_of_a_removed_sink_can_be_listed_and_dropped(tmp_path: Pat
 async def test_a_letter_does_not_need_the_log(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(1)])
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         await outbox.tidy()
 
         assert await outbox.dead_letter(1) == a_delta(1, key="shop/web")

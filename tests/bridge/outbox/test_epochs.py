@@ -147,8 +147,7 @@ async def test_one_that_is_given_back_though_some_of_it_had_left(tmp_path: Path)
     """The bridge is killed between."""
     server = a_server(*(f"prod/p{number}" for number in range(700)), "shop/web")
     await in_lives(tmp_path, server, (SHOP, PROD))
-    async with opened(tmp_path, NOW) as outbox:
-        outbox.committed = lambda _records, _last: cancel(killed)
+    async with opened(tmp_path, NOW, committed=lambda _records, _last: cancel(killed)) as outbox:
         async with asyncio.TaskGroup() as tasks:
             killed = tasks.create_task(outbox.ledger.adopt(PODS, [SHOP]))
         left = crashed(tmp_path, tmp_path / "left")

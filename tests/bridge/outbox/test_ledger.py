@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -343,8 +344,11 @@ async def test_an_unexported_resource_is_answered_with_the_known_ones(tmp_path: 
 async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) -> None:
     resources = [Resource("", "v1", f"things{number}", "Thing", True) for number in range(12)]
     committed: list[int] = []
-    async with opened(tmp_path) as outbox:
-        outbox.committed = lambda records, last: committed.extend(record.sequence for record in records)
+
+    def commit(records: Sequence[Delta], _last: int) -> None:
+        committed.extend(record.sequence for record in records)
+
+    async with opened(tmp_path, committed=commit) as outbox:
         informers = [await Informed(resource).begin(outbox) for resource in resources]
 
         async def export(informer: Informed) -> None:
@@ -367,8 +371,7 @@ async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) ->
 
 async def test_an_append_whose_caller_is_cancelled_happened_or_did_not(tmp_path: Path) -> None:
     committed: list[int] = []
-    async with opened(tmp_path) as outbox:
-        outbox.committed = lambda records, last: committed.append(last)
+    async with opened(tmp_path, committed=lambda _records, last: committed.append(last)) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "added shop/a")
         async with asyncio.TaskGroup() as tasks:
@@ -402,10 +405,10 @@ async def test_replaced_bodies_leave_once_all_sinks_settled(tmp_path: Path) -> N
         await informer.tells(outbox, "added shop/a", "added shop/b")
         for _ in range(5):
             await informer.tells(outbox, "updated shop/a")
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         await outbox.tidy()
         await informer.tells(outbox, "updated shop/b", "deleted shop/a")
-        outbox.sinks.settle("audit", outbox.last)
+        outbox.sinks["audit"].settle(outbox.last)
         await outbox.tidy()
 
         report = await outbox.check()

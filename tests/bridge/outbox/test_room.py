@@ -59,11 +59,11 @@ async def filled(outbox: Outbox, count: int = 10) -> Informed:
 async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path: Path) -> None:
     async with opened(tmp_path, TWO) as outbox:
         await filled(outbox)
-        outbox.sinks.settle("audit", 10)
-        outbox.sinks.settle("live", 4)
+        outbox.sinks["audit"].settle(10)
+        outbox.sinks["live"].settle(4)
         await outbox.tidy()
         assert (outbox.first, outbox.last, outbox.records) == (5, 10, 6)
-        outbox.sinks.settle("live", 10)
+        outbox.sinks["live"].settle(10)
         await outbox.tidy()
         assert (outbox.first, outbox.last, outbox.records, outbox.size) == (11, 10, 0, 0)
 
@@ -81,7 +81,7 @@ async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -
     async with opened(tmp_path, TWO) as outbox:
         await filled(outbox)
     async with opened(tmp_path, {"audit": StartPolicy.NOW}) as outbox:
-        outbox.sinks.settle("audit", 10)
+        outbox.sinks["audit"].settle(10)
         await outbox.tidy()
         assert outbox.records == 10
         await outbox.sinks.count_absence(10.0, 5.0)
@@ -94,11 +94,11 @@ async def test_records_settled_after_a_save_stay_until_the_next_save(
 ) -> None:
     async with opened(tmp_path) as outbox:
         await filled(outbox)
-        outbox.sinks.settle("audit", 4)
+        outbox.sinks["audit"].settle(4)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(outbox.tidy())
             await asyncio.sleep(0)
-            outbox.sinks.settle("audit", 9)
+            outbox.sinks["audit"].settle(9)
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left) as outbox:
@@ -109,8 +109,8 @@ async def test_records_settled_after_a_save_stay_until_the_next_save(
 async def test_cursors_are_saved_a_little_later_and_never_go_back(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await filled(outbox)
-        outbox.sinks.settle("audit", 7)
-        outbox.sinks.settle("audit", 5)
+        outbox.sinks["audit"].settle(7)
+        outbox.sinks["audit"].settle(5)
         before = crashed(tmp_path, tmp_path / "before")
         await outbox.tidy()
         after = crashed(tmp_path, tmp_path / "after")
@@ -127,7 +127,7 @@ async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) 
         informer = await filled(outbox, 5)
         clock.ahead = 50.0
         await informer.tells(outbox, "updated shop/a")
-        outbox.sinks.settle("audit", 6)
+        outbox.sinks["audit"].settle(6)
         await outbox.tidy()
         assert outbox.first == 1
         clock.ahead = 70.0
@@ -141,7 +141,7 @@ async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) 
 async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await filled(outbox)
-        outbox.sinks.settle("audit", 10)
+        outbox.sinks["audit"].settle(10)
         one = outbox.size // 10
     async with opened(tmp_path, retention=Retention(retain_bytes=3 * one)) as outbox:
         await told_more(outbox)
@@ -153,14 +153,14 @@ async def told_more(outbox: Outbox) -> None:
     informer = await Informed(padding=100).begin(outbox)
     for _ in range(10):
         await informer.tells(outbox, "updated shop/a")
-    outbox.sinks.settle("audit", outbox.last)
+    outbox.sinks["audit"].settle(outbox.last)
 
 
 async def test_retained_records_and_their_age_survive_a_restart(tmp_path: Path, clock: Clock) -> None:
     retention = Retention(retain_age=60.0)
     async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:00.000000Z") as outbox:
         await filled(outbox)
-        outbox.sinks.settle("audit", 10)
+        outbox.sinks["audit"].settle(10)
     async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:50.000000Z") as outbox:
         assert 49 < outbox.oldest_seconds < 52
         assert outbox.records == 10
@@ -186,7 +186,7 @@ async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: 
         assert isinstance(second, Delta)
         assert (first.sequence, second.sequence, second.time[:4]) == (1, 2, "2020")
         assert outbox.oldest_seconds < 10
-        outbox.sinks.settle("audit", 2)
+        outbox.sinks["audit"].settle(2)
         clock.ahead = 30.0
         await outbox.tidy()
         assert outbox.records == 2
@@ -210,8 +210,8 @@ async def test_a_clock_set_back_makes_no_record_younger_than_now(tmp_path: Path)
 async def test_how_far_each_sink_is_behind(tmp_path: Path, clock: Clock) -> None:
     async with opened(tmp_path, TWO) as outbox:
         await filled(outbox)
-        outbox.sinks.settle("audit", 10)
-        outbox.sinks.settle("live", 4)
+        outbox.sinks["audit"].settle(10)
+        outbox.sinks["live"].settle(4)
         clock.ahead = 100.0
 
         assert outbox.backlog_of("audit") == type(outbox.backlog_of("audit"))(0, 0, 0.0)
@@ -258,7 +258,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         await until(facts, OutboxFull)
         assert "min_free_bytes" in outbox.no_room
         for sink in TWO:
-            outbox.sinks.settle(sink, 10)
+            outbox.sinks[sink].settle(10)
         await outbox.tidy()
         await outbox.sinks.dead_letters["audit"].add_dead_letters(
             [NewDeadLetter(a_delta(3), "too large", parked=False)]
@@ -284,7 +284,7 @@ async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Pat
     ):
         tasks.create_task(refused(informer.tells(outbox, "updated shop/a")))
         await until(facts, OutboxFull)
-        outbox.sinks.settle("audit", 8)
+        outbox.sinks["audit"].settle(8)
     async with opened(tmp_path, TWO) as outbox:
         assert outbox.last == 10
         assert outbox.sinks["audit"].settled == 8
@@ -327,7 +327,7 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
         async with asyncio.TaskGroup() as tasks:
             exporting = tasks.create_task(export())
             await until(facts, OutboxFull)
-            outbox.sinks.settle("audit", 10)
+            outbox.sinks["audit"].settle(10)
             small_disk.make_room()
             await until(facts, OutboxHasRoom)
             await exporting

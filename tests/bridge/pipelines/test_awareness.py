@@ -11,11 +11,10 @@ from bridge.outbox import Outbox
 from bridge.pipelines.awareness import AwareSinks
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan, Wanted
-from bridge.processor.shared_processor import SharedProcessor
 from bridge.resources.current_resources import CurrentResources
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
-from tests.bridge.outbox.opened import crashed, opened
+from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.kit.informed import Informed
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink
@@ -36,11 +35,9 @@ class Counting(RecordingSink):
 
 
 def ends(outbox: Outbox, watched: CurrentResources | None = None) -> tuple[AwareSinks, SinkFeed]:
-    processor = SharedProcessor[Record](outbox, targets=lambda record: getattr(record, "audience", None))
-    outbox.committed = processor.distribute
     cursor = outbox.sinks["audit"]
     sinks = AwareSinks(Counting, cursor, watched or CurrentResources())
-    return sinks, SinkFeed("audit", processor.add("audit", after=cursor.settled), outbox.sinks, sinks.memory)
+    return sinks, feeds_of(outbox).feed("audit", memory=sinks.memory)
 
 
 async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ async def test_a_recreated_sink_gets_the_checkpoint_of_the_former(tmp_path: Path
         assert sinks.memory() == b""
         first = sinks.make()
         assert isinstance(first, Counting)
-        outbox.sinks.remember("audit", b"5")
+        outbox.sinks["audit"].remember(b"5")
         again = sinks.make()
         assert isinstance(again, Counting)
         assert (again.memory, sinks.memory()) == (b"5", b"5")

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bridge.model.fetch import Fetch, Missed
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.listener import ListenerClosed, Missed, ProcessorListener, Taken
+from bridge.processor.listener import ListenerClosed, ProcessorListener
 from tests.kit.virtual_time import VirtualTimeLoop
 
 
@@ -41,7 +42,9 @@ def a_listener(
     wanted: Callable[[int], bool] = lambda _: True,
     initial: Iterator[int] | None = None,
 ) -> ProcessorListener[int]:
-    return ProcessorListener("audit", log, window=window, after=after, wanted=wanted, initial=initial)
+    return ProcessorListener(
+        "audit", log, window=window, after=after, targets=lambda item: None if wanted(item) else (), initial=initial
+    )
 
 
 def tell(log: ALog, listener: ProcessorListener[int], count: int) -> None:
@@ -64,7 +67,7 @@ async def would_wait(listener: ProcessorListener[int]) -> bool:
 def a_listener_of_large_items(log: ALog) -> ProcessorListener[int]:
     """Each item is as large as its number; 10 in all may be held."""
     return ProcessorListener(
-        "audit", log, window=100, after=0, wanted=lambda _: True, size=lambda item: item, max_bytes=10
+        "audit", log, window=100, after=0, targets=lambda _: None, size=lambda item: item, max_bytes=10
     )
 
 
@@ -80,7 +83,7 @@ async def test_large_items_fill_the_window_before_its_count_does() -> None:
     assert (await listener.take(100)).items == [6]
     tell(log, listener, 2)
     assert (await listener.take(100)).items == [7]
-    assert (await listener.take(100)) == Taken([8], 8)
+    assert (await listener.take(100)) == Fetch([8], 8)
 
 
 async def test_a_window_has_room_again_for_the_bytes_that_were_taken() -> None:
@@ -110,8 +113,8 @@ async def test_offered_items_are_taken_in_order_up_to_a_limit() -> None:
     listener = a_listener(log)
     tell(log, listener, 5)
 
-    assert await listener.take(3) == Taken([1, 2, 3], 3)
-    assert await listener.take(3) == Taken([4, 5], 5)
+    assert await listener.take(3) == Fetch([1, 2, 3], 3)
+    assert await listener.take(3) == Fetch([4, 5], 5)
     assert log.reads == 0
     assert await would_wait(listener)
 
@@ -155,7 +158,7 @@ async def test_a_listener_that_starts_behind_reads_what_it_missed() -> None:
     log.grow(20)
     listener = a_listener(log, after=15)
 
-    assert await listener.take(100) == Taken([16, 17, 18, 19, 20], 20)
+    assert await listener.take(100) == Fetch([16, 17, 18, 19, 20], 20)
 
 
 async def test_what_is_in_the_log_before_it_is_offered_is_taken_once() -> None:
@@ -164,7 +167,7 @@ async def test_what_is_in_the_log_before_it_is_offered_is_taken_once() -> None:
     first, second, third = log.grow(3), log.grow(3), log.grow(2)
     listener.offer(first, 3)
 
-    assert await listener.take(4) == Taken([1, 2, 3, 4], 4)
+    assert await listener.take(4) == Fetch([1, 2, 3, 4], 4)
     listener.offer(second, 6)
     listener.offer(third, 8)
     assert (await listener.take(10)).items == [5, 6, 7, 8]
@@ -182,8 +185,8 @@ async def test_items_offered_while_the_log_is_read_are_kept() -> None:
         tell(log, listener, 1)
         log.fast.set()
 
-    assert taking.result() == Taken([1, 2, 3, 4, 5], 5)
-    assert await listener.take(100) == Taken([6], 6)
+    assert taking.result() == Fetch([1, 2, 3, 4, 5], 5)
+    assert await listener.take(100) == Fetch([6], 6)
 
 
 async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
@@ -204,10 +207,10 @@ async def test_what_is_meant_for_others_counts_as_seen() -> None:
     log = ALog()
     listener = a_listener(log, window=4, wanted=lambda item: item % 2 == 0)
     tell(log, listener, 3)
-    assert await listener.take(10) == Taken([2], 3)
+    assert await listener.take(10) == Fetch([2], 3)
 
     tell(log, listener, 9)
-    assert await listener.take(10) == Taken([4, 6, 8, 10, 12], 12)
+    assert await listener.take(10) == Fetch([4, 6, 8, 10, 12], 12)
 
 
 async def test_a_take_returns_nothing_where_all_was_meant_for_others() -> None:
@@ -215,7 +218,7 @@ async def test_a_take_returns_nothing_where_all_was_meant_for_others() -> None:
     listener = a_listener(log, wanted=lambda _: False)
     tell(log, listener, 3)
 
-    assert await listener.take(10) == Taken([], 3)
+    assert await listener.take(10) == Fetch([], 3)
 
 
 # ── Missed ───────────────────────────────────────────────────────────────────
@@ -228,9 +231,9 @@ async def test_what_left_the_log_before_it_was_taken_is_said_exactly() -> None:
         tell(log, listener, 1)
 
     assert (await listener.take(10)).items == [1, 2]
-    assert await listener.take(4) == Taken([21, 22, 23, 24], 24, Missed(3, 20))
+    assert await listener.take(4) == Fetch([21, 22, 23, 24], 24, Missed(3, 20))
     assert Missed(3, 20).count == 18
-    assert await listener.take(10) == Taken([25, 26, 27, 28, 29, 30], 30)
+    assert await listener.take(10) == Fetch([25, 26, 27, 28, 29, 30], 30)
 
 
 async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:
@@ -239,7 +242,7 @@ async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:
     tell(log, listener, 5)
     log.trim(5)
 
-    assert await listener.take(10) == Taken([], 5, Missed(1, 5))
+    assert await listener.take(10) == Fetch([], 5, Missed(1, 5))
     assert await would_wait(listener)
 
 
@@ -252,11 +255,11 @@ async def test_stored_objects_come_first_in_parts_then_the_changes() -> None:
     listener = a_listener(log, after=50, initial=iter([101, 102, 103]))
     tell(log, listener, 2)
 
-    assert await listener.take(2) == Taken([101, 102], 50)
+    assert await listener.take(2) == Fetch([101, 102], 50)
     assert listener.has_initial
-    assert await listener.take(2) == Taken([103], 50)
+    assert await listener.take(2) == Fetch([103], 50)
     assert not listener.has_initial
-    assert await listener.take(2) == Taken([51, 52], 52)
+    assert await listener.take(2) == Fetch([51, 52], 52)
 
 
 @pytest.mark.parametrize("already", [[], [101, 102]])
@@ -309,7 +312,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def begin(self, window: int, kept: int, every: int) -> None:
         self.runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
         self.window, self.every = window, every
-        self.taking: asyncio.Task[Taken[int]] | None = None
+        self.taking: asyncio.Task[Fetch[int]] | None = None
         self.limit = 0
         self.offered = self.seen = 0
         self.runner.run(self._begin(window, kept))
@@ -364,7 +367,8 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.check(self.taking.result())
             self.taking = None
 
-    def check(self, taken: Taken[int]) -> None:
+    def check(self, taken: Fetch[int]) -> None:
+        assert taken.through is not None
         after = self.seen
         if taken.missed is not None:
             assert taken.missed.first == after + 1

@@ -1,0 +1,62 @@
+"""An outbox, and a feed out of it for each sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Self
+
+from bridge.facts import Report
+from bridge.model.policies import StartPolicy
+from bridge.model.record import Record, body_bytes
+from bridge.outbox import Outbox, Retention
+from bridge.outbox.log.cleaner import CleanerPolicy
+from bridge.outbox.recovery import utc_now
+from bridge.pipelines.sink_feed import SinkFeed
+from bridge.processor.shared_processor import SharedProcessor
+
+
+class Feeds:
+    """Joins the outbox, the processor and the feeds: the outbox hands each commit to ``processor.distribute``, and the
+    processor to the feed of each sink. The feeds are made before the first append."""
+
+    def __init__(self, outbox: Outbox, processor: SharedProcessor[Record]) -> None:
+        """``processor.distribute`` is the commit hook of ``outbox``: see ``open``."""
+        self.outbox = outbox
+        self.processor = processor
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        sinks: Mapping[str, StartPolicy],
+        *,
+        report: Report,
+        retention: Retention | None = None,
+        clock: Callable[[], str] = utc_now,
+        cleaner_policy: CleanerPolicy | None = None,
+    ) -> Self:
+        """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
+        a context, or closes it."""
+        processor = SharedProcessor[Record](targets=attrgetter("targets"), size=body_bytes)
+        outbox = await Outbox.open(
+            directory,
+            sinks,
+            report=report,
+            retention=retention,
+            clock=clock,
+            cleaner_policy=cleaner_policy or CleanerPolicy(),
+            committed=processor.distribute,
+        )
+        return cls(outbox, processor)
+
+    def feed(
+        self, sink: str, *, window: int = 1000, resync: float = 0.0, memory: Callable[[], bytes] | None = None
+    ) -> SinkFeed:
+        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never;
+        ``memory``: bytes that the sink gets back after a restart, read when a fetch is settled. Raises UnknownTarget
+        for a sink without a cursor, and ListenerExists for a second feed."""
+        cursor = self.outbox.sinks[sink]
+        listener = self.processor.add(sink, self.outbox, after=cursor.settled, window=window, resync=resync)
+        return SinkFeed(sink, listener, self.outbox.sinks, memory)
