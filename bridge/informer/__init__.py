@@ -1,5 +1,8 @@
 """Changes against the known versions: Reflector → DeltaFIFO → Controller → Indexer.
 
+As a library: SharedInformerFactory makes informers with handlers and listers, as in client-go; a DeltaFIFO works alone,
+with ``add``, ``update``, ``delete``, ``replace`` and ``pop``.
+
 controller        the process loop, and the only writer of the Indexer
 delta_fifo        the queue between Reflector and Controller: per key, deduplicated, bounded
 deltas            an entry of the DeltaFIFO
@@ -13,6 +16,7 @@ shared_informer   all of the above, for a resource in a scope
 tombstones        the newest exported deletes (pure)
 """
 
+from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory
 from bridge.informer.indexer import by_label, by_name, by_namespace
 from bridge.informer.lister import Lister
@@ -20,6 +24,8 @@ from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import SharedInformer
 
 __all__ = [
+    "DeltaFIFO",
+    "FifoClosed",
     "Lister",
     "NotSyncedInTime",
     "SharedInformer",

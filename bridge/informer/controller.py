@@ -1,4 +1,4 @@
-"""The process loop: takes what is queued, compares it with the Indexer, hands on what changed. Hot."""
+"""The process loop: compares queued deltas with the Indexer, and delivers the changes (client-go's controller). Hot."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from bridge.model.change import Change, ObjectVersion, Op
 from bridge.model.object import ApiObject
 
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
-"""What an object loses before anybody sees it. Pure; it does not raise, it keeps key, uid and version. It is applied to
-an object once: a digest of a digest would be another one."""
+"""Strips and redacts an object before its export. Pure. Must not raise, and must keep key, uid and version. Applied to
+an object only once, because a digest of a digest would differ."""
 
 Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[int | None]]
-"""Takes one batch and the position that holds with it; returns the sequence number of the first change's record, None
-where nothing was numbered. Nothing newer is processed until it returns."""
+"""Takes a batch and the position that the store has with it. Returns the sequence number of the first change's record,
+or None if the changes have no records. The next batch is processed after it returns."""
 
 
 Contradict: TypeAlias = Callable[[str, str], None]
-"""Called once where a list shows that the server has another history: with what was known, and what contradicts it."""
+"""Called once when a list shows that the server has another history, with the known state and the contradicting
+state."""
 
 
 class Controller:
-    """The Indexer's only writer. A batch is compared and stored without waiting in between, and so a Replace never
-    sees a store that lags behind the queue; then it is delivered, once. It begins with an Indexer that is at
-    ``position``; None where that is at none."""
+    """The Indexer's only writer. A batch is compared and stored without an await in between, so a Replace never sees a
+    store that lags behind the queue; then the batch is delivered, once. ``position`` is the version whose state the
+    Indexer has at the start; None if there is no such version."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Controller:
         self._contradict = contradict
 
     async def run(self) -> None:
-        """Until the queue is closed and empty."""
+        """Runs until the queue is closed and empty."""
         while True:
             try:
                 await self._fifo.drain(self._process)

@@ -1,10 +1,9 @@
-"""What the Reflector heard, in a queue until the Controller takes it (client-go's tools/cache/delta_fifo.go). Hot.
+"""The queue between Reflector and Controller (client-go's tools/cache/delta_fifo.go). Hot.
 
-Kept from client-go: ``items`` by key and ``queue`` of keys, one to one and in the same order; two Deleted in a row
-become one; Replace finds the missing deletes; Resync leaves alone what has something pending. Different: ``drain``
-takes everything in arrival order, so that a batch is one transaction and may carry the position that holds behind it;
-the queue is bounded; a list may arrive in pages; HasSynced is true after the first list was processed, not when it was
-popped.
+As in client-go: ``items`` by key and ``queue`` of keys hold the same keys in the same order; two Deleted in a row are
+merged; Replace infers missing deletes; Resync skips keys with pending deltas. Different: ``drain`` takes all deltas in
+arrival order, so that a batch is a transaction with the position that it reaches; the queue is bounded; a list may
+arrive in pages; HasSynced becomes true when the first list is processed, not when it is popped.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _arrival = attrgetter("arrival")
 
 
 class ObjectVersions(Protocol):
-    """The Indexer, as far as a Replace and a Resync must look into it."""
+    """The part of the Indexer that Replace and Resync read."""
 
     def keys(self) -> Collection[str]:
-        """Every known key; the queue copies them before it waits."""
+        """All known keys; the queue copies them before it waits."""
         ...
 
 
@@ -38,13 +37,15 @@ class FifoClosed(Exception):
 
 
 class DeltaFIFO:
-    """One producer, one consumer, one event loop.
+    """A single producer and a single consumer, in the same event loop.
 
-    ``max_deltas`` and ``max_bytes`` (of object bodies) bound what is queued: the producer calls ``wait_room`` between
-    additions, and so stops reading from the API server; additions that may be many at once wait for room themselves.
-    One addition may overshoot. ``resumed`` says that what is known comes from before a restart, so that the first list
-    is a comparison already; ``position``, that it is what the server had at this version, so that there is no first
-    list to wait for.
+    ``max_deltas`` and ``max_bytes`` (of object bodies) bound the queue: the producer calls ``wait_room`` between
+    additions, which stops its reading from the API server; methods that add many deltas wait for room themselves. A
+    single addition may exceed the bound. ``resumed`` means that the known objects come from before a restart, so the
+    first list is a comparison. ``position`` is the version whose state they are, so there is no first list to wait for.
+
+    In the library's own path, the Reflector adds by ``happened`` and ``replaced``, and the Controller takes by
+    ``drain``. client-go's ``add``, ``update``, ``delete`` and ``pop`` are for other producers and consumers.
     """
 
     def __init__(
@@ -68,17 +69,17 @@ class DeltaFIFO:
         """The version at which the store will be when everything that is queued has been processed; None while it
         will be at none."""
         self._due = False
-        """A batch is due, even an empty one: a position was reached, or a list ended."""
+        """A batch is due, with or without deltas: a position was reached, or a list ended."""
         self._listed: set[str] | None = None
         self._list_type = DeltaType.REPLACED
         self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
         self._floor: str | None = None
         self.contradicted = False
-        """What is listed belongs to another history than what is known; until ``restored`` no version is reached."""
+        """The list and the known objects belong to different histories; no version is reached until ``restored``."""
         self._in_flight = False
         """A batch is being processed."""
         self._initial_through: int | None = None
-        """The newest arrival that the first list made."""
+        """The newest arrival of the first list."""
         self._synced = position is not None
         self._closed = False
         self._filled = asyncio.Event()
@@ -88,8 +89,8 @@ class DeltaFIFO:
     # ── The producer's side ──────────────────────────────────────────────────
 
     def happened(self, events: Iterable[tuple[EventType, ApiObject]], position: str | None = None) -> None:
-        """Queue watch events in their order; with them the version ``position`` is reached. None where something
-        before them may be missing: then no version is, until one is reached again."""
+        """Queues watch events in their order. With them, the store reaches the version ``position``; None if earlier
+        events may be missing. Raises FifoClosed."""
         for kind, thing in events:
             if kind is EventType.DELETED and self._listed is not None:
                 self._listed.discard(thing.key)
@@ -98,36 +99,39 @@ class DeltaFIFO:
             self.reached(position)
 
     def add(self, thing: ApiObject) -> None:
+        """Queues an Added. Raises FifoClosed."""
         self._add(DeltaType.ADDED, thing.key, thing)
 
     def update(self, thing: ApiObject) -> None:
+        """Queues an Updated. Raises FifoClosed."""
         self._add(DeltaType.UPDATED, thing.key, thing)
 
     def delete(self, thing: ApiObject) -> None:
+        """Queues a Deleted with the object's last state. Raises FifoClosed."""
         self._add(DeltaType.DELETED, thing.key, thing)
 
     def restored(self) -> None:
-        """The server has another history: until a complete list has ended, versions are no proof of sameness, and
-        the version that was reached means nothing."""
+        """The server has another history. Until a complete list has ended, equal versions do not prove equal states;
+        the reached version is dropped."""
         self._list_type = DeltaType.RESTORED
         self._position = self._floor = None
         self.contradicted = False
 
     def suspected(self) -> None:
-        """The server may have another history: until a complete list has ended, whatever it has that is not newer than
-        the version reached until now must have been known."""
+        """The server may have another history. Until a complete list has ended, all listed objects up to the reached
+        version must be known objects, or the list is of another history."""
         self._floor, self._position = self._position, None
 
     def contradict(self) -> None:
-        """The list under way has shown that the server has another history."""
+        """The current list has shown that the server has another history."""
         self.contradicted, self._position = True, None
 
     def begin_replace(self) -> None:
-        """A list begins; an earlier one that never ended is forgotten, what it said is not."""
+        """A list begins. An earlier list that did not end is dropped; its deltas stay queued."""
         self._listed = set()
 
     def replaced(self, objects: Iterable[ApiObject]) -> None:
-        """A part of the list. Raises RuntimeError outside of begin_replace and end_replace."""
+        """Queues a part of the list. Raises RuntimeError outside of begin_replace and end_replace, and FifoClosed."""
         if self._listed is None:
             raise RuntimeError("replaced() outside of a list: call begin_replace() first")
         for thing in objects:
@@ -135,9 +139,9 @@ class DeltaFIFO:
             self._add(self._list_type, thing.key, thing, self._list_evidence, floor=self._floor)
 
     async def end_replace(self, position: str | None, *, complete: bool = True) -> int:
-        """The list is over: what is known or queued and was not in it has been deleted. Where the list was not
-        ``complete``, no delete is inferred, and so ``position`` is not reached. Returns the number of objects in the
-        list. Raises FifoClosed."""
+        """Ends the list, and returns its number of objects. Known and queued objects that the list lacks are deleted,
+        and ``position`` is reached. An incomplete list infers no deletes, and so does not reach ``position``. Raises
+        RuntimeError outside of a list, and FifoClosed."""
         if self._listed is None:
             raise RuntimeError("end_replace() outside of a list: call begin_replace() first")
         listed = self._listed
@@ -156,14 +160,14 @@ class DeltaFIFO:
         return len(listed)
 
     async def replace(self, objects: Iterable[ApiObject], position: str | None) -> None:
-        """A whole list at once. Raises FifoClosed."""
+        """Queues a whole list. Raises FifoClosed."""
         self.begin_replace()
         self.replaced(objects)
         await self.end_replace(position)
 
     async def resync(self, targets: tuple[str, ...] | None = None) -> None:
-        """Queue a Sync for each known object that has nothing pending (what is pending is newer than the store). One
-        that has a Sync pending already gets the wider audience. Raises FifoClosed."""
+        """Queues a Sync for each known object without pending deltas (pending deltas are newer than the store). A
+        pending Sync gets the union of both ``targets``. Raises FifoClosed."""
         for key in list(self._known.keys()):
             await self.wait_room()
             pending = self.items.get(key)
@@ -180,7 +184,7 @@ class DeltaFIFO:
         self._filled.set()
 
     async def wait_room(self) -> None:
-        """Return when something may be added. Raises FifoClosed."""
+        """Returns when the queue has room. Raises FifoClosed."""
         while self._count >= self._max_deltas or self._bytes >= self._max_bytes:
             if self._closed:
                 raise FifoClosed
@@ -191,17 +195,17 @@ class DeltaFIFO:
 
     @property
     def is_processed(self) -> bool:
-        """Everything that was added has been processed."""
+        """All added deltas are processed."""
         return not (self._count or self._due or self._in_flight)
 
     async def wait_processed(self) -> None:
-        """Return when everything that was added has been processed."""
+        """Returns when all added deltas are processed."""
         while not self.is_processed:
             self._emptied.clear()
             await self._emptied.wait()
 
     def close(self) -> None:
-        """Nothing more will be added. What is queued can still be taken; then waiters get FifoClosed."""
+        """Ends additions. Queued deltas can still be taken; after that, waiters get FifoClosed."""
         self._closed = True
         self._filled.set()
         self._emptied.set()
@@ -241,7 +245,7 @@ class DeltaFIFO:
 
     @property
     def has_synced(self) -> bool:
-        """True once everything that the first list made has been processed."""
+        """True once all deltas of the first list are processed."""
         return self._synced
 
     def __len__(self) -> int:
@@ -280,7 +284,7 @@ class DeltaFIFO:
         self._filled.set()
 
     def _absent(self, listed: set[str]) -> list[str]:
-        """Keys, queued ones first, of objects that are there as far as we know, and not in the list."""
+        """Keys, queued keys first, of existing objects that the list lacks."""
         queued = [key for key, deltas in self.items.items() if key not in listed and not _ends_deleted(deltas)]
         known = self._known.keys()
         return queued + [key for key in known if key not in listed and key not in self.items]
@@ -335,14 +339,14 @@ def _ends_deleted(deltas: Deltas) -> bool:
 
 
 def _is_repeated_delete(pending: QueuedDelta, delta: QueuedDelta) -> bool:
-    """False also where both deletes carry a state and those are of different objects under one name."""
+    """Whether two deletes are of the same object. Deletes with states of different uids are not."""
     if pending.type is not DeltaType.DELETED or delta.type is not DeltaType.DELETED:
         return False
     return pending.object is None or delta.object is None or pending.object.uid == delta.object.uid
 
 
 def _keep_last_state(pending: QueuedDelta, delta: QueuedDelta) -> int:
-    """Of two deletes the one that carries the last state is kept. Returns the bytes that ``pending`` grew by."""
+    """Merges two deletes into ``pending``, and keeps the last state. Returns the bytes by which ``pending`` grew."""
     if pending.object is not None or delta.object is None:
         return 0
     pending.object, pending.evidence = delta.object, delta.evidence
@@ -350,7 +354,7 @@ def _keep_last_state(pending: QueuedDelta, delta: QueuedDelta) -> int:
 
 
 def _wider(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Both audiences; None, everybody, is the widest."""
+    """The union of both; None stands for all listeners."""
     if one is None or other is None:
         return None
     return tuple(dict.fromkeys(one + other))

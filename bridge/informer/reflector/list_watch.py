@@ -1,4 +1,4 @@
-"""The list-watch state machine. It decides; ``watcher.py`` does the I/O. Nothing here waits or knows the time.
+"""The list-watch state machine of client-go's reflector. Pure: no I/O, no clock. ``reflector`` drives it.
 
     NotSynced ──page──► Listing ──last page──► Synced ──opened──► Watching ──unreadable──► Doubting
      ▲  │                  ▲ │                   ▲ ▲                  │                        │
@@ -6,13 +6,13 @@
      │       Streaming ── closing bookmark ───┼──┘                                             │
      └────────── expired, too large, very short, versions ran backwards, repair due ◄──────────┘
 
-After a start, and after whatever ended other than by its own timeout, Proving stands before the next request; and
-wherever the server turns out to have another history, everything is listed anew.
+Proving precedes the next request after a start, and after a request that did not end as expected. A server with another
+history is listed anew, from every state.
 
-What client-go does and where this differs: a page that failed is asked for again instead of the whole list; a watch
-that failed goes on from its version, and lists only where that fails twice; something unreadable in a list or a stream
-ends neither, but a relist is due after it, and until then no position is saved; an event older than the one before it
-is not taken in.
+Differences from client-go (tools/cache/reflector.go): a failed page is requested again, not the whole list; a failed
+watch continues from its version, and only a second failure causes a list; an unreadable item or line does not end the
+list or the watch, but causes a later list, and no position is saved until then; an event older than its predecessor is
+dropped.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from bridge.model.versions.version_table import Checkpoint
 
 
 class UnexpectedAnswer(Exception):
-    """An answer that does not belong to the request: a bug of ours, not of the server."""
+    """An answer that does not belong to the request, which is a bug of the bridge."""
 
     def __init__(self, state: State, answer: Answer) -> None:
         super().__init__(f"{type(answer).__name__} while {type(state).__name__}")
@@ -89,18 +89,19 @@ class UnexpectedAnswer(Exception):
 
 
 def begin(checkpoint: Checkpoint | None, *, watch_list: bool) -> NotSynced | Proving:
-    """Where a list-watch starts, by what it left behind when it last ran; None where it never did."""
+    """The first state of a list-watch, from the checkpoint of its last run (None for the first run)."""
     if checkpoint is None:
         return NotSynced(watch_list=watch_list)
     if checkpoint.position is not None:
         return Proving(Synced(checkpoint.position, watch_list))
-    # Not older than what was told is not enough: of a delete that a list found, only the list knew how new it was.
+    # A list "not older than newest" would not do: a delete that a list found has no version among the checkpoint's
+    # objects, and a cached list may still have the object.
     begins = NotSynced(checkpoint.newest, Freshness.CONSISTENT, watch_list)
     return begins if checkpoint.is_blank else Proving(begins)
 
 
 def reached(state: State) -> str | None:
-    """The newest version that the server told, in its history of now."""
+    """The newest version that the server sent, in its present history."""
     match state:
         case NotSynced(seen=seen) | Streaming(began=NotSynced(seen=seen)):
             return seen
@@ -111,7 +112,7 @@ def reached(state: State) -> str | None:
 
 
 def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest | ProofRequest:
-    """What to ask the server in this state. ``watch_timeout`` is in seconds; pages are in objects."""
+    """The next request. ``page_size`` is in objects, ``watch_timeout`` in seconds."""
     match state:
         case NotSynced() if state.streams:
             return WatchRequest(version=state.seen or "", timeout=watch_timeout, initial_events=True)
@@ -131,7 +132,8 @@ def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListReq
 
 
 def step(state: State, answer: Answer) -> Step:
-    """Take in one answer: where we stand now, what the store should hear, when to ask again."""
+    """The effect of an answer: the next state, the updates of the store, and the time of the next request. Raises
+    UnexpectedAnswer."""
     match answer:
         case OtherHistory(was=was, now=now):
             return Step(_anew(state), (EpochBegan(was, now),))
@@ -146,15 +148,15 @@ def step(state: State, answer: Answer) -> Step:
 
 
 def was_out_of_sight(state: State, answer: Answer) -> bool:
-    """The server may be another one since, or have another store. A watch that ended when it was asked to, and an
-    answer that a server in good health may give to a request, are no reason to think so."""
+    """Whether another server, or a server with another store, may answer the next request. A watch that ended by its
+    timeout does not suggest that, nor does an answer that a healthy server gives."""
     if isinstance(state, Watching | Doubting | Streaming):
         return not isinstance(answer, TimedOut | RepairDue)
     return isinstance(answer, Failed | Busy | TooLarge | HungUp | Silent | VeryShort)
 
 
 def _unproven(state: State) -> Proving | None:
-    """None where nothing builds on what is known, or a watch is open."""
+    """The proof that the state needs; None if no objects are known, or if a watch is open."""
     match state:
         case NotSynced(seen=str()) | Listing() | Synced():
             return Proving(state)
@@ -166,14 +168,14 @@ def _not_synced(state: NotSynced, answer: Answer) -> Step:
         case Part() | Page():
             return _page(state, answer, first=True, complete=True)
         case Oversized():
-            # What comes from a server's cache may come in one piece, whatever was asked for.
+            # A server may answer from its cache without pages, regardless of the limit; a consistent list has pages.
             return Step(replace(state, freshness=Freshness.CONSISTENT, whole=False), pace=Pace.BACK_OFF)
         case Opened():
             return Step(Streaming(state), (ListBegan(),))
         case Unsupported() if state.streams:
             return Step(replace(state, watch_list=False))
         case Expired() | TooLarge() if state.freshness is Freshness.CACHED:
-            # "Not older than what was seen" is more than this server can give; ask for what it has.
+            # The server has not reached the newest known version: a consistent list has the version that it has.
             return Step(replace(state, freshness=Freshness.CONSISTENT))
         case Failed() | HungUp() | Silent() | VeryShort() if state.streams:
             return Step(replace(state, watch_list=False), pace=Pace.BACK_OFF)
@@ -194,19 +196,19 @@ def _listing(state: Listing, answer: Answer) -> Step:
             return Step(state, (Listed(answer.objects),))
         case Page():
             return _page(state.began, answer, first=False, complete=state.complete, version=state.version)
-        case _ if state.next_page is None:  # The first page broke off, and no token leads to it.
+        case _ if state.next_page is None:  # The first page broke off, and it has no continue token.
             return _not_synced(again, answer)
         case Oversized():
             return Step(state, pace=Pace.BACK_OFF)
         case Expired():
-            # The pages took longer than the server keeps history: once more, in one piece, not older than this one.
-            # Servers that page all the same exist.
+            # The pages took longer than the server keeps history: list again in a single page, not older than this
+            # list. Some servers page all the same, so a second expiry backs off.
             pace = Pace.BACK_OFF if state.began.whole else Pace.AT_ONCE
             return Step(replace(again, whole=True), pace=pace)
         case Failed() if not state.failures:
             return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
         case TooLarge() | Failed() | Unsupported():
-            # A token of another server version is a 400; one of a store that was restored since, "too large" or a 500.
+            # A continue token of another server version causes a 400, a token from before a restore "too large" or 500.
             return Step(again, pace=Pace.BACK_OFF)
         case Busy(after=after):
             return Step(state, pace=Pace.BACK_OFF, after=after)
@@ -239,7 +241,7 @@ def _streaming(state: Streaming, answer: Answer) -> Step:
     list_instead = replace(state.began, watch_list=False)
     match answer:
         case Announced(events=events):
-            # Should the stream break off, a list from a server that lags behind must not take us back in time.
+            # If the stream breaks off, the next list must not be older: another server may lag behind.
             seen = _newest(events, state.began.seen)
             return Step(replace(state, began=replace(state.began, seen=seen)), tuple(_initial(events)))
         case Bookmark(version=version, initial_events_end=True):
@@ -256,7 +258,7 @@ def _streaming(state: Streaming, answer: Answer) -> Step:
         case TooLarge():
             return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
         case HungUp() | TimedOut() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
-            # client-go asks again for ever here; servers and proxies that never send the bookmark exist.
+            # client-go repeats the WatchList without end here; some servers and proxies never send the bookmark.
             return Step(list_instead, pace=Pace.BACK_OFF)
         case Busy(after=after):
             return Step(state.began, pace=Pace.BACK_OFF, after=after)
@@ -267,7 +269,7 @@ def _streaming(state: Streaming, answer: Answer) -> Step:
 
 
 def _newest(events: list[Event], seen: str | None) -> str | None:
-    """The newest version among those that are numbers. Initial events come in no order."""
+    """The newest numeric version. Initial events have no order."""
     for _, thing in events:
         if is_older(seen or "0", thing.resource_version):
             seen = thing.resource_version
@@ -275,7 +277,7 @@ def _newest(events: list[Event], seen: str | None) -> str | None:
 
 
 def _initial(events: list[Event]) -> list[Sighting]:
-    """Events before the closing bookmark: the objects that are there, and deletes of some that were."""
+    """The updates for events before the bookmark that ends the initial events: objects, and deletes of some of them."""
     heard: list[Sighting] = []
     for kind, thing in events:
         if kind is EventType.DELETED:
@@ -298,7 +300,7 @@ def _synced(state: Synced, answer: Answer) -> Step:
         case Busy(after=after):
             return Step(state, pace=Pace.BACK_OFF, after=after)
         case Failed() | Unsupported() | HungUp() | Silent() | VeryShort() if not state.failures:
-            # The version is given the benefit of the doubt once; twice in a row, a list decides.
+            # The first failure keeps the version; after the second in a row, a list decides.
             return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
         case Failed() | Unsupported() | HungUp() | Silent() | VeryShort():
             return Step(_relist(state), pace=Pace.BACK_OFF)
@@ -324,13 +326,13 @@ def _watching(state: Watching, answer: Answer) -> Step:
         case Unreadable():
             return Step(Doubting(state.version, state.watch_list))
         case HungUp() | TimedOut():
-            # Servers close watches every few minutes. Our version still holds.
+            # Servers close watches every few minutes; the version stays valid.
             return Step(again)
         case Silent() if not state.failures:
             return Step(replace(again, failures=1))
         case Silent():
-            # Twice in a row it is no half-open connection: a server that was restored from a backup accepts a watch
-            # from a version it has not reached, and says nothing until it has (kubernetes/kubernetes#107457).
+            # Silence twice in a row is not a half-open connection. A server that was restored from a backup accepts a
+            # watch from a version that it has not reached, and is silent until then (kubernetes/kubernetes#107457).
             return Step(_relist(state, Freshness.CONSISTENT))
         case VeryShort():
             return Step(_relist(state), pace=Pace.BACK_OFF)
@@ -406,7 +408,7 @@ _STEPS: Mapping[type, Callable[[Any, Answer], Step]] = {
 
 
 def _anew(state: State) -> NotSynced:
-    """In another history, no version of the one until now means anything."""
+    """A list from the beginning: known versions have no meaning in another history."""
     return NotSynced(None, Freshness.CONSISTENT, _watch_list(state))
 
 
@@ -425,21 +427,20 @@ def _relist(state: Synced | Watching | Doubting, freshness: Freshness = Freshnes
 
 
 def _expired(state: Synced | Watching | Doubting, answer: Expired | TooLarge) -> Step:
-    """A list decides: at once where the version expired, as it does when an API server starts. Not again and again:
-    where listing takes longer than the server keeps history, the next watch expires as well, and lists would follow
-    one another without end."""
+    """A list decides. The list is made at once if the version expired, as at the start of an API server; but if lists
+    take longer than the server keeps history, every next watch expires as well, so repeated lists back off."""
     if isinstance(answer, Expired):
         return Step(_relist(state), pace=Pace.AT_ONCE_IF_RARE)
     return Step(_relist(state, Freshness.CONSISTENT), pace=Pace.BACK_OFF)
 
 
 def _backwards(state: Watching | Doubting, heard: tuple[Sighting, ...] = ()) -> Step:
-    """An old event told again, or a store that was restored? A consistent list will tell."""
+    """A consistent list shows whether an old event was sent again or the store was restored."""
     return Step(_relist(state, Freshness.CONSISTENT), heard, Pace.BACK_OFF)
 
 
 def _ascending(events: list[Event], version: str) -> tuple[list[Event], str]:
-    """The events before the first that is older than the one before it, and the version reached with them."""
+    """The events before the first event that is older than its predecessor, and the version of the last of them."""
     for index, (_, thing) in enumerate(events):
         if is_older(thing.resource_version, version):
             return events[:index], version
