@@ -109,7 +109,7 @@ def _create(state: State, target: Target, manifest: Manifest, manager: str) -> W
     if target.kind.has_status(target.version):
         manifest = {name: value for name, value in manifest.items() if name != "status"}
         if target.kind.name == "pods":
-            manifest["status"] = {"phase": "RecordSource", "qosClass": "BestEffort"}
+            manifest["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
     made = state.writes.create(target.kind, target.version, target.namespace, manifest, manager)
     return _object(target, made, 201)
 

@@ -30,7 +30,7 @@ def pod(
     labels: dict[str, str] | None = None,
     image: str = "registry.example/web:1.4.2",
     node: str = "",
-    phase: str = "RecordSource",
+    phase: str = "Pending",
     size: int = 0,
 ) -> Manifest:
     """A pod with a container, probes, mounts and, if it has a ``node``, conditions: about 3 KB of JSON with its

@@ -135,7 +135,7 @@ class Stories:
             manager="kube-scheduler",
         )
         yield
-        for phase, ready in (("RecordSource", False), ("Running", False), ("Running", True)):
+        for phase, ready in (("Pending", False), ("Running", False), ("Running", True)):
             self._set_status(pod, manifests.pod_status(phase, ready=ready))
             yield
 
@@ -197,7 +197,7 @@ class Stories:
         self._server.create(CERTIFICATES, made, manager="kubectl")
         yield
         for ready in (False, True):
-            condition = {"type": "Ready", "status": str(ready), "reason": "Issued" if ready else "RecordSource"}
+            condition = {"type": "Ready", "status": str(ready), "reason": "Issued" if ready else "Pending"}
             issued = {"status": {"conditions": [condition]}}
             self._server.patch(CERTIFICATES, name, issued, namespace=namespace, manager="issuer")
             yield
