@@ -1,19 +1,20 @@
 """The `kubedelta` command: parses the arguments, then calls the room of the command.
 
-admin       cursors, replay, dead-letters, state, sinks
-arguments   types of arguments and their errors
-commands    check, schema, sinks
-cores       disables core dumps
-demo        demo
-exits       exit codes
-parser      the arguments of all commands
-profile     prints the table of --profile-stages
-running     run
-settings    loads the configuration file of a command
-shadows     warns of a foreign package with the name of one of ours
-signals     signals that end the process
-terminal    text on standard output and standard error
-verify      verify
+admin           cursors, replay, dead-letters, state, sinks
+arguments       types of arguments and their errors
+command_table   every command with its arguments and its function
+commands        check, schema, sinks
+cores           disables core dumps
+demo            demo
+exits           exit codes
+parser          from the table to the chosen function
+profile         prints the table of --profile-stages
+running         run
+settings        loads the configuration file of a command
+shadows         warns of a foreign package with the name of one of ours
+signals         signals that end the process
+terminal        text on standard output and standard error
+verify          verify
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Types of arguments, and the error of a wrong command line."""
+"""Arguments of commands: their declaration, their types, and the error of a wrong command line."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,8 +45,36 @@ class IntermixedParser(Parser):
             self._inside = False
 
 
-def config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--config", metavar="FILE", type=Path, required=True, help="the configuration (YAML)")
+class Argument:
+    """An argument of ``ArgumentParser.add_argument``. Its ``dest`` is a parameter of the command's function."""
+
+    def __init__(self, *names: str, **options: Any) -> None:
+        self._names, self._options = names, options
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(*self._names, **self._options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpec:
+    """A command, or an action of a command."""
+
+    name: str
+    help: str
+    function: str = ""
+    """``module:function``. The module is imported when the command is chosen, so that a command loads only its own
+    libraries. Empty for a command that needs an action."""
+    arguments: Sequence[Argument] = ()
+    actions: Sequence[CommandSpec] = ()
+    adjust: Callable[[argparse.ArgumentParser, dict[str, Any]], None] | None = None
+    """Checks the parsed values together, and changes them to parameters of the function. Raises UsageError."""
+
+
+CONFIG = Argument(
+    "-c", "--config", dest="path", metavar="FILE", type=Path, required=True, help="the configuration (YAML)"
+)
+AS_JSON = Argument("--json", dest="as_json", action="store_true", help="print a JSON document instead")
+SINK = Argument("sink", metavar="SINK")
 
 
 def duration(text: str) -> float:
@@ -95,3 +124,10 @@ def start(text: str) -> int | str:
         f"{text!r} is no start of a replay; allowed: a sequence number such as 1200, a time with its offset such as "
         "2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
     )
+
+
+def count(text: str) -> int:
+    """A number of differences; 0 for none."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of differences; allowed: 0 and above")
+    return int(text)

@@ -2,6 +2,5 @@
 
 access     reaches the running bridge through its socket, or its files
 commands   a function for each command
-parsers    their arguments
 tables     their output for people
 """

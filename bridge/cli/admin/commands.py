@@ -39,17 +39,21 @@ def cursors(path: Path, *, as_json: bool) -> int:
     return _run(path, ask)
 
 
-def replay(path: Path, request: ReplayRequest, *, as_json: bool) -> int:
+def replay(
+    path: Path, sink: str, start: int | str, *, resource: str | None, namespace: str | None, as_json: bool
+) -> int:
+    request = ReplayRequest(sink, start, resource, namespace)
+
     async def ask(access: StateAccess) -> Exit:
         done = await access.admin.replay(request)
         if as_json:
             say(_json({**msgspec.to_builtins(done), "running": access.running}))
         elif done.records:
             replayed = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
-            say(f"{request.sink} will get {replayed}{_when(access)}")
+            say(f"{sink} will get {replayed}{_when(access)}")
         else:
             why = "" if access.retains else _NOT_RETAINED
-            say(f"no records to replay: {request.sink} has settled no such record{why}")
+            say(f"no records to replay: {sink} has settled no such record{why}")
         return Exit.OK
 
     return _run(path, ask)
