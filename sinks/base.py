@@ -15,7 +15,7 @@ from bridge.model.versions.stored_version import SinkReader
 from sinks.errors import SinkUnavailable, WrongOption, wrong_options
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, is_blocked
+from sinks.receipt import ALL_STORED, BatchResult, OrderingKey, Receipt, RetryLater, is_blocked
 from sinks.secret_files import SecretFile, read_secret
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Format",
     "Lanes",
     "NamesGaps",
+    "OrderingKey",
     "Receipt",
     "RetryLater",
     "SecretFile",

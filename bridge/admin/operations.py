@@ -176,7 +176,7 @@ class LiveOperations(OfflineOperations):
             return cursor
         worker = self._ends[sink].worker
         return msgspec.structs.replace(
-            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, last_error=worker.trouble or ""
+            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, last_error=worker.last_error or ""
         )
 
     def _wake(self, sink: str) -> None:

@@ -92,7 +92,7 @@ def sink_status(end: SinkPipeline, outbox: Outbox) -> SinkStatus:
         backfill="" if backfill is None else backfill.kind.value,
         backfill_left=0 if backfill is None else backfill.left,
         circuit=worker.circuit,
-        last_error=worker.trouble or "",
+        last_error=worker.last_error or "",
         retry_in=seconds_until(worker.retry_at),
         asked=None if worker.retry_at is None else worker.asked,
     )

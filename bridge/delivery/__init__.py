@@ -2,16 +2,17 @@
 
 attempts      a sink behind its circuit breaker; times, counts and reports each attempt
 circuit       when an attempt is allowed (pure)
-lanes         the worker of sinks that deliver record by record, several at once
+lane_worker   the worker of sinks that deliver record by record, several at once
+lanes         the records in the lanes, and the fetches that they came with
 parking       rejected records, and later records of the same object
 ports         the interfaces that a worker needs
-sink_worker   what both kinds of worker share
+sink_worker   the common part of both workers
 worker        the worker of sinks that take batches
 workqueue     client-go's WorkQueue
 """
 
 from bridge.delivery.circuit import Retry
-from bridge.delivery.lanes import MAX_RECORDS, LaneWorker
+from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import Worker
 

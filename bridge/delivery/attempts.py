@@ -1,4 +1,4 @@
-"""One sink behind its circuit. Every attempt at it is made here, timed, counted and reported."""
+"""A sink behind its circuit breaker. Times, counts and reports each attempt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _body = attrgetter("body")
 
 
 class SinkAttempts:
-    """``open`` once, then ``deliver``, then ``close``. Nothing is retried here but opening."""
+    """``open`` once, then ``deliver``, then ``close``. Only ``open`` retries by itself: the worker retries records."""
 
     def __init__(
         self,
@@ -37,27 +37,28 @@ class SinkAttempts:
         behind: Callable[[], int],
         report: Report,
         retry: Retry,
-        chance: Callable[[], float],
+        jitter: Callable[[], float],
     ) -> None:
-        """``behind``: records that the sink has not settled."""
+        """``behind``: returns the number of records that the sink has not settled. ``jitter``: returns a number from 0
+        to 1 for each delay."""
         self._name = name
         self._make_sink = make_sink
         self._behind = behind
         self._report = report
-        self._chance = chance
+        self._jitter = jitter
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
         self._longest_asked = retry.longest_asked
         self._sink: Sink | None = None
         self._failing: dict[Hashable, RetryLater] = {}
-        """What did not go through when it was last tried, and why."""
+        """Lane (None without lanes) → its failure, if its last attempt failed. The newest failure is the last."""
         self._change = asyncio.Event()
         self._now = asyncio.get_running_loop().time
         self.circuit = Circuit(retry)
         self.retry_at: float | None = None
-        """On the event loop's clock: the end of the pause."""
+        """The end of the pause, on the event loop's clock."""
         self.suspended = False
         """An operator paused the sink: no attempt begins."""
-        self.under_way = 0
+        self.in_flight = 0
         """Attempts."""
         self.delivered = 0
         """Records."""
@@ -68,13 +69,13 @@ class SinkAttempts:
         return self._sink is not None
 
     @property
-    def trouble(self) -> str | None:
-        """What the destination last could not do, of what it still has not done."""
+    def last_error(self) -> str | None:
+        """The newest failure that no later success has cleared."""
         return None if self._latest is None else self._latest.reason
 
     @property
     def asked(self) -> float | None:
-        """Seconds that the destination asked to be left alone, where it did, with that trouble."""
+        """Seconds that the destination asked the bridge to wait, with that failure; None if it did not ask."""
         return None if self._latest is None else self._latest.after
 
     @property
@@ -83,27 +84,28 @@ class SinkAttempts:
 
     @property
     def ready_at(self) -> float:
-        """When the next attempt may begin, on the event loop's clock. Infinite where no clock decides."""
+        """When the next attempt may begin, on the event loop's clock. Infinite while the sink is paused, or while
+        another attempt decides."""
         return float("inf") if self.suspended else self.circuit.ready_at
 
     def suspend(self) -> None:
-        """What is under way comes to its end."""
+        """Begins no attempt until ``resume``. Attempts in flight go on."""
         self.suspended = True
 
     def resume(self) -> None:
         self.suspended = False
-        self._tell()
+        self._wake()
 
-    def hurry(self) -> None:
-        """End every pause."""
+    def retry_now(self) -> None:
+        """Ends every pause."""
         now = self._now()
-        self.circuit.hurry(now)
+        self.circuit.retry_now(now)
         if self.retry_at is not None:
             self.retry_at = now
-        self._tell()
+        self._wake()
 
     async def open(self) -> None:
-        """Make sinks until one opens."""
+        """Creates sinks until a sink opens: a failed ``open`` leaves a sink in an unknown state."""
         while self._sink is None:
             await self._until_ready()
             sink = self._make_sink()
@@ -111,16 +113,16 @@ class SinkAttempts:
                 await sink.open()
             except SinkUnavailable as error:
                 await sink.close()
-                _heed_cancellation()
-                trouble = self._failing[None] = RetryLater(str(error))
-                delay = self._opening.next(self._now(), self._chance())
-                await self.pause(trouble, delay, records=0)
+                _raise_lost_cancellation()
+                failure = self._failing[None] = RetryLater(str(error))
+                delay = self._opening.next(self._now(), self._jitter())
+                await self.pause(failure, delay, records=0)
             except BaseException:
                 await sink.close()
                 raise
             else:
                 self._sink = sink
-                _heed_cancellation()
+                _raise_lost_cancellation()
         self._failing.clear()
         self._report(SinkOpened(self._name))
 
@@ -129,32 +131,32 @@ class SinkAttempts:
         if sink is not None:
             await sink.close()
 
-    async def deliver(self, batch: Sequence[Record], what: Hashable = None) -> tuple[Receipt, float]:
-        """Wait until the circuit lets it through, and make one attempt. Returns also the seconds until the next one
-        should be made, where this one failed. ``what``: see Circuit.failed."""
+    async def deliver(self, batch: Sequence[Record], lane: Hashable = None) -> tuple[Receipt, float]:
+        """Waits until the circuit permits an attempt, and makes it. Returns the receipt and, if the attempt failed, the
+        seconds until the next attempt. ``lane``: see ``Circuit.failed``."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
         if self.suspended or self.circuit.state is not AT_REST:
             await self._until_ready()
         number, began = self.circuit.begin(), self._now()
-        self.under_way += 1
+        self.in_flight += 1
         try:
             receipt = await self._sink.deliver(batch)
         finally:
-            self.under_way -= 1
-        _heed_cancellation()
+            self.in_flight -= 1
+        _raise_lost_cancellation()
         self._count(batch, receipt, self._now() - began)
         if len(receipt.pending) < len(batch) and self.circuit.state is not AT_REST:
             number = self._succeeded(number)
         if receipt.failure is None:
-            self._failing.pop(what, None)
+            self._failing.pop(lane, None)
             return receipt, 0.0
-        trouble = self._bounded(receipt.failure)
-        return replace(receipt, failure=trouble), self._failed(number, trouble, what)
+        failure = self._bounded(receipt.failure)
+        return replace(receipt, failure=failure), self._failed(number, failure, lane)
 
-    async def pause(self, trouble: RetryLater, delay: float, records: int) -> None:
-        """Let ``delay`` seconds pass. For whoever makes one attempt at a time."""
-        self.delayed(trouble, delay, records)
+    async def pause(self, failure: RetryLater, delay: float, records: int) -> None:
+        """Waits ``delay`` seconds, or until ``retry_now``. For a worker that makes one attempt at a time."""
+        self.delayed(failure, delay, records)
         self.retry_at = until = self._now() + delay
         try:
             while until > self._now():
@@ -163,52 +165,53 @@ class SinkAttempts:
         finally:
             self.retry_at = None
 
-    def delayed(self, trouble: RetryLater, delay: float, records: int) -> None:
-        self._report(DeliveryDelayed(self._name, records, trouble.reason, delay, self._behind(), trouble.after))
+    def delayed(self, failure: RetryLater, delay: float, records: int) -> None:
+        """Reports that so many records wait ``delay`` seconds for their next attempt."""
+        self._report(DeliveryDelayed(self._name, records, failure.reason, delay, self._behind(), failure.after))
 
-    def _bounded(self, trouble: RetryLater) -> RetryLater:
-        """Whatever a destination asks for, it is tried again some day."""
-        if trouble.after is None or 0 <= trouble.after <= self._longest_asked:
-            return trouble
-        return replace(trouble, after=max(0.0, min(trouble.after, self._longest_asked)))
+    def _bounded(self, failure: RetryLater) -> RetryLater:
+        """Bounds the pause that the destination asked for: a mistake there must not stop the sink for ever."""
+        if failure.after is None or 0 <= failure.after <= self._longest_asked:
+            return failure
+        return replace(failure, after=max(0.0, min(failure.after, self._longest_asked)))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
         if receipt.created:
             self._report(DestinationCreated(self._name, receipt.created, again=self.delivered > 0))
-        for place, reason in receipt.rejected.items():
+        for index, reason in receipt.rejected.items():
             self.rejected += 1
-            self._report(RecordRejected(self._name, batch[place].id, reason))
+            self._report(RecordRejected(self._name, batch[index].id, reason))
         stored = batch
         if receipt.rejected or receipt.pending:
             left = receipt.rejected.keys() | set(receipt.pending)
-            stored = [record for place, record in enumerate(batch) if place not in left]
+            stored = [record for index, record in enumerate(batch) if index not in left]
         if stored:
             self.delivered += len(stored)
-            # Notices come by themselves.
+            # A notice is the only record of its batch, and has no body.
             size = sum(map(len, map(_body, stored))) if isinstance(stored[0], Delta) else 0
             self._report(BatchDelivered(self._name, len(stored), size, seconds))
 
     def _succeeded(self, number: int) -> int:
-        """Returns the number for what else came out of this attempt."""
+        """Returns the number under which this attempt may still report a failure: the circuit may have a new state."""
         seconds = self.circuit.succeeded(number, self._now())
         if seconds is None:
             return number
         self._report(CircuitClosed(self._name, seconds))
-        self._tell()
+        self._wake()
         return self.circuit.begin()
 
-    def _failed(self, number: int, trouble: RetryLater, what: Hashable) -> float:
-        self._failing.pop(what, None)
-        self._failing[what] = trouble
-        failure = self.circuit.failed(
-            number, self._now(), self._chance(), at_least=trouble.after, whole=trouble.unavailable, what=what
+    def _failed(self, number: int, failure: RetryLater, lane: Hashable) -> float:
+        self._failing.pop(lane, None)  # Inserted anew, as the newest failure.
+        self._failing[lane] = failure
+        result = self.circuit.failed(
+            number, self._now(), self._jitter(), at_least=failure.after, unavailable=failure.unavailable, lane=lane
         )
-        if failure.opened:
-            self._report(CircuitOpened(self._name, self.circuit.state.failures, trouble.reason))
-        self._tell()
-        return failure.delay
+        if result.opened:
+            self._report(CircuitOpened(self._name, self.circuit.state.failures, failure.reason))
+        self._wake()
+        return result.delay
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._change.set()
 
     async def _until_ready(self) -> None:
@@ -216,16 +219,16 @@ class SinkAttempts:
             await self._wait_until(ready_at)
 
     async def _wait_until(self, when: float) -> None:
-        """Or until the circuit changes."""
+        """Waits until this time, or until the circuit or the operator's pause changes."""
         self._change.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(when if when < float("inf") else None):
                 await self._change.wait()
 
 
-def _heed_cancellation() -> None:
-    """Raise what the sink may have swallowed: client libraries use asyncio.wait_for, and that of Python 3.11 loses a
-    cancellation which meets a result. A worker that lost it would never end."""
+def _raise_lost_cancellation() -> None:
+    """Raises CancelledError if the sink has swallowed a cancellation: client libraries use asyncio.wait_for, which in
+    Python 3.11 loses a cancellation that arrives together with a result. The worker would never end."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

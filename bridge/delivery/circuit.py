@@ -1,9 +1,9 @@
-"""When a sink may be tried. Pure: the caller brings the time and the chance.
+"""The circuit breaker of a sink: when an attempt may begin. Pure: the caller brings the time and the jitter.
 
-Closed --failures in a row, or nothing is taken at all--> Open --its time is over--> HalfOpen
-   ^                                                       ^                           |  |
-   +--------------------- success -------------------------|---------------------------+  |
-                                                           +---------- failure -----------+
+Closed --failures in a row, or an unavailable destination--> Open --its pause is over--> HalfOpen
+   ^                                                          ^                            |  |
+   +---------------------- success ---------------------------|----------------------------+  |
+                                                              +---------- failure ------------+
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from bridge.model.status import CircuitState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Delays are in seconds; see bridge.model.primitives.backoff.Backoff."""
+    """How a sink is retried. Delays are in seconds; see ``bridge.model.primitives.backoff``."""
 
     initial: float = 0.2
-    """A broker that restarts is soon back."""
+    """Short, because a broker that restarts is soon available."""
     maximum: float = 30.0
     quiet: float = 120.0
     failures: int = 5
-    """In a row, after which the circuit opens."""
+    """Failures in a row that open the circuit."""
     longest_asked: float = 3600.0
-    """Most seconds that a destination may ask for; one that asks for more is tried once in so many."""
+    """Longest pause that a destination may ask for. After this time the sink is tried in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Anything may be tried."""
+    """Attempts may begin."""
 
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
     failed: frozenset[Hashable] = frozenset()
-    """What failed, where failures are told apart."""
+    """The lanes that failed, for a sink with lanes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Nothing is tried."""
+    """No attempt may begin."""
 
     since: float
-    """When it was last closed."""
+    """The time at which the circuit left Closed."""
     until: float
     failures: int
 
 
 @dataclass(frozen=True, slots=True)
 class HalfOpen:
-    """One attempt is under way, and decides."""
+    """A single attempt is in flight, and its result decides the next state."""
 
     since: float
     failures: int
@@ -66,24 +66,24 @@ AT_REST = Closed()
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a failed attempt came to."""
+    """The consequences of a failed attempt."""
 
     delay: float
-    """Seconds until the next attempt of whoever makes only one at a time; 0 where something failed once more that
-    failed before, and has a delay of its own."""
+    """Seconds until the next attempt, for a worker that makes one attempt at a time. 0 for a lane that failed before:
+    its own back-off decides."""
     opened: bool
-    """Whether this failure opened a closed circuit."""
+    """This failure has opened a closed circuit."""
 
 
 class Circuit:
-    """Attempts are numbered by the state in which they began: what comes out of one that began in an earlier state
-    says nothing about this one."""
+    """The number of an attempt is that of the state in which it began. The result of an attempt that began in an
+    earlier state is ignored."""
 
     def __init__(self, retry: Retry) -> None:
         self.state: State = AT_REST
-        self._enough = retry.failures
+        self._max_failures = retry.failures
         self._backoff = Backoff(retry.initial, retry.maximum, retry.quiet)
-        self._turn = 0
+        self._state_number = 0
 
     @property
     def name(self) -> CircuitState:
@@ -97,7 +97,7 @@ class Circuit:
 
     @property
     def ready_at(self) -> float:
-        """When the next attempt may begin. Infinite while another one decides; a past time when nothing forbids it."""
+        """When the next attempt may begin: infinite while another attempt decides, in the past while closed."""
         match self.state:
             case Closed():
                 return float("-inf")
@@ -106,20 +106,20 @@ class Circuit:
             case HalfOpen():
                 return float("inf")
 
-    def hurry(self, now: float) -> None:
-        """Somebody knows that a pause is of no use any more: the next attempt may begin now."""
+    def retry_now(self, now: float) -> None:
+        """An operator ends the pause: the next attempt may begin now."""
         if isinstance(self.state, Open):
             self.state = replace(self.state, until=min(self.state.until, now))
 
     def begin(self) -> int:
-        """An attempt begins, at ``ready_at`` or later. Returns its number, to tell its outcome with."""
+        """An attempt begins, at ``ready_at`` or later. Returns its number, for ``succeeded`` and ``failed``."""
         if isinstance(self.state, Open):
             self._become(HalfOpen(self.state.since, self.state.failures))
-        return self._turn
+        return self._state_number
 
     def succeeded(self, attempt: int, now: float) -> float | None:
-        """The sink has taken something. Returns for how many seconds it had not, where this closes the circuit."""
-        if attempt != self._turn:
+        """The sink stored a record. If this closes the circuit, returns the seconds since it opened."""
+        if attempt != self._state_number:
             return None
         self._backoff.reset()
         if isinstance(self.state, Closed):
@@ -133,38 +133,39 @@ class Circuit:
         self,
         attempt: int,
         now: float,
-        chance: float,
+        jitter: float,
         *,
         at_least: float | None = None,
-        whole: bool = False,
-        what: Hashable = None,
+        unavailable: bool = False,
+        lane: Hashable = None,
     ) -> Failure:
-        """The sink has taken nothing. ``at_least``: seconds it asked for. ``whole``: it takes nothing, whatever it is
-        offered; the circuit opens at once. ``what`` failed, where one thing alone may fail however often without
-        opening the circuit; None where every failure counts."""
-        if attempt != self._turn:
+        """The attempt failed. ``jitter``: from 0 to 1. ``at_least``: seconds that the destination asked for.
+        ``unavailable``: the destination takes no record at all, so the circuit opens at once. ``lane``: the lane that
+        failed; repeated failures of the same lane count once, so that a single object cannot open the circuit. None:
+        every failure counts."""
+        if attempt != self._state_number:
             return Failure(self._hold_off(now, at_least or 0.0), opened=False)
         match self.state:
-            case Closed(failed=failed) if what in failed and not whole:
-                # It backs off by itself: that must not make the pause longer for all.
+            case Closed(failed=failed) if lane in failed and not unavailable:
+                # The lane backs off by itself: its failures must not make the pause longer for all lanes.
                 return Failure(0.0, opened=False)
             case Closed(failures, failed):
-                delay = self._backoff.next(now, chance, at_least)
+                delay = self._backoff.next(now, jitter, at_least)
                 failures += 1
-                if whole or failures >= self._enough:
+                if unavailable or failures >= self._max_failures:
                     self._become(Open(now, now + delay, failures))
                     return Failure(delay, opened=True)
-                self.state = Closed(failures, failed if what is None else failed | {what})
+                self.state = Closed(failures, failed if lane is None else failed | {lane})
                 return Failure(delay, opened=False)
             case HalfOpen(since, failures):
-                delay = self._backoff.next(now, chance, at_least)
+                delay = self._backoff.next(now, jitter, at_least)
                 self._become(Open(since, now + delay, failures + 1))
                 return Failure(delay, opened=False)
             case Open():
                 raise RuntimeError("no attempt begins while the circuit is open")
 
     def _hold_off(self, now: float, seconds: float) -> float:
-        """What came late can only make an open circuit stay so for longer."""
+        """A late failure can only make the pause of an open circuit longer."""
         if isinstance(self.state, Open):
             self.state = replace(self.state, until=max(self.state.until, now + seconds))
             return self.state.until - now
@@ -172,4 +173,4 @@ class Circuit:
 
     def _become(self, state: State) -> None:
         self.state = state
-        self._turn += 1
+        self._state_number += 1

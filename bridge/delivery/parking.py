@@ -17,7 +17,7 @@ class Parking:
 
     def __init__(self, name: str, dead_letters: DeadLetters, policy: OnRejected, report: Report) -> None:
         self._name = name
-        self._letters = dead_letters
+        self._dead_letters = dead_letters
         self._parks = policy is OnRejected.PARK
         self._report = report
         self.parked = 0
@@ -26,11 +26,13 @@ class Parking:
     def is_blocked(self, record: Record) -> bool:
         """Whether the record, or an earlier record of its object, is a dead letter. An earlier record than the first
         dead letter is not blocked: it comes again after a crash."""
-        return self._parks and isinstance(record, Delta) and is_blocked(self._letters.keys, record, record.sequence)
+        return (
+            self._parks and isinstance(record, Delta) and is_blocked(self._dead_letters.keys, record, record.sequence)
+        )
 
     def split(self, records: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
         """Returns the records to deliver, and the blocked records. Free while there are no dead letters."""
-        if not self._parks or not self._letters.keys:
+        if not self._parks or not self._dead_letters.keys:
             return records, ()
         free: list[Record] = []
         blocked: list[Record] = []
@@ -40,8 +42,8 @@ class Parking:
 
     async def park(self, records: Sequence[Record]) -> None:
         """Adds blocked records to the dead letters. Returns when they are durable."""
-        keys = self._letters.keys
-        await self._letters.add_dead_letters(
+        keys = self._dead_letters.keys
+        await self._dead_letters.add_dead_letters(
             [NewDeadLetter(record, _behind(keys.get(record.ordering_key)), True) for record in records]
         )
         self.parked += len(records)
@@ -51,7 +53,7 @@ class Parking:
     async def add_dead_letters(self, rejected: Sequence[tuple[Record, str, str]]) -> None:
         """Adds rejected records, each with the reason and an excerpt of the destination's answer. Returns when they are
         durable."""
-        await self._letters.add_dead_letters(
+        await self._dead_letters.add_dead_letters(
             [NewDeadLetter(record, reason, False, answer) for record, reason, answer in rejected]
         )
 

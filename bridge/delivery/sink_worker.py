@@ -1,4 +1,4 @@
-"""What the two kinds of worker have in common, and how both are looked at."""
+"""The common part of both workers, and their state for status and admin commands."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from bridge.model.record import Delta, Gap, Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import Sink
 
-_LOOK = 0.1
+_CHECK_INTERVAL = 0.1
 """Seconds."""
 
 
 class SinkWorker(ABC):
-    """Takes from ``pending``, delivers, settles. Ends only by cancellation, or by a bug; what was not settled then is
-    delivered again by the next worker of this sink.
+    """Takes records from ``pending``, delivers them, settles them. Ends only by cancellation, or by a bug. The next
+    worker of this sink delivers the unsettled records again.
 
-    **Nothing is lost.** A fetch is settled when every record of it is stored by the destination or durable in the
-    dead letters, and all fetches before it are settled.
+    **No record is lost.** A fetch is settled when the destination or the dead letters have stored every record of it,
+    and all earlier fetches are settled.
 
-    **Order.** Records of one object are delivered in their order. With ``park`` that holds beyond a rejected one: it
-    and all that follow it go to the dead letters in their order, and come from there when an operator asks. A notice
-    is delivered by itself, after everything in front of it and before everything behind.
+    **Order.** Records of an object are delivered in their order. With ``park`` the order holds beyond a rejected
+    record: that record and all later records of its object become dead letters in their order, and are delivered from
+    there when an operator retries them. A notice is delivered alone, after all records in front of it and before all
+    behind it.
 
-    **Twice** may come what was under way when a worker was cancelled or killed, and what a destination did not
-    acknowledge.
+    **Duplicates.** A record may be delivered twice if it was in flight when a worker was cancelled or killed, or if the
+    destination did not acknowledge it.
     """
 
     def __init__(
@@ -51,19 +52,17 @@ class SinkWorker(ABC):
         max_batch: int,
         on_rejected: OnRejected = OnRejected.PARK,
         retry: Retry | None = None,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        """``now``: the time as RFC 3339, for notices that are made here."""
+        """``now``: returns the time as RFC 3339, for gaps that the worker makes. ``max_batch``: records of a fetch."""
         self.name = name
         self._pending = pending
-        self._letters = dead_letters
+        self._dead_letters = dead_letters
         self._report = report
         self._now = now
         self._max_batch = max_batch
-        self._retry = retry or Retry()
-        self._chance = chance
         self._attempts = SinkAttempts(
-            name, make_sink, behind=lambda: pending.behind, report=report, retry=self._retry, chance=chance
+            name, make_sink, behind=lambda: pending.behind, report=report, retry=retry or Retry(), jitter=jitter
         )
         self._parking = Parking(name, dead_letters, on_rejected, report)
         self._progress = asyncio.Event()
@@ -76,51 +75,52 @@ class SinkWorker(ABC):
             await self._attempts.close()
 
     async def wait_idle(self) -> None:
-        """Return when there is nothing to take, and everything that was taken is settled."""
+        """Returns when there are no records to take, and all taken records are settled."""
         while self._is_busy or not self._pending.exhausted:
             await self._wait_for_progress()
 
     async def wait_idle_by(self, when: float) -> None:
-        """The same, for whoever waits no longer than ``when``, on the event loop's clock: returns also as soon as
-        every attempt to come is later than that."""
+        """Like ``wait_idle``, but returns at ``when`` on the event loop's clock, or as soon as no attempt can begin
+        until then: waiting for a back-off that ends too late would be in vain."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(when), asyncio.TaskGroup() as tasks:
                 idle = tasks.create_task(self.wait_idle())
                 while self.may_deliver_by(when) and not idle.done():
-                    await asyncio.wait([idle], timeout=_LOOK)  # Nothing announces a pause.
+                    await asyncio.wait([idle], timeout=_CHECK_INTERVAL)  # A pause is not announced.
                 idle.cancel()
 
     def may_deliver_by(self, when: float) -> bool:
-        """An attempt is under way, or begins by ``when``."""
+        """An attempt is in flight, or begins by ``when``."""
         if self._attempts.suspended:
-            return self._attempts.under_way > 0
+            return self._attempts.in_flight > 0
         retry_at = self.retry_at
         return self.state is not SinkState.WAITING or retry_at is None or retry_at <= when
 
     # ── What an operator asks for ────────────────────────────────────────────
 
     def suspend(self) -> None:
-        """Begin no attempt until ``resume``. At most one batch is taken meanwhile, or what fits the lanes."""
+        """Begins no attempt until ``resume``. Meanwhile the worker takes at most one batch, or as many records as fit
+        the lanes."""
         self._attempts.suspend()
 
     def resume(self) -> None:
         self._attempts.resume()
 
     def retry_now(self) -> bool:
-        """End every pause, also one that the destination asked for. False where there was none."""
+        """Ends every pause, also a pause that the destination asked for. Returns False if there was no pause."""
         waiting = self.retry_at is not None
-        self._attempts.hurry()
+        self._attempts.retry_now()
         return waiting
 
-    # ── How it stands ────────────────────────────────────────────────────────
+    # ── Status ───────────────────────────────────────────────────────────────
 
     @property
     def state(self) -> SinkState:
-        if self._attempts.suspended and not self._attempts.under_way:
+        if self._attempts.suspended and not self._attempts.in_flight:
             return SinkState.PAUSED
         if not self._attempts.is_open:
             return SinkState.OPENING if self.retry_at is None else SinkState.WAITING
-        if self._attempts.under_way:
+        if self._attempts.in_flight:
             return SinkState.DELIVERING
         if not self._is_busy:
             return SinkState.IDLE
@@ -131,18 +131,18 @@ class SinkWorker(ABC):
         return self._attempts.circuit.name
 
     @property
-    def trouble(self) -> str | None:
-        """What the destination last could not do; None since it could."""
-        return self._attempts.trouble
+    def last_error(self) -> str | None:
+        """The newest failure; None after a success."""
+        return self._attempts.last_error
 
     @property
     def retry_at(self) -> float | None:
-        """On the event loop's clock, while waiting."""
+        """The end of the pause on the event loop's clock; None without a pause."""
         return None if self._attempts.suspended else self._attempts.retry_at
 
     @property
     def asked(self) -> float | None:
-        """Seconds that the destination asked to be left alone, where it did, with its last trouble."""
+        """Seconds that the destination asked the bridge to wait, with its last failure; None if it did not ask."""
         return self._attempts.asked
 
     @property
@@ -158,16 +158,16 @@ class SinkWorker(ABC):
     def parked(self) -> int:
         return self._parking.parked
 
-    # ── What the two kinds do ────────────────────────────────────────────────
+    # ── For the two workers ──────────────────────────────────────────────────
 
     @abstractmethod
     async def _work(self) -> None:
-        """Until cancelled."""
+        """Takes and delivers until cancelled."""
 
     @property
     @abstractmethod
     def _is_busy(self) -> bool:
-        """Something that was taken is not settled, or a dead letter is being delivered."""
+        """A taken record is not settled, or a dead letter is being delivered."""
 
     async def _wait_for_progress(self) -> None:
         self._progress.clear()
@@ -178,19 +178,19 @@ class SinkWorker(ABC):
         return overrun_gap(missed.first, missed.last, self._now())
 
 
-def passages(records: Sequence[Record]) -> Iterator[slice]:
-    """Where the notices are, each by itself, and what stands between them together. Nearly always one for all."""
+def split_at_notices(records: Sequence[Record]) -> Iterator[slice]:
+    """Yields slices: each notice alone, and the records between two notices together. Nearly always a single slice."""
     if set(map(type, records)) <= {Delta}:
         if records:
             yield slice(0, len(records))
         return
     start = 0
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         if isinstance(record, Delta):
             continue
-        if start < place:
-            yield slice(start, place)
-        yield slice(place, place + 1)
-        start = place + 1
+        if start < index:
+            yield slice(start, index)
+        yield slice(index, index + 1)
+        start = index + 1
     if start < len(records):
         yield slice(start, len(records))

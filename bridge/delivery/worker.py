@@ -1,32 +1,31 @@
-"""The worker of a sink that takes batches. A sink that is slow, down or stuck keeps its own worker waiting, and nobody
-else."""
+"""The worker of a sink that takes batches. A slow sink delays only its own worker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from bridge.delivery.ports import OrderingKey, RetriedDeadLetter
-from bridge.delivery.sink_worker import SinkWorker, passages
+from bridge.delivery.sink_worker import SinkWorker, split_at_notices
 from bridge.model.record import Delta, Record
 
 
 class Worker(SinkWorker):
-    """Delivers one batch at a time. What is pending of it is delivered again before anything newer.
+    """Delivers one batch at a time, and its pending records again before any newer record.
 
-    Dead letters that an operator asked for are delivered between two fetches: nothing is under way then.
+    Dead letters that an operator retries are delivered between two fetches, when no record is in flight.
     """
 
     _busy = False
 
     async def _work(self) -> None:
         while True:
-            while self._letters.retrying and await self._retry_letters():
+            while self._dead_letters.retrying and await self._retry_dead_letters():
                 pass
             fetch = await self._pending.take(self._max_batch)
             self._busy = True
             if fetch.missed is not None:
                 await self._deliver([self._gap(fetch.missed)])
-            for where in passages(fetch.items):
+            for where in split_at_notices(fetch.items):
                 await self._deliver(fetch.items[where])
             self._pending.settle(fetch)
             self._busy = False
@@ -37,9 +36,9 @@ class Worker(SinkWorker):
         return self._busy
 
     async def _deliver(self, batch: Sequence[Record]) -> None:
-        """Return when each of these is stored, or a dead letter."""
+        """Returns when each record is stored, or a dead letter."""
         while batch:
-            if self._letters.keys:
+            if self._dead_letters.keys:
                 batch, blocked = self._parking.split(batch)
                 if blocked:
                     await self._parking.park(blocked)
@@ -47,37 +46,38 @@ class Worker(SinkWorker):
             receipt, delay = await self._attempts.deliver(batch)
             if receipt.rejected:
                 answers = receipt.answers
-                added = [(batch[place], why, answers.get(place, "")) for place, why in receipt.rejected.items()]
-                await self._parking.add_dead_letters(added)
-            batch = [batch[place] for place in receipt.pending]
+                rejected = [(batch[index], why, answers.get(index, "")) for index, why in receipt.rejected.items()]
+                await self._parking.add_dead_letters(rejected)
+            batch = [batch[index] for index in receipt.pending]
             if receipt.failure is not None:
                 await self._attempts.pause(receipt.failure, delay, len(batch))
 
-    async def _retry_letters(self) -> bool:
-        """Deliver the next ones. False where there are none."""
+    async def _retry_dead_letters(self) -> bool:
+        """Delivers the next dead letters. Returns False when none are left to retry."""
         self._busy = True
-        dead_letters = await self._letters.next_retries(self._max_batch)
-        stuck: set[OrderingKey] = set()
-        for where in passages([dead_letter.record for dead_letter in dead_letters]):
-            await self._deliver_letters(dead_letters[where], stuck)
+        dead_letters = await self._dead_letters.next_retries(self._max_batch)
+        rejected: set[OrderingKey] = set()
+        for where in split_at_notices([dead_letter.record for dead_letter in dead_letters]):
+            await self._deliver_dead_letters(dead_letters[where], rejected)
         self._busy = False
         self._progress.set()
         return bool(dead_letters)
 
-    async def _deliver_letters(self, dead_letters: Sequence[RetriedDeadLetter], stuck: set[OrderingKey]) -> None:
-        """``stuck``: objects one of whose letters was rejected again. Their later ones stay what they are."""
-        while dead_letters := [
-            dead_letter for dead_letter in dead_letters if dead_letter.record.ordering_key not in stuck
-        ]:
-            receipt, delay = await self._attempts.deliver([dead_letter.record for dead_letter in dead_letters])
+    async def _deliver_dead_letters(
+        self, dead_letters: Sequence[RetriedDeadLetter], rejected: set[OrderingKey]
+    ) -> None:
+        """``rejected``: objects with a dead letter that was rejected again; their later dead letters are not tried."""
+        while dead_letters := [each for each in dead_letters if each.record.ordering_key not in rejected]:
+            receipt, delay = await self._attempts.deliver([each.record for each in dead_letters])
             left = receipt.rejected.keys() | set(receipt.pending)
-            await self._letters.delivered(
-                [dead_letter.number for place, dead_letter in enumerate(dead_letters) if place not in left]
+            await self._dead_letters.delivered(
+                [each.number for index, each in enumerate(dead_letters) if index not in left]
             )
-            for place, reason in receipt.rejected.items():
-                await self._letters.rejected_again(dead_letters[place].number, reason, receipt.answers.get(place, ""))
-                if isinstance(dead_letters[place].record, Delta):
-                    stuck.add(dead_letters[place].record.ordering_key)
-            dead_letters = [dead_letters[place] for place in receipt.pending]
+            for index, reason in receipt.rejected.items():
+                again = dead_letters[index]
+                await self._dead_letters.rejected_again(again.number, reason, receipt.answers.get(index, ""))
+                if isinstance(again.record, Delta):
+                    rejected.add(again.record.ordering_key)
+            dead_letters = [dead_letters[index] for index in receipt.pending]
             if receipt.failure is not None:
                 await self._attempts.pause(receipt.failure, delay, len(dead_letters))

@@ -53,7 +53,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
         now=str,
         max_batch=kind.max_batch,
         lanes=lanes,
-        chance=lambda: 0.99,
+        jitter=lambda: 0.99,
     )
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         running = group.create_task(worker.run())

@@ -27,13 +27,13 @@ def test_failures_in_a_row_open_it_and_a_success_resets_them() -> None:
 def test_a_destination_that_takes_nothing_opens_it_at_once() -> None:
     circuit = Circuit(RETRY)
 
-    assert circuit.failed(circuit.begin(), 10.0, 0.5, whole=True).opened
+    assert circuit.failed(circuit.begin(), 10.0, 0.5, unavailable=True).opened
     assert circuit.ready_at == 10.5
 
 
 def test_after_its_pause_one_attempt_is_made_and_the_rest_waits() -> None:
     circuit = Circuit(RETRY)
-    circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
+    circuit.failed(circuit.begin(), 0.0, 0.5, unavailable=True)
 
     assert circuit.ready_at == 0.5
     circuit.begin()
@@ -43,7 +43,7 @@ def test_after_its_pause_one_attempt_is_made_and_the_rest_waits() -> None:
 
 def test_the_successful_attempt_closes_it_and_reports_the_outage() -> None:
     circuit = Circuit(RETRY)
-    circuit.failed(circuit.begin(), 10.0, 0.5, whole=True)
+    circuit.failed(circuit.begin(), 10.0, 0.5, unavailable=True)
 
     assert circuit.succeeded(circuit.begin(), 12.0) == 2.0
     assert circuit.state == Closed()
@@ -54,7 +54,7 @@ def test_the_successful_attempt_closes_it_and_reports_the_outage() -> None:
 def test_the_attempt_that_fails_opens_it_for_longer() -> None:
     circuit = Circuit(RETRY)
     now, pauses = 0.0, []
-    circuit.failed(circuit.begin(), now, 0.5, whole=True)
+    circuit.failed(circuit.begin(), now, 0.5, unavailable=True)
     for _ in range(5):
         pauses.append(circuit.ready_at - now)
         now = circuit.ready_at
@@ -67,7 +67,7 @@ def test_the_attempt_that_fails_opens_it_for_longer() -> None:
 def test_after_a_success_the_pauses_are_short_again() -> None:
     circuit = Circuit(RETRY)
     for _ in range(5):
-        circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
+        circuit.failed(circuit.begin(), 0.0, 0.5, unavailable=True)
     circuit.succeeded(circuit.begin(), 1.0)
 
     assert circuit.failed(circuit.begin(), 2.0, 0.5).delay == 0.5
@@ -75,7 +75,7 @@ def test_after_a_success_the_pauses_are_short_again() -> None:
 
 def test_what_the_destination_asked_for_is_waited_at_least() -> None:
     circuit = Circuit(RETRY)
-    circuit.failed(circuit.begin(), 0.0, 0.0, at_least=17.0, whole=True)
+    circuit.failed(circuit.begin(), 0.0, 0.0, at_least=17.0, unavailable=True)
 
     assert circuit.ready_at == 17.0
 
@@ -83,30 +83,30 @@ def test_what_the_destination_asked_for_is_waited_at_least() -> None:
 def test_one_thing_that_fails_again_and_again_does_not_open_it() -> None:
     circuit = Circuit(RETRY)
     for now in range(20):
-        circuit.failed(circuit.begin(), float(now), 0.5, what="a")
+        circuit.failed(circuit.begin(), float(now), 0.5, lane="a")
     assert circuit.state == Closed(1, frozenset({"a"}))
 
-    circuit.failed(circuit.begin(), 20.0, 0.5, what="b")
-    assert circuit.failed(circuit.begin(), 21.0, 0.5, what="c").opened
+    circuit.failed(circuit.begin(), 20.0, 0.5, lane="b")
+    assert circuit.failed(circuit.begin(), 21.0, 0.5, lane="c").opened
 
 
 def test_one_object_opens_it_when_the_whole_delivery_fails() -> None:
     circuit = Circuit(RETRY)
-    circuit.failed(circuit.begin(), 0.0, 0.5, what="a")
+    circuit.failed(circuit.begin(), 0.0, 0.5, lane="a")
 
-    assert circuit.failed(circuit.begin(), 1.0, 0.5, what="a", whole=True).opened
+    assert circuit.failed(circuit.begin(), 1.0, 0.5, lane="a", unavailable=True).opened
 
 
 def test_what_began_before_it_opened_decides_nothing() -> None:
     circuit = Circuit(RETRY)
     early = [circuit.begin() for _ in range(4)]
-    circuit.failed(early[0], 0.0, 0.5, whole=True)
+    circuit.failed(early[0], 0.0, 0.5, unavailable=True)
 
     assert circuit.succeeded(early[1], 0.1) is None
-    circuit.failed(early[2], 0.2, 0.5, whole=True)
+    circuit.failed(early[2], 0.2, 0.5, unavailable=True)
     assert circuit.state == Open(since=0.0, until=0.5, failures=1)
     trial = circuit.begin()
-    circuit.failed(early[3], 0.6, 0.5, whole=True)
+    circuit.failed(early[3], 0.6, 0.5, unavailable=True)
     assert isinstance(circuit.state, HalfOpen)
     assert circuit.succeeded(trial, 0.7) == 0.7
 
@@ -114,9 +114,9 @@ def test_what_began_before_it_opened_decides_nothing() -> None:
 def test_attempts_from_before_it_opened_only_lengthen_the_pause() -> None:
     circuit = Circuit(RETRY)
     first, second, third = (circuit.begin() for _ in range(3))
-    circuit.failed(first, 0.0, 0.0, at_least=5.0, whole=True)
-    circuit.failed(second, 1.0, 0.0, at_least=20.0, whole=True)
-    circuit.failed(third, 2.0, 0.0, at_least=1.0, whole=True)
+    circuit.failed(first, 0.0, 0.0, at_least=5.0, unavailable=True)
+    circuit.failed(second, 1.0, 0.0, at_least=20.0, unavailable=True)
+    circuit.failed(third, 2.0, 0.0, at_least=1.0, unavailable=True)
 
     assert circuit.ready_at == 21.0
 
@@ -124,7 +124,7 @@ def test_attempts_from_before_it_opened_only_lengthen_the_pause() -> None:
 def test_each_state_has_a_name() -> None:
     circuit = Circuit(RETRY)
     names = [circuit.name]
-    circuit.failed(circuit.begin(), 0.0, 0.5, whole=True)
+    circuit.failed(circuit.begin(), 0.0, 0.5, unavailable=True)
     names.append(circuit.name)
     circuit.begin()
     names.append(circuit.name)
@@ -138,7 +138,7 @@ def test_an_open_circuit_has_one_attempt_and_none_too_early(
 ) -> None:
     circuit = Circuit(RETRY)
     now = 0.0
-    for good, whole, chance in outcomes:
+    for good, unavailable, jitter in outcomes:
         now = max(now, circuit.ready_at)
         was_open = isinstance(circuit.state, Open)
         attempt = circuit.begin()
@@ -148,7 +148,7 @@ def test_an_open_circuit_has_one_attempt_and_none_too_early(
             assert (closed is not None) is was_open
             assert circuit.state == Closed()
         else:
-            opened = circuit.failed(attempt, now, chance, whole=whole).opened
+            opened = circuit.failed(attempt, now, jitter, unavailable=unavailable).opened
             assert isinstance(circuit.state, Open) is (was_open or opened)
             if isinstance(circuit.state, Open):
                 assert now <= circuit.ready_at <= now + RETRY.maximum

@@ -124,10 +124,10 @@ async def test_an_object_that_fails_backs_off_alone() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0.001)
         assert named(sink.stored) == ["b3", "b5"], "at once"
-        assert worker.trouble == "down"
+        assert worker.last_error == "down"
         assert worker.circuit is CircuitState.CLOSED
         await worker.wait_idle()
-        assert worker.trouble is None
+        assert worker.last_error is None
 
     assert [name for name in named(sink.stored) if name[0] == "a"] == ["a1", "a2", "a4"]
     mine = [time for time, batch in zip(sink.times, sink.batches, strict=True) if batch == ["a1"]]
@@ -151,7 +151,7 @@ async def test_an_object_that_is_well_again_has_short_pauses_again() -> None:
 @virtual
 async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
     busy = RetryLater("busy", after=17.0)
-    world = World(failing(lambda record: now() < 1001, busy), pods("a"), lanes=ALONE, chance=lambda: 0.0)
+    world = World(failing(lambda record: now() < 1001, busy), pods("a"), lanes=ALONE, jitter=lambda: 0.0)
     await world.run_until_idle()
 
     assert world.sink.times[1] - world.sink.times[0] == 17.0
@@ -187,7 +187,7 @@ async def test_memory_does_not_grow_with_the_objects_that_came_by() -> None:
     await world.run_until_idle()
 
     worker: object = world.worker
-    held = [getattr(worker, name) for name in ("_lanes", "_unsettled")]
+    held = [worker._lanes, worker._unsettled._fetches]  # type: ignore[attr-defined]
     held += [getattr(worker._queue, name) for name in ("_failures", "_delayed", "_dirty")]  # type: ignore[attr-defined]
     held.append(world.worker._attempts._failing)
     assert [len(each) for each in held] == [0] * 6
@@ -235,7 +235,7 @@ async def test_after_an_outage_no_object_waits_for_its_own_pause() -> None:
     for seed in range(10):
         back, chance = now() + 30, Random(seed).random
         sink = failing(lambda record, back=back: now() < back, AWAY)  # type: ignore[misc]
-        world = World(sink, pods("ab"), lanes=Lanes(concurrency=1), chance=chance)
+        world = World(sink, pods("ab"), lanes=Lanes(concurrency=1), jitter=chance)
         await world.run_until_idle()
 
         assert sink.times[-1] == sink.times[-2]
@@ -266,7 +266,7 @@ async def test_an_absent_destination_is_tried_again_by_a_new_sink() -> None:
     world = World(ScriptedSink(opens=[SinkUnavailable("no secret")]), pods("a"), lanes=ALONE)
     async with world.running() as worker:
         await asyncio.sleep(0)
-        assert (worker.state, worker.trouble, worker.retry_at) == (SinkState.WAITING, "no secret", now() + 0.5)
+        assert (worker.state, worker.last_error, worker.retry_at) == (SinkState.WAITING, "no secret", now() + 0.5)
         await worker.wait_idle()
 
     assert world.sink.closed == 2

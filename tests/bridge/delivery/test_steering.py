@@ -60,7 +60,7 @@ async def test_a_sink_that_does_not_open_is_tried_at_once_too() -> None:
 @virtual
 async def test_nobody_is_left_alone_for_more_than_an_hour(lanes: Lanes | None, asked: float, waited: float) -> None:
     script = ScriptedSink(Receipt((0,), RetryLater("no", after=asked, unavailable=True)))
-    world = World(script, pods("a"), lanes=lanes, chance=lambda: 0.0)
+    world = World(script, pods("a"), lanes=lanes, jitter=lambda: 0.0)
     await world.run_until_idle()
 
     first, second = world.sink.times

@@ -150,7 +150,7 @@ def test_nothing_is_lost_and_nothing_comes_out_of_order(
     async def story() -> None:
         sink = Moody(chance, refused)
         world = World(
-            sink, records, lanes=lanes, on_rejected=policy, max_batch=max_batch, chance=chance.random, **bounds
+            sink, records, lanes=lanes, on_rejected=policy, max_batch=max_batch, jitter=chance.random, **bounds
         )
         told = Story(world, records)
         await told.unfold(chance, cancels, operator)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.delivery import Retry
-from bridge.delivery.sink_worker import passages
+from bridge.delivery.sink_worker import split_at_notices
 from bridge.facts import (
     BatchDelivered,
     CircuitClosed,
@@ -87,11 +87,11 @@ async def test_nothing_is_settled_while_a_record_is_pending() -> None:
         await world.until(lambda: len(world.sink.batches) == 10)
         await asyncio.sleep(0)
         assert world.pending.settled == 0
-        assert worker.trouble == "down"
+        assert worker.last_error == "down"
         await worker.wait_idle()
 
     assert world.pending.settled == 2
-    assert world.worker.trouble is None
+    assert world.worker.last_error is None
 
 
 @virtual
@@ -139,10 +139,10 @@ async def test_an_absent_destination_gets_all_from_a_new_sink() -> None:
     world = World(ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")]), pods("a"))
     async with world.running() as worker:
         await asyncio.sleep(0)
-        assert (worker.state, worker.trouble) == (SinkState.WAITING, "no route")
+        assert (worker.state, worker.last_error) == (SinkState.WAITING, "no route")
         assert worker.retry_at == now() + 0.5
         await worker.wait_idle()
-        assert worker.trouble is None
+        assert worker.last_error is None
 
     assert world.sink.batches == [["a1"]]
     assert world.reported(SinkOpened) == [SinkOpened("audit")]
@@ -213,7 +213,7 @@ async def test_a_stored_part_closes_the_circuit_and_counts_anew() -> None:
 
 @virtual
 async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
-    world = World(ScriptedSink(Receipt((0,), RetryLater("busy", after=17.0))), pods("a"), chance=lambda: 0.0)
+    world = World(ScriptedSink(Receipt((0,), RetryLater("busy", after=17.0))), pods("a"), jitter=lambda: 0.0)
     await world.run_until_idle()
 
     assert world.sink.times[1] - world.sink.times[0] == 17.0
@@ -332,10 +332,10 @@ async def test_trouble_and_a_rejection_in_one_batch_are_both_heard() -> None:
 def test_notices_stand_by_themselves() -> None:
     stream: list[Record] = [a_gap(1, 2), *pods("ab", first=3), a_snapshot(through=4), a_gap(5, 6), *pods("c", first=7)]
 
-    assert [len(stream[where]) for where in passages(stream)] == [1, 2, 1, 1, 1]
-    assert [each for where in passages(stream) for each in stream[where]] == stream
-    assert list(passages(pods("abc"))) == [slice(0, 3)]
-    assert list(passages([])) == []
+    assert [len(stream[where]) for where in split_at_notices(stream)] == [1, 2, 1, 1, 1]
+    assert [each for where in split_at_notices(stream) for each in stream[where]] == stream
+    assert list(split_at_notices(pods("abc"))) == [slice(0, 3)]
+    assert list(split_at_notices([])) == []
 
 
 @virtual

@@ -49,7 +49,7 @@ class World:
         on_rejected: OnRejected = OnRejected.PARK,
         max_batch: int = 100,
         retry: Retry = RETRY,
-        chance: Callable[[], float] = lambda: 0.5,
+        jitter: Callable[[], float] = lambda: 0.5,
         **bounds: Any,
     ) -> None:
         self.sink = sink
@@ -67,7 +67,7 @@ class World:
             "max_batch": max_batch,
             "on_rejected": on_rejected,
             "retry": retry,
-            "chance": chance,
+            "jitter": jitter,
         }
         self._bounds = bounds
         self.worker = self._make()

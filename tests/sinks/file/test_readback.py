@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridge.delivery.sink_worker import passages
+from bridge.delivery.sink_worker import split_at_notices
 from bridge.model.change import Op
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredVersion
@@ -36,7 +36,7 @@ async def write(path: Path, records: Sequence[Record], **options: Any) -> None:
     sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **options}), cluster="prod")
     await sink.open()
     try:
-        for where in passages(records):
+        for where in split_at_notices(records):
             assert await sink.deliver(records[where]) == ALL_STORED
     finally:
         await sink.close()

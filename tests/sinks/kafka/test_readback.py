@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from bridge.delivery.sink_worker import passages
+from bridge.delivery.sink_worker import split_at_notices
 from bridge.model.change import Op
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredVersion
@@ -37,7 +37,7 @@ async def write(chosen: KafkaOptions, records: Sequence[Record]) -> None:
     sink = KafkaSink("audit", chosen, cluster="prod")
     await sink.open()
     try:
-        for where in passages(records):
+        for where in split_at_notices(records):
             assert await sink.deliver(records[where]) == ALL_STORED
     finally:
         await sink.close()

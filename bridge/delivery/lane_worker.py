@@ -1,0 +1,250 @@
+"""The worker of a sink that delivers record by record: a lane for each object, several deliveries at once.
+
+Records wait in their lanes, and lanes with records wait in a WorkQueue. An object that fails backs off alone. When many
+objects fail in a row, or the destination takes no record at all, the circuit stops the whole sink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from bridge.delivery.circuit import Retry
+from bridge.delivery.lanes import Lane, LaneEntries, LaneEntry, RetriesInLanes, UnsettledFetch, UnsettledFetches
+from bridge.delivery.ports import DeadLetters, RecordSource, RetriedDeadLetter
+from bridge.delivery.sink_worker import SinkWorker, split_at_notices
+from bridge.delivery.workqueue import WorkQueue
+from bridge.facts import Report
+from bridge.model.policies import OnRejected
+from bridge.model.record import Delta
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, Sink
+
+MAX_RECORDS = 1000
+MAX_BYTES = 16 << 20
+"""Bytes of bodies."""
+
+
+class LaneWorker(SinkWorker):
+    """Makes up to ``lanes.concurrency`` deliveries at once, never two of the same lane.
+
+    The worker takes no more records while ``max_records`` or ``max_bytes`` of records are unsettled (a single fetch may
+    exceed the bounds). Then an object that fails for long blocks the whole sink.
+
+    A notice waits until the lanes are empty, and no record follows before the notice is delivered. Dead letters that an
+    operator retries go into the lanes of their objects, in front of the waiting records.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make_sink: Callable[[], Sink],
+        pending: RecordSource,
+        dead_letters: DeadLetters,
+        *,
+        report: Report,
+        now: Callable[[], str],
+        max_batch: int,
+        lanes: Lanes,
+        max_records: int = MAX_RECORDS,
+        max_bytes: int = MAX_BYTES,
+        on_rejected: OnRejected = OnRejected.PARK,
+        retry: Retry | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """``max_batch``: most records of a fetch. ``retry``: for each lane, and for the circuit, which opens after so
+        many different lanes have failed in a row."""
+        retry = retry or Retry()
+        shared = lanes.batch > 1
+        # With a single lane there are no other lanes to protect: every failure counts for the circuit.
+        self._counts_lanes = not shared or lanes.concurrency > 1
+        if shared and self._counts_lanes:
+            # There are only so many lanes that can fail.
+            retry = replace(retry, failures=min(retry.failures, lanes.concurrency))
+        super().__init__(
+            name,
+            make_sink,
+            pending,
+            dead_letters,
+            report=report,
+            now=now,
+            max_batch=max_batch,
+            on_rejected=on_rejected,
+            retry=retry,
+            jitter=jitter,
+        )
+        self._concurrency, self._max_delivery = lanes.concurrency, lanes.batch
+        self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, jitter=jitter)
+        self._lanes = LaneEntries(self._queue, lanes.concurrency if shared else None)
+        self._unsettled = UnsettledFetches(max_records, max_bytes)
+        self._in_lanes = 0
+        """Entries in the lanes, and in flight."""
+        self._retries = RetriesInLanes(dead_letters)
+        self._taking = False
+        """The worker waits for records, not for room."""
+
+    @property
+    def retry_at(self) -> float | None:
+        if self._attempts.suspended or not self._attempts.is_open:
+            return super().retry_at
+        circuit = self._attempts.circuit.ready_at
+        if circuit > asyncio.get_running_loop().time():
+            return circuit if circuit < float("inf") else None
+        return self._queue.next_delayed
+
+    def may_deliver_by(self, when: float) -> bool:
+        """While a lane waits, other lanes may deliver; while the circuit is open, none may."""
+        if super().may_deliver_by(when):
+            return True
+        if not self._attempts.is_open or self._attempts.ready_at > when:
+            return False
+        return self._queue.is_active or (self._taking and not self._pending.exhausted)
+
+    def retry_now(self) -> bool:
+        waiting = super().retry_now()
+        self._queue.add_delayed_now()
+        return waiting
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._unsettled or self._in_lanes)
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._concurrency):
+                tasks.create_task(self._serve_lanes())
+            while True:
+                await self._take()
+
+    # ── Into the lanes ───────────────────────────────────────────────────────
+
+    async def _take(self) -> None:
+        if self._dead_letters.retrying and not self._retries.count:
+            await self._fill(await self._retries.take(self._max_batch), in_front=True)
+        while self._unsettled.is_full:
+            await self._wait_for_progress()
+        self._taking = True
+        fetch = await self._pending.take(min(self._max_batch, self._unsettled.room))
+        self._taking = False
+        records = list(fetch.items)
+        if fetch.missed is not None:
+            records.insert(0, self._gap(fetch.missed))
+        await self._fill(self._unsettled.add(fetch, records))
+        self._settle()
+
+    async def _fill(self, entries: Sequence[LaneEntry], *, in_front: bool = False) -> None:
+        for where in split_at_notices([entry.record for entry in entries]):
+            part = entries[where]
+            is_notice = not isinstance(part[0].record, Delta)
+            while is_notice and self._in_lanes:
+                await self._wait_for_progress()
+            self._in_lanes += len(part)
+            self._lanes.put(part, in_front=in_front)
+            while is_notice and self._in_lanes:
+                await self._wait_for_progress()
+
+    # ── Out of the lanes ─────────────────────────────────────────────────────
+
+    async def _serve_lanes(self) -> None:
+        while True:
+            lane = await self._queue.get()
+            try:
+                await self._serve(lane)
+            finally:
+                self._queue.done(lane)
+
+    async def _serve(self, lane: Lane) -> None:
+        waiting = self._lanes[lane]
+        batch, blocked = self._next(waiting)
+        if blocked:
+            await self._parking.park([entry.record for entry in blocked])
+            if self._dead_letters.retrying:
+                # The dead letters in front may be delivered by now, and the records parked behind them are to be
+                # retried too: a waiting take must not delay that.
+                self._pending.wake()
+            self._finish(blocked)
+        failure = await self._deliver(lane, batch) if batch else None
+        if failure is None:
+            self._queue.forget(lane)
+        if waiting:
+            self._queue_again(lane, failure)
+        else:
+            del self._lanes[lane]
+
+    def _next(self, waiting: deque[LaneEntry]) -> tuple[list[LaneEntry], list[LaneEntry]]:
+        """Removes entries from the lane: the next to deliver, and the blocked entries among them."""
+        batch: list[LaneEntry] = []
+        blocked: list[LaneEntry] = []
+        stay: list[LaneEntry] = []
+        while waiting and len(batch) < self._max_delivery:
+            entry = waiting.popleft()
+            if isinstance(entry.origin, RetriedDeadLetter):
+                (stay if self._retries.is_behind_rejected(entry) else batch).append(entry)
+            else:
+                (blocked if self._parking.is_blocked(entry.record) else batch).append(entry)
+        self._finish(stay)
+        return batch, blocked
+
+    async def _deliver(self, lane: Lane, batch: Sequence[LaneEntry]) -> RetryLater | None:
+        """Makes one attempt, and returns its failure. Hot when all records are stored."""
+        receipt, _ = await self._attempts.deliver(
+            [entry.record for entry in batch], lane if self._counts_lanes else None
+        )
+        if receipt is not ALL_STORED:
+            return await self._handle(receipt, lane, batch)
+        if self._retries.count:
+            await self._retries.stored(batch)
+        self._finish(batch)
+        return None
+
+    async def _handle(self, receipt: Receipt, lane: Lane, batch: Sequence[LaneEntry]) -> RetryLater | None:
+        """Pending entries go back to the front of their lane."""
+        left = receipt.rejected.keys() | set(receipt.pending)
+        stored = [entry for index, entry in enumerate(batch) if index not in left]
+        await self._retries.stored(stored)
+        for index, reason in receipt.rejected.items():
+            entry, answer = batch[index], receipt.answers.get(index, "")
+            if isinstance(entry.origin, RetriedDeadLetter):
+                await self._retries.rejected_again(entry.origin, reason, answer)
+            else:
+                await self._parking.add_dead_letters([(entry.record, reason, answer)])
+        self._lanes[lane].extendleft(batch[index] for index in reversed(receipt.pending))
+        self._finish([*stored, *(batch[index] for index in receipt.rejected)])
+        return receipt.failure
+
+    def _queue_again(self, lane: Lane, failure: RetryLater | None) -> None:
+        if failure is None:
+            self._queue.add(lane)
+            return
+        now = asyncio.get_running_loop().time()
+        delay = max(0.0, self._attempts.circuit.ready_at - now)
+        if failure.unavailable:
+            # The circuit makes the lane wait. A back-off of the lane's own would make it wait for longer than others.
+            self._queue.add(lane)
+        else:
+            delay = max(delay, self._queue.add_rate_limited(lane, failure.after))
+        self._attempts.delayed(failure, delay, len(self._lanes[lane]))
+
+    # ── Settled ──────────────────────────────────────────────────────────────
+
+    def _finish(self, entries: Sequence[LaneEntry]) -> None:
+        """These entries are stored, or dead letters."""
+        self._in_lanes -= len(entries)
+        for entry in entries:
+            if isinstance(entry.origin, UnsettledFetch):
+                entry.origin.left -= 1
+            else:
+                self._retries.count -= 1
+                if not self._retries.count:
+                    self._pending.wake()  # A waiting take must not delay further dead letters that are to be retried.
+        self._settle()
+
+    def _settle(self) -> None:
+        for fetch in self._unsettled.pop_settled():
+            self._pending.settle(fetch)
+            self._progress.set()
+        # Only when the lanes are empty, not at every delivery: waiting tasks would wake up in vain each time.
+        if not self._in_lanes:
+            self._progress.set()
