@@ -84,7 +84,7 @@ class OfflineOperations:
     async def _kind_of(self, name: str) -> int:
         """The kind's number, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
         ledger = self._outbox.ledger
-        return await ledger.kind_of(meant(name, await ledger.told(), self._served()))
+        return await ledger.kind_of(meant(name, await ledger.exported_resources(), self._served()))
 
     def _served(self) -> Catalogue | None:
         """The resources that the API server serves; None without a discovery."""

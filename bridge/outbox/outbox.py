@@ -271,7 +271,7 @@ class Outbox:
     async def check(self) -> StateReport:
         """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""
         if gone := self._store.state_directory.gone():
-            return state_check.nothing_left(self.disk(), gone)
+            return state_check.report_without_database(self.disk(), gone)
         return await self._store.ask(partial(state_check.report, disk=self.disk()))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────

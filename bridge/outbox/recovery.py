@@ -21,9 +21,10 @@ from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage.database import one, open_writer, row, usable
+from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.outbox.storage.integrity import find_damage, require_small
 from bridge.outbox.storage.mark import Mark
-from bridge.outbox.storage.state_directory import FILE, WAL, StateDirectory
+from bridge.outbox.storage.state_directory import StateDirectory
 
 _SKIPPED = 1_000_000
 """Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
@@ -77,7 +78,7 @@ def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> O
         aside = state_directory.move_aside()
         connection = _open(state_directory)
         _begin_anew(connection, last, epoch, sinks, now)
-        state_directory.mended()
+        state_directory.remove_mark()
         return replace(_read_or_close(state_directory, connection, sinks, now), damage=mark.reason, aside=aside)
     except BaseException:
         state_directory.release()

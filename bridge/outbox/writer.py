@@ -17,7 +17,8 @@ from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.admin import UnknownTarget
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import close, is_damage, page_bytes
-from bridge.outbox.storage.state_directory import FILE, StateDirectory
+from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.storage.state_directory import StateDirectory
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ class Writer:
         group_commit: GroupCommit | None = None,
     ) -> None:
         self._connection = connection
-        self._holder = state_directory
+        self._state_directory = state_directory
         self._min_free = min_free
         self._report = report
         self._group_commit = group_commit or GroupCommit()
@@ -133,7 +134,7 @@ class Writer:
         except BaseException as error:
             self._fail(self._understood(error), group)
         finally:
-            close(self._connection, gone=bool(self._holder.gone()))
+            close(self._connection, gone=bool(self._state_directory.gone()))
 
     def _collect(self, group: list[_Job[Any]]) -> bool:
         """Fills ``group`` with the next job and those within the window. Returns False at the end of the queue."""
@@ -224,15 +225,15 @@ class Writer:
             yield job
 
     def _look_for_room(self) -> None:
-        free = self._holder.free_bytes()
+        free = self._state_directory.free_bytes()
         if free >= self._min_free:
             return
         # Trimmed records leave free pages inside the file, which SQLite reuses and the file system never sees.
         inside = int(self._connection.pragma("freelist_count")) * page_bytes(self._connection)
         if free + inside < self._min_free:
             raise NoRoom(
-                f"{self._holder.directory} has {free} bytes free, and {inside} inside {FILE}; state.min_free_bytes "
-                f"keeps {self._min_free}"
+                f"{self._state_directory.directory} has {free} bytes free, and {inside} inside {FILE}; "
+                f"state.min_free_bytes keeps {self._min_free}"
             )
 
     def _tell(self, fact: OutboxFull | OutboxHasRoom) -> None:
@@ -241,8 +242,10 @@ class Writer:
     def _understood(self, error: BaseException) -> BaseException:
         if not is_damage(error) and not isinstance(error, Damaged):
             return error
-        self._holder.mark_damaged(str(error))
-        return Damaged(f"{self._holder.file} is damaged ({error}); the next start moves it aside and exports all again")
+        self._state_directory.mark_damaged(str(error))
+        return Damaged(
+            f"{self._state_directory.file} is damaged ({error}); the next start moves it aside and exports all again"
+        )
 
     def _fail(self, error: BaseException, group: list[_Job[Any]]) -> None:
         self.failure = error

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 
 PAGE = 4096
 _WRONG: dict[str, tuple[Any, ...]] = {

@@ -21,7 +21,7 @@ from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import database
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import crashed, everything, opened
 from tests.kit.damage import harm
 from tests.kit.informed import DEPLOYMENTS, Informed

@@ -24,7 +24,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.outbox import Committed
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
 

@@ -80,7 +80,7 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
         dead_letter = await _dead_letter(access.admin, number)
         body = await access.admin.dead_letter_body(number)
         if as_json:
-            say(_json({"letter": dead_letter, "object": msgspec.Raw(body)}))
+            say(_json({"dead_letter": dead_letter, "object": msgspec.Raw(body)}))
         else:
             say(tables.of_dead_letter(dead_letter))
             say(pretty(body.decode()))

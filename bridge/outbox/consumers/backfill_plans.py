@@ -118,8 +118,8 @@ def plan_compacted(
         else:
             before = befores[kept.before] if kept.before in befores else _before(database, kept.before)
             planned.append(BackfillItem(kept.sequence, kept.op.value, before_sequence=kept.before, before=before))
-    gone = of_snapshot - sum(each.sequence <= snapshot for each in planned)
-    return count, _bracketed([_without(gone, notice) for notice in notices], planned)
+    replaced = of_snapshot - sum(each.sequence <= snapshot for each in planned)
+    return count, _bracketed([_without(replaced, notice) for notice in notices], planned)
 
 
 def plan_dropped(
@@ -211,11 +211,11 @@ def _with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, se
     return replace(backfill, settled_through=settled, in_flight=tuple(sequence for sequence, _ in in_flight))
 
 
-def _without(gone: int, notice: BackfillItem) -> BackfillItem:
-    """The end of a snapshot carries the number of its objects; ``gone`` of them were replaced by newer records."""
+def _without(replaced: int, notice: BackfillItem) -> BackfillItem:
+    """The end of a snapshot carries the number of its objects; ``replaced`` of them were replaced by newer records."""
     if notice.op != SnapshotEdge.ENDED:
         return notice
-    return notice._replace(records=(notice.records or 0) - gone)
+    return notice._replace(records=(notice.records or 0) - replaced)
 
 
 def _bracketed(notices: Sequence[BackfillItem], planned: Sequence[BackfillItem]) -> list[BackfillItem]:

@@ -75,15 +75,15 @@ class Compaction:
             key, op = record.key, record.op
             life = lives.get(key)
             if life is None:
-                self._meet(record, named_anew=False)
+                self._begin(record, name_reused=False)
             elif life.uid != record.uid:
                 # Another object took the name, and the delete of the first is unknown: both objects' records are kept.
                 del lives[key]
                 self._ended += life.kept()
-                self._meet(record, named_anew=True)
+                self._begin(record, name_reused=True)
             elif op is Op.DELETED:
                 del lives[key]
-                if not life.unheard_of:
+                if not life.certainly_new:
                     self._ended.append(Kept(record.sequence, op, record.sequence))
             elif op is not Op.SYNC:
                 life.change(record)
@@ -98,14 +98,14 @@ class Compaction:
         kept.sort(key=attrgetter("sequence"))
         return kept
 
-    def _meet(self, record: BacklogRecord, *, named_anew: bool) -> None:
+    def _begin(self, record: BacklogRecord, *, name_reused: bool) -> None:
         """Begins a life with its first record, or with its first record in the backlog."""
         if record.op is Op.DELETED:
             self._ended.append(Kept(record.sequence, record.op, record.sequence))
             return
-        unheard_of = record.op is Op.ADDED and record.sequence > self._uncertain_through and not named_anew
+        certainly_new = record.op is Op.ADDED and record.sequence > self._uncertain_through and not name_reused
         self._lives[record.key] = _Life(
-            record.uid, record.op, record.sequence, record.before or record.sequence, unheard_of
+            record.uid, record.op, record.sequence, record.before or record.sequence, certainly_new
         )
 
 
@@ -117,7 +117,7 @@ class _Life(msgspec.Struct, gc=False):
     """The op that the sink gets."""
     newest: int
     before: int
-    unheard_of: bool
+    certainly_new: bool
     """True if the object was added by a record that the sink certainly has not received."""
     added: int = 0
     """Sequence number of an ``added`` that may have reached the sink, and goes out again before the newest state; 0 for
@@ -125,7 +125,7 @@ class _Life(msgspec.Struct, gc=False):
     added_before: int = 0
 
     def change(self, record: BacklogRecord) -> None:
-        if self.op is not Op.UPDATED and not self.unheard_of:
+        if self.op is not Op.UPDATED and not self.certainly_new:
             if self.op is Op.ADDED:
                 self.added, self.added_before = self.newest, self.before
             self.op, self.before = Op.UPDATED, record.before or record.sequence

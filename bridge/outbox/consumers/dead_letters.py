@@ -25,10 +25,10 @@ class DeadLetters:
         self._store = store
         self._sink = sink
         self._most = most
-        self._looked_at = asyncio.Event()
-        self._letters: dict[int, OrderingKey] = {}
+        self._has_changed = asyncio.Event()
+        self._objects: dict[int, OrderingKey] = {}
         self._parked: set[int] = set()
-        self._of: dict[OrderingKey, dict[int, int]] = {}
+        self._by_object: dict[OrderingKey, dict[int, int]] = {}
         self.keys: dict[OrderingKey, int] = {}
         """Objects that have a dead letter → the sequence number of their first."""
         self.retrying = found.retrying
@@ -37,7 +37,7 @@ class DeadLetters:
             self._note(number, key, sequence, parked)
 
     def __len__(self) -> int:
-        return len(self._letters)
+        return len(self._objects)
 
     @property
     def parked(self) -> int:
@@ -49,9 +49,9 @@ class DeadLetters:
         while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its backlog
         has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself, after
         this call."""
-        while len(self._letters) >= self._most and not self.retrying:
-            self._looked_at.clear()
-            await self._looked_at.wait()
+        while len(self._objects) >= self._most and not self.retrying:
+            self._has_changed.clear()
+            await self._has_changed.wait()
         dead_letters = [
             (
                 self._sink,
@@ -60,7 +60,7 @@ class DeadLetters:
                 *each.record.ordering_key,
                 each.reason,
                 int(each.parked),
-                record_codec.sealed(each.record),
+                record_codec.encode_record(each.record),
                 each.answer,
             )
             for each in new_dead_letters
@@ -79,7 +79,7 @@ class DeadLetters:
         self.retrying = False
         found = await self._store.ask(partial(dead_letters_sql.next_retries, sink=self._sink, limit=limit))
         self.retrying = self.retrying or bool(found)
-        return [RetriedDeadLetter(number, record_codec.opened(record)) for number, record in found]
+        return [RetriedDeadLetter(number, record_codec.decode_record(record)) for number, record in found]
 
     async def delivered(self, numbers: Sequence[int]) -> None:
         """Deletes dead letters that reached the destination."""
@@ -100,17 +100,17 @@ class DeadLetters:
         """See model.admin.Upkeep.retry."""
         count = await self._store.write(partial(dead_letters_sql.retry, sink=self._sink, numbers=numbers), shrinks=True)
         self.retrying = self.retrying or count > 0
-        self._looked_at.set()
+        self._has_changed.set()
         return count
 
     async def drop(self, numbers: Sequence[int] | None) -> int:
         """See model.admin.Upkeep.drop."""
-        gone, _ = await self._store.write(
+        deleted, _ = await self._store.write(
             partial(dead_letters_sql.drop, sink=self._sink, numbers=numbers),
             committed=lambda done: self._note_dropped(*done),
             shrinks=True,
         )
-        return len(gone)
+        return len(deleted)
 
     # ── After the commit ─────────────────────────────────────────────────────
 
@@ -124,28 +124,28 @@ class DeadLetters:
                 self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
         self.retrying = self.retrying or released
 
-    def _note_dropped(self, gone: Sequence[int], released: bool) -> None:
-        self._forget(gone)
+    def _note_dropped(self, deleted: Sequence[int], released: bool) -> None:
+        self._forget(deleted)
         self.retrying = self.retrying or released
 
     def _note(self, number: int, key: OrderingKey, sequence: int, parked: bool) -> None:
-        self._letters[number] = key
+        self._objects[number] = key
         if parked:
             self._parked.add(number)
         if key == NO_OBJECT:
             return
-        self._of.setdefault(key, {})[number] = sequence
+        self._by_object.setdefault(key, {})[number] = sequence
         self.keys.setdefault(key, sequence)
 
     def _forget(self, numbers: Iterable[int]) -> None:
-        self._looked_at.set()
+        self._has_changed.set()
         for number in numbers:
-            key = self._letters.pop(number)
+            key = self._objects.pop(number)
             self._parked.discard(number)
             if key == NO_OBJECT:
                 continue
-            del self._of[key][number]
-            if self._of[key]:
-                self.keys[key] = next(iter(self._of[key].values()))
+            del self._by_object[key][number]
+            if self._by_object[key]:
+                self.keys[key] = next(iter(self._by_object[key].values()))
             else:
-                del self._of[key], self.keys[key]
+                del self._by_object[key], self.keys[key]

@@ -47,7 +47,7 @@ def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) 
         " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
         (after, sink, sink, limit),
     )
-    return [_shown(row) for row in found]
+    return [_dead_letter_of(row) for row in found]
 
 
 def record_of(database: apsw.Connection, number: int) -> Record:
@@ -55,7 +55,7 @@ def record_of(database: apsw.Connection, number: int) -> Record:
     found = database.execute("SELECT record FROM dead_letters WHERE number = ?", (number,)).fetchone()
     if found is None:
         raise UnknownTarget(f"there is no dead letter {number}")
-    return record_codec.opened(found[0])
+    return record_codec.decode_record(found[0])
 
 
 def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
@@ -82,10 +82,12 @@ def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) ->
     """Deletes dead letters: these numbers, or all (None). Parked ones without a rejected one left in front are marked
     for retry. Returns the deleted numbers, and whether some were marked. Raises UnknownTarget."""
     if numbers is None:
-        gone = [row[0] for row in database.execute("DELETE FROM dead_letters WHERE sink = ? RETURNING number", (sink,))]
-        return gone, False
+        deleted = [
+            row[0] for row in database.execute("DELETE FROM dead_letters WHERE sink = ? RETURNING number", (sink,))
+        ]
+        return deleted, False
     named = _named(database, sink, numbers)
-    gone = delete(database, sink, [number for number, _, _ in named])
+    deleted = delete(database, sink, [number for number, _, _ in named])
     released = 0
     for name, key in dict.fromkeys((name, key) for _, name, key in named):
         of_object = "sink = ?1 AND resource_name = ?2 AND key = ?3"
@@ -96,7 +98,7 @@ def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) ->
             (sink, name, key),
         )
         released += database.changes()
-    return gone, released > 0
+    return deleted, released > 0
 
 
 def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[tuple[int, str, str]]:
@@ -145,13 +147,13 @@ def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple
 
 
 def delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[int]:
-    gone: list[int] = []
+    deleted: list[int] = []
     for number in numbers:
         found = database.execute(
             "DELETE FROM dead_letters WHERE number = ? AND sink = ? RETURNING number", (number, sink)
         )
-        gone += [row[0] for row in found]
-    return gone
+        deleted += [row[0] for row in found]
+    return deleted
 
 
 def reject_again(database: apsw.Connection, sink: str, number: int, reason: str, answer: str) -> None:
@@ -168,9 +170,9 @@ def reject_again(database: apsw.Connection, sink: str, number: int, reason: str,
         )
 
 
-def _shown(row: tuple[Any, ...]) -> DeadLetter:
-    number, sink, name, key, reason, parked, retrying, sealed, answer = row
-    record = record_codec.opened(sealed)
+def _dead_letter_of(row: tuple[Any, ...]) -> DeadLetter:
+    number, sink, name, key, reason, parked, retrying, encoded, answer = row
+    record = record_codec.decode_record(encoded)
     op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
     return DeadLetter(
         number,

@@ -71,9 +71,9 @@ class BodyCodec:
             raise ValueError(f"a packed body claims {frame.content_size} bytes; the limit is {MAX_BODY}")
         if frame.dict_id not in self._dictionaries:
             raise ValueError(f"a packed body needs dictionary {frame.dict_id}, which is missing")
-        pile = self._decompressors[frame.dict_id]
+        pool = self._decompressors[frame.dict_id]
         try:
-            decompressor = pile.pop()
+            decompressor = pool.pop()
         except IndexError:
             decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionaries[frame.dict_id])
         try:
@@ -81,7 +81,7 @@ class BodyCodec:
         except zstandard.ZstdError as error:
             raise ValueError(f"a damaged packed body: {error}") from error
         finally:
-            pile.append(decompressor)
+            pool.append(decompressor)
 
     # ── Dictionaries ─────────────────────────────────────────────────────────
 

@@ -106,7 +106,7 @@ class _Letter(msgspec.Struct, frozen=True):
     snapshot: Snapshot | None = None
 
 
-def sealed(record: Record) -> bytes:
+def encode_record(record: Record) -> bytes:
     """The content of a dead letter."""
     match record:
         case Delta():
@@ -118,7 +118,7 @@ def sealed(record: Record) -> bytes:
     return pack(msgspec.msgpack.encode(dead_letter))
 
 
-def opened(dead_letter: bytes) -> Record:
+def decode_record(dead_letter: bytes) -> Record:
     """The record of a dead letter. Raises Damaged."""
     try:
         found = msgspec.msgpack.decode(unpack(dead_letter), type=_Letter)

@@ -53,14 +53,14 @@ class Ledger:
 
     async def resources(self) -> Sequence[Resource]:
         """Every resource with an informer in the database, in the version that was watched last."""
-        return await self._store.ask(ledger_sql.remembered_resources)
+        return await self._store.ask(ledger_sql.watched_resources)
 
     async def scopes(self, name: str) -> Sequence[Scope]:
         """The watched scopes of a resource. KeyError for an unknown name."""
         kind = (await self._store.ask(ledger_sql.kinds))[name]
         return [each.scope for each in await self._store.ask(partial(ledger_sql.informers, kind=kind))]
 
-    async def told(self) -> Sequence[Resource]:
+    async def exported_resources(self) -> Sequence[Resource]:
         """Every resource that some record names, in every version."""
         return list((await self._store.ask(ledger_sql.resources)).values())
 
@@ -82,11 +82,11 @@ class Ledger:
             await self._store.write(partial(statements.reach, informers=reached))
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
-        gone = await self._store.ask(partial(ledger_sql.leavers, kind=kind, scopes=scopes))
-        for start in range(0, len(gone), _AT_ONCE):
-            await self._tell_deleted(kind, gone[start : start + _AT_ONCE])
-        held = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
-        for informer in held:
+        orphaned = await self._store.ask(partial(ledger_sql.orphaned_objects, kind=kind, scopes=scopes))
+        for start in range(0, len(orphaned), _AT_ONCE):
+            await self._export_deletes(kind, orphaned[start : start + _AT_ONCE])
+        rows = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
+        for informer in rows:
             running = Informer(
                 informer.id,
                 kind,
@@ -99,7 +99,7 @@ class Ledger:
                 self._store.has_forms(resource.name),
             )
             self._intake.begin(resource.name, informer.scope, running)
-        return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, held=held)), len(gone)
+        return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
 
     def forsake(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
         """See Intake.forsake."""
@@ -117,7 +117,7 @@ class Ledger:
         if number is not None:
             await self._store.write(partial(ledger_sql.drop_informer, number=number))
 
-    async def _tell_deleted(self, kind: int, gone: Sequence[ledger_sql.OrphanedObject]) -> None:
+    async def _export_deletes(self, kind: int, orphaned: Sequence[ledger_sql.OrphanedObject]) -> None:
         deltas = [
             Delta(
                 self._intake.number_next(),
@@ -131,9 +131,9 @@ class Ledger:
                 each.epoch,
                 self._store.body(each.sequence),
             )
-            for each in gone
+            for each in orphaned
         ]
-        resources, replaced = [each.resource for each in gone], [each.sequence for each in gone]
+        resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
         await self._intake.tell_deleted(kind, deltas, resources, replaced)
 
 

@@ -56,9 +56,9 @@ def covering(scopes: Iterable[Scope], key: str) -> Scope | None:
     return next((scope for scope in scopes if scope.namespace in (None, namespace)), None)
 
 
-def is_unchanged(held: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
+def is_unchanged(rows: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
     """True if the informers of the database are exactly these scopes."""
-    return {row.scope for row in held} == set(scopes)
+    return {row.scope for row in rows} == set(scopes)
 
 
 # ── SQL ──────────────────────────────────────────────────────────────────────
@@ -126,7 +126,7 @@ def add_dictionary(database: apsw.Connection, dictionary: Dictionary) -> None:
     )
 
 
-def remembered_resources(database: apsw.Connection) -> list[Resource]:
+def watched_resources(database: apsw.Connection) -> list[Resource]:
     """Every resource that has an informer, in the version that was watched last."""
     known = resources(database)
     return [known[row[0]] for row in database.execute("SELECT DISTINCT resource FROM informers")]
@@ -142,7 +142,7 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
     return [InformerRow(row[0], Scope(row[1], row[2], row[3]), row[4], row[5], row[6], bool(row[7])) for row in found]
 
 
-def leavers(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[OrphanedObject]:
+def orphaned_objects(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[OrphanedObject]:
     """Objects of this kind that none of the scopes covers, in the order of their last records."""
     found = database.execute(
         "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource"
@@ -158,9 +158,9 @@ def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, st
     return database.execute(f"SELECT key, uid, version FROM {_PRESENT_OF}", (kind,))
 
 
-def checkpoint(database: apsw.Connection, kind: int, held: Sequence[InformerRow]) -> dict[Scope, Checkpoint | None]:
+def checkpoint(database: apsw.Connection, kind: int, rows: Sequence[InformerRow]) -> dict[Scope, Checkpoint | None]:
     """The checkpoint of each informer of a kind; None for a first start, in epoch 1."""
-    tables = {row.id: VersionTable() for row in held}
+    tables = {row.id: VersionTable() for row in rows}
     for informer, key, uid, version, sequence in database.execute(
         f"SELECT informer, key, uid, version, seq FROM {_PRESENT_OF}", (kind,)
     ):
@@ -169,7 +169,7 @@ def checkpoint(database: apsw.Connection, kind: int, held: Sequence[InformerRow]
     deletes = list(database.execute(_DELETES, (kind, _MOST_DELETES)))
     known = {
         row.scope: Checkpoint(tables[row.id], row.position, row.newest, row.epoch, _newest_delete(row, deletes))
-        for row in held
+        for row in rows
     }
     return {scope: None if each.is_blank and each.epoch == 1 else each for scope, each in known.items()}
 
@@ -195,16 +195,16 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
     """Assigns every object of the kind to the informer whose scope covers it, atomically; creates and removes informers
     to match ``scopes``. Returns the informers. A changed scope loses its position, and begins with a list. Call after
     the objects outside all scopes were exported as deleted."""
-    held = informers(database, kind)
+    rows = informers(database, kind)
     rebuilding = one(database, "SELECT rebuilt FROM meta")
-    for scope in (each for each in scopes if each not in {row.scope for row in held}):
+    for scope in (each for each in scopes if each not in {row.scope for row in rows}):
         database.execute(
             "INSERT INTO informers (kind, resource, namespace, label_selector, field_selector, rebuilding)"
             " VALUES (?,?,?,?,?,?)",
             (kind, resource, scope.namespace, scope.label_selector, scope.field_selector, rebuilding),
         )
-    if not is_unchanged(held, scopes):
-        _hand_over(database, kind, held, scopes)
+    if not is_unchanged(rows, scopes):
+        _hand_over(database, kind, rows, scopes)
     # A list may find objects again that were exported as deleted while they existed.
     database.execute(
         "UPDATE informers SET epoch = max(epoch, (SELECT epoch FROM kinds WHERE id = informers.kind))"
@@ -214,22 +214,22 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
     return informers(database, kind)
 
 
-def _hand_over(database: apsw.Connection, kind: int, held: Sequence[InformerRow], scopes: Sequence[Scope]) -> None:
+def _hand_over(database: apsw.Connection, kind: int, rows: Sequence[InformerRow], scopes: Sequence[Scope]) -> None:
     """Moves the objects of removed informers to the informers that cover them now."""
     now = {row.scope: row.id for row in informers(database, kind)}
-    gone = {row.id: row.epoch for row in held if row.scope not in scopes}
+    removed = {row.id: row.epoch for row in rows if row.scope not in scopes}
     moved = []
     for key, informer, sequence in list(database.execute(f"SELECT key, informer, seq FROM {_PRESENT_OF}", (kind,))):
-        taker = covering(scopes, key) if informer in gone else None
-        if taker is not None:
-            moved.append((now[taker], kind, sequence))
+        successor = covering(scopes, key) if informer in removed else None
+        if successor is not None:
+            moved.append((now[successor], kind, sequence))
     database.executemany("UPDATE ledger SET informer = ? WHERE kind = ? AND seq = ?", moved)
     # An informer that takes objects over must list, and must reject a list that is older than their newest version.
-    newest = newest_of(row.newest for row in held)
-    takers = [(newest, informer) for informer in {row[0] for row in moved}]
-    database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", takers)
-    database.executemany("DELETE FROM informers WHERE id = ?", [(informer,) for informer in gone])
-    leave_behind(database, kind, gone.values())
+    newest = newest_of(row.newest for row in rows)
+    successors = [(newest, informer) for informer in {row[0] for row in moved}]
+    database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", successors)
+    database.executemany("DELETE FROM informers WHERE id = ?", [(informer,) for informer in removed])
+    leave_behind(database, kind, removed.values())
 
 
 def leave_behind(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:

@@ -14,7 +14,7 @@ from bridge.outbox.errors import StateUnusable
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import row, usable
-from bridge.outbox.storage.state_directory import FILE, WAL
+from bridge.outbox.storage.directory_lock import FILE, WAL
 
 _SHARED = "outbox.db-shm"
 
@@ -38,7 +38,7 @@ class StateInspection:
 
     def resources(self) -> list[Resource]:
         """The watched resources, in the version that was watched last."""
-        return ledger_sql.remembered_resources(self._connection)
+        return ledger_sql.watched_resources(self._connection)
 
     def scopes(self, resource: Resource) -> list[Scope]:
         """The watched scopes of a resource."""

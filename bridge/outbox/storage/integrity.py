@@ -144,7 +144,7 @@ def _frames(database: apsw.Connection) -> Iterator[str]:
             yield str(error)
     for number, dead_letter in database.execute("SELECT number, record FROM dead_letters ORDER BY number"):
         try:
-            record_codec.opened(dead_letter)
+            record_codec.decode_record(dead_letter)
         except Damaged as error:
             yield f"dead letter {number}: {error}"
     for sink, item, op, before in database.execute("SELECT sink, item, op, before FROM backfill_items"):

@@ -32,14 +32,14 @@ def report(database: apsw.Connection, disk: Disk) -> StateReport:
     )
 
 
-def nothing_left(disk: Disk, gone: str) -> StateReport:
-    """The report without a database; ``gone`` says why there is none."""
+def report_without_database(disk: Disk, reason: str) -> StateReport:
+    """The report without a database; ``reason`` says why there is none."""
     return StateReport(
         path=str(disk.path),
         sqlite=apsw.sqlite_lib_version(),
         format=FORMAT,
         cluster="",
-        problems=[gone],
+        problems=[reason],
         records=0,
         objects=0,
         informers=0,

@@ -1,28 +1,22 @@
-"""The state directory: its lock, the identity of the open files, and the mark for the next start."""
+"""The state directory: its files, whether the open ones still have their names, and the mark for the next start."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from bridge.outbox.errors import StateUnusable
 from bridge.outbox.storage import mark
+from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, WAL, DirectoryLock
 from bridge.outbox.storage.mark import Mark
-from bridge.outbox.storage.private_files import close_directory, exposed_file, no_file, open_private
+from bridge.outbox.storage.private_files import open_private
 
-FILE = "outbox.db"
-WAL = "outbox.db-wal"
-LOCK = "lock"
-_BESIDE = (LOCK, "redaction.key")
-_COMPANIONS = ("", "-wal", "-shm")
-_NAMES = tuple(FILE + suffix for suffix in _COMPANIONS)
+_NAMES = tuple(FILE + suffix for suffix in COMPANIONS)
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
@@ -40,119 +34,23 @@ class Disk:
     """Free space of the file system."""
 
 
-def is_held(directory: Path) -> bool:
-    """True if a process holds the directory. The test takes a shared lock for some microseconds; a bridge that starts
-    in that time is refused. Raises OSError."""
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
-
-
-def unusable(directory: Path) -> str:
-    """Why a start could not use the files of the directory, in words; empty if it could. Opens no file. Raises
-    OSError."""
-    for each in sorted(directory.iterdir()):
-        if not _is_ours(each.name):
-            continue
-        with suppress(FileNotFoundError):  # A running bridge removes companion files at any time.
-            if not stat.S_ISREG(each.lstat().st_mode):
-                return no_file(each.name)
-            if not os.access(each, os.R_OK | os.W_OK) and each.exists():
-                return f"state.directory: cannot open {each}: permission denied"
-    return ""
-
-
-def _is_ours(name: str) -> bool:
-    return name in _BESIDE or name.startswith(FILE)
-
-
 class StateDirectory:
-    """Locks ``state.directory`` until ``release`` or the end of the process, however it ends (flock).
-
-    Two locks: on the directory, since a file ``lock`` could be removed and created anew by a second bridge; and on that
-    file, since any user who can read a directory can lock it. All files of the state, old ones included, get mode 0600.
-    """
+    """The files of the state in a locked directory: the database, the identity of its open files, and the mark."""
 
     def __init__(self, directory: Path) -> None:
         """Raises StateUnusable."""
         self.directory = directory
+        self._lock = DirectoryLock(directory)
+        self._fd = self._lock.fd
+        self.exposed = self._lock.exposed
+        """Why other users may reach the state, in words; empty if they cannot."""
         self._files: dict[str, Identity] = {}
         self.counted: Callable[[], tuple[int, int] | tuple[None, None]] = lambda: (None, None)
         """The newest assigned sequence number, and an upper bound of the epochs begun; both go into the mark."""
-        if not directory.is_dir():
-            state = "is no directory" if directory.exists() else "does not exist"
-            raise StateUnusable(f"state.directory: {directory} {state}: make it, or mount a volume there")
-        with self._explained():
-            self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._take(self._fd)
-            with self._explained():
-                self._lock = open_private(self._fd, LOCK, os.O_RDWR | os.O_CREAT)
-        except BaseException:
-            os.close(self._fd)
-            raise
-        try:
-            self._take(self._lock)
-            with suppress(OSError):  # On a full disk the lock holds without the process id.
-                os.ftruncate(self._lock, 0)
-                os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-            self.exposed = self._close_to_others()
-            """Why other users may reach the state, in words; empty if they cannot."""
-        except BaseException:
-            self.release()
-            raise
 
     def release(self) -> None:
-        """Releases both locks."""
-        os.close(self._lock)
-        os.close(self._fd)
-
-    def _take(self, file: int) -> None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StateUnusable(
-                f"state.directory: {self.directory} is held by another process ({self._holder() or 'unknown'}): one "
-                "bridge at a time"
-            ) from error
-        except OSError as error:
-            raise StateUnusable(f"state.directory: cannot lock {self.directory}: {error.strerror}") from error
-
-    def _holder(self) -> str:
-        with suppress(OSError, StateUnusable):
-            file = os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._fd)
-            try:
-                return os.pread(file, 20, 0).decode("ascii", "replace").strip()
-            finally:
-                os.close(file)
-        return ""
-
-    def _close_to_others(self) -> str:
-        reason = close_directory(self._fd)
-        for name in os.listdir(self._fd):  # noqa: PTH208  # by descriptor: the locked directory may have another name
-            if not _is_ours(name):
-                continue
-            with self._explained():
-                try:
-                    file = open_private(self._fd, name, os.O_RDONLY)
-                except FileNotFoundError:
-                    continue  # The last reader of another process has ended, and SQLite removed the companions.
-            reason = reason or (f"{name} belongs to another user" if exposed_file(file) else "")
-            os.close(file)
-        return reason
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            action = f"open {error.filename}" if str(error.filename).startswith(FILE) else "write"
-            raise StateUnusable(f"state.directory: cannot {action} in {self.directory}: {error.strerror}") from error
+        """Releases the directory."""
+        self._lock.release()
 
     # ── The file ─────────────────────────────────────────────────────────────
 
@@ -269,7 +167,7 @@ class StateDirectory:
         while aside.exists():
             aside = aside.with_name(aside.name + "x")
         # The database file last: a crash in between leaves it without its log, and the mark still says so.
-        for suffix in reversed(_COMPANIONS):
+        for suffix in reversed(COMPANIONS):
             part = self.directory / (FILE + suffix)
             if part.exists():
                 part.rename(aside.with_name(aside.name + suffix))
@@ -279,7 +177,7 @@ class StateDirectory:
             each.unlink()
         return aside
 
-    def mended(self) -> None:
+    def remove_mark(self) -> None:
         """Removes the mark. Call after the new database is durable, since it carries the numbers of the mark."""
         with suppress(FileNotFoundError):
             os.unlink(mark.NAME, dir_fd=self._fd)

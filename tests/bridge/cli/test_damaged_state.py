@@ -17,7 +17,7 @@ from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from tests.kit.damage import loosely
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta

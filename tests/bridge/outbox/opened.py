@@ -18,7 +18,7 @@ from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
 from bridge.outbox.recovery import utc_now
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from bridge.pipelines.feeds import Feeds
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}

@@ -17,7 +17,7 @@ from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.consumers import backfill_plans, gap_concerns
 from bridge.outbox.log.statements import MOST_BYTES
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 

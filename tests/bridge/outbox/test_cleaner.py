@@ -14,7 +14,7 @@ from bridge.outbox import Outbox, Retention
 from bridge.outbox.log import cleaner
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.storage.database import open_writer
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT, EAGER, crashed, everything, opened, rows_of, story
 from tests.kit.informed import PODS, Informed
 

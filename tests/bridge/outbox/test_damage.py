@@ -14,7 +14,8 @@ from bridge.model.record import Gap
 from bridge.outbox import Outbox, Retention, recovery
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import PAGE_BYTES
-from bridge.outbox.storage.state_directory import FILE, StateDirectory
+from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.storage.state_directory import StateDirectory
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.bridge.outbox.test_backfill import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed

@@ -13,7 +13,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
-from bridge.outbox.storage.state_directory import FILE
+from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import alter, crashed, everything, opened
 from tests.kit.follower import Follower, Server, followers
 from tests.kit.informed import DEPLOYMENTS, PODS

@@ -20,9 +20,9 @@ from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import database
 from bridge.outbox.storage.database import PAGE_BYTES
+from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.schema import FORMAT
-from bridge.outbox.storage.state_directory import FILE
 from tests.bridge.outbox.opened import alter, everything, opened, rows_of, story
 from tests.kit.damage import loosely
 from tests.kit.informed import PODS, Informed

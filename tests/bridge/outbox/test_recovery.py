@@ -16,8 +16,9 @@ from bridge.facts import Fact, OutboxOpened
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
+from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
-from bridge.outbox.storage.state_directory import FILE, StateDirectory
+from bridge.outbox.storage.state_directory import StateDirectory
 from tests.bridge.outbox.opened import alter, everything, opened
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk

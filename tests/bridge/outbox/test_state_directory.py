@@ -18,8 +18,9 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.storage.directory_lock import FILE, LOCK
 from bridge.outbox.storage.mark import NAME as MARK
-from bridge.outbox.storage.state_directory import FILE, LOCK, StateDirectory
+from bridge.outbox.storage.state_directory import StateDirectory
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 

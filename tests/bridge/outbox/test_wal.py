@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import Fact, OutboxRebuilt
-from bridge.outbox.storage.state_directory import FILE, WAL
+from bridge.outbox.storage.directory_lock import FILE, WAL
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
 from tests.kit.informed import Informed
 

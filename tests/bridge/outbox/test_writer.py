@@ -15,8 +15,9 @@ from bridge.facts import Fact, OutboxFull, OutboxHasRoom, unheard
 from bridge.model.admin import UnknownTarget
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import open_writer
+from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
-from bridge.outbox.storage.state_directory import FILE, StateDirectory
+from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import GroupCommit, OutboxClosed, Writer
 
 QUICK = GroupCommit(retry=0.01)
