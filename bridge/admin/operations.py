@@ -122,13 +122,13 @@ class LiveOperations(OfflineOperations):
     def __init__(
         self,
         outbox: Outbox,
-        ends: Mapping[str, SinkPipeline],
+        pipelines: Mapping[str, SinkPipeline],
         report: Report,
         *,
         catalogue: Callable[[], Catalogue | None],
     ) -> None:
         super().__init__(outbox)
-        self._ends = ends
+        self._pipelines = pipelines
         self._report = report
         self._catalogue = catalogue
 
@@ -137,20 +137,20 @@ class LiveOperations(OfflineOperations):
 
     async def retry_sink(self, sink: str) -> bool:
         known = await super().retry_sink(sink)
-        return self._ends[sink].worker.retry_now() if sink in self._ends else known
+        return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else known
 
     async def pause_sink(self, sink: str) -> bool:
         changed = await super().pause_sink(sink)
-        if sink in self._ends:
-            self._ends[sink].worker.suspend()
+        if sink in self._pipelines:
+            self._pipelines[sink].worker.suspend()
         if changed:
             self._report(SinkPaused(sink))
         return changed
 
     async def resume_sink(self, sink: str) -> bool:
         changed = await super().resume_sink(sink)
-        if sink in self._ends:
-            self._ends[sink].worker.resume()
+        if sink in self._pipelines:
+            self._pipelines[sink].worker.resume()
         if changed:
             self._report(SinkResumed(sink))
         return changed
@@ -166,19 +166,19 @@ class LiveOperations(OfflineOperations):
         return count
 
     async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        if sink not in self._ends:
+        if sink not in self._pipelines:
             return await super()._replay(sink, start, kind, namespace)
-        return await self._ends[sink].stream.replay(start, kind, namespace)
+        return await self._pipelines[sink].feed.replay(start, kind, namespace)
 
     def _cursor(self, sink: str) -> CursorStatus:
         cursor = super()._cursor(sink)
-        if sink not in self._ends:
+        if sink not in self._pipelines:
             return cursor
-        worker = self._ends[sink].worker
+        worker = self._pipelines[sink].worker
         return msgspec.structs.replace(
             cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, last_error=worker.last_error or ""
         )
 
     def _wake(self, sink: str) -> None:
-        if sink in self._ends:
-            self._ends[sink].stream.wake()
+        if sink in self._pipelines:
+            self._pipelines[sink].feed.wake()

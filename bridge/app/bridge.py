@@ -19,7 +19,7 @@ from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.pipelines.backpressure import Backlogs
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_pipeline import SinkPipeline, make_ends
+from bridge.pipelines.sink_pipeline import SinkPipeline, make_pipelines
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.redaction_key_file import load_key
 from bridge.resources.cluster_identity import identify
@@ -88,13 +88,13 @@ class _Running:
         self._report = report
         self._processor = feeds.processor
         self._watched = CurrentResources()
-        self._ends: dict[str, SinkPipeline] = make_ends(plan, feeds, self._watched, report)
-        streams = {name: end.stream for name, end in self._ends.items()}
-        self._backlogs = Backlogs(plan.sinks, outbox, streams, report)
-        self._admin = LiveOperations(outbox, self._ends, report, catalogue=self._catalogue)
+        self._pipelines: dict[str, SinkPipeline] = make_pipelines(plan, feeds, self._watched, report)
+        sink_feeds = {name: pipeline.feed for name, pipeline in self._pipelines.items()}
+        self._backlogs = Backlogs(plan.sinks, outbox, sink_feeds, report)
+        self._admin = LiveOperations(outbox, self._pipelines, report, catalogue=self._catalogue)
         self._factory: SharedInformerFactory | None = None
-        self._subscriptions: WatchedResources | None = None
-        self._ends_by = float("inf")
+        self._watched_resources: WatchedResources | None = None
+        self._grace_ends = float("inf")
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
@@ -107,9 +107,12 @@ class _Running:
             async with asyncio.TaskGroup() as tasks:
                 retention = [
                     tasks.create_task(self._outbox.run(), name="outbox"),
-                    tasks.create_task(self._backlogs.run(), name="backlogs"),
+                    tasks.create_task(self._backlogs.run(), name="backpressure"),
                 ]
-                workers = [tasks.create_task(end.worker.run(), name=f"sink {name}") for name, end in self._ends.items()]
+                workers = [
+                    tasks.create_task(pipeline.worker.run(), name=f"sink {name}")
+                    for name, pipeline in self._pipelines.items()
+                ]
                 watching = tasks.create_task(self._watch(client, stopping), name="watching")
                 await asyncio.wait([watching])
                 await self._wait_settled()
@@ -123,7 +126,7 @@ class _Running:
         next start."""
         async with asyncio.TaskGroup() as tasks, self._make_factory(client) as factory:
             self._factory = factory
-            self._subscriptions = WatchedResources(
+            self._watched_resources = WatchedResources(
                 self._plan.wanted,
                 client,
                 factory,
@@ -132,14 +135,14 @@ class _Running:
                 watched=self._watched,
                 report=self._report,
             )
-            following = tasks.create_task(self._follow(client, self._subscriptions), name="subscriptions")
+            following = tasks.create_task(self._follow(client, self._watched_resources), name="discovery")
             await stopping.wait()
-            self._ends_by = asyncio.get_running_loop().time() + self._plan.grace_seconds
+            self._grace_ends = asyncio.get_running_loop().time() + self._plan.grace_seconds
             self._backlogs.release()
             following.cancel()
             await asyncio.wait([following])
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._ends_by):
+                async with asyncio.timeout_at(self._grace_ends):
                     await factory.stop()
             factory.abandon()
 
@@ -149,20 +152,20 @@ class _Running:
         await watched_resources.run()
 
     async def _wait_settled(self) -> None:
-        for end in self._ends.values():
-            await end.worker.wait_idle_by(self._ends_by)
-        for name in self._ends:
+        for pipeline in self._pipelines.values():
+            await pipeline.worker.wait_idle_by(self._grace_ends)
+        for name in self._pipelines:
             if left := self._outbox.sinks.lag(name):
                 self._report(RecordsLeftBehind(name, left))
 
     # ── State ────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> StatusSnapshot:
-        informers = informers_status(self._plan.wanted, self._factory, self._subscriptions)
-        return snapshot_of(informers, self._ends, self._outbox, self._backlogs)
+        informers = informers_status(self._plan.wanted, self._factory, self._watched_resources)
+        return snapshot_of(informers, self._pipelines, self._outbox, self._backlogs)
 
     def _catalogue(self) -> Catalogue | None:
-        return None if self._subscriptions is None else self._subscriptions.catalogue
+        return None if self._watched_resources is None else self._watched_resources.catalogue
 
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)

@@ -57,12 +57,12 @@ def informers_status(
 
 
 def snapshot_of(
-    informers: tuple[InformerStatus, ...], ends: Mapping[str, SinkPipeline], outbox: Outbox, backlogs: Backlogs
+    informers: tuple[InformerStatus, ...], pipelines: Mapping[str, SinkPipeline], outbox: Outbox, backlogs: Backlogs
 ) -> StatusSnapshot:
     disk = outbox.disk()
     return StatusSnapshot(
         informers=informers,
-        sinks=tuple(sink_status(end, outbox) for end in ends.values()),
+        sinks=tuple(sink_status(pipeline, outbox) for pipeline in pipelines.values()),
         outbox_records=outbox.records,
         outbox_bytes=outbox.size,
         outbox_oldest_seconds=outbox.oldest_seconds,
@@ -74,17 +74,17 @@ def snapshot_of(
     )
 
 
-def sink_status(end: SinkPipeline, outbox: Outbox) -> SinkStatus:
-    worker, dead_letters, stream = end.worker, end.dead_letters, end.stream
-    backlog, backfill = outbox.backlog_of(end.plan.name), stream.backfill
+def sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
+    worker, dead_letters, feed = pipeline.worker, pipeline.dead_letters, pipeline.feed
+    backlog, backfill = outbox.backlog_of(pipeline.plan.name), feed.backfill
     return SinkStatus(
-        name=end.plan.name,
-        type=end.plan.type,
+        name=pipeline.plan.name,
+        type=pipeline.plan.type,
         state=worker.state,
         backlog_records=backlog.records,
         backlog_bytes=backlog.bytes,
         backlog_seconds=backlog.age,
-        window=stream.in_memory,
+        window=feed.in_memory,
         delivered=worker.delivered,
         rejected=worker.rejected,
         dead_letters=len(dead_letters),

@@ -67,10 +67,10 @@ class Controller:
             return
         # Of several changes of one object the last one counts, and the Indexer has no other: it did not change while
         # they were being delivered.
-        rest = self._indexer.rest
+        offload = self._indexer.offload
         for sequence, change in enumerate(changes, first):
             if change.op is not Op.SYNC and change.op is not Op.DELETED:
-                rest(change.object.key, sequence)
+                offload(change.object.key, sequence)
 
     def handle_deltas(self, deltas: Sequence[QueuedDelta]) -> list[Change]:
         """Apply a batch to the Indexer; the changes it made, in order. Where a list turns out to be of another history,

@@ -54,7 +54,7 @@ class Indexer:
     """Key → known version, with any number of indices. Empty index buckets are dropped.
 
     Without ``stored``, the Indexer keeps every body, packed. With ``stored``, bodies are offloaded: the Indexer keeps a
-    body from ``put`` until ``rest`` names the record that has the body, and reads it from there.
+    body from ``put`` until ``offload`` names the record that has the body, and reads it from there.
     """
 
     def __init__(self, indexers: Mapping[str, IndexFunc] | None = None, *, stored: Stored | None = None) -> None:
@@ -160,7 +160,7 @@ class Indexer:
         self._known = known
         self.known: Callable[[str], ObjectVersion | None] = known.get
         """What is known under a key."""
-        self.rest: Callable[[str, int], None] = known.rest if isinstance(known, VersionTable) else _keep
+        self.offload: Callable[[str, int], None] = known.offload if isinstance(known, VersionTable) else _keep
         """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
         unknown key, and in a store that keeps its bodies."""
 

@@ -24,11 +24,11 @@ class Backlogs:
     """``block`` stops the intake, for every sink; ``compact`` and ``drop`` shorten the sink's backlog."""
 
     def __init__(
-        self, plans: Sequence[SinkPlan], outbox: Outbox, streams: Mapping[str, SinkFeed], report: Report
+        self, plans: Sequence[SinkPlan], outbox: Outbox, feeds: Mapping[str, SinkFeed], report: Report
     ) -> None:
         self._plans = plans
         self._outbox = outbox
-        self._streams = streams
+        self._feeds = feeds
         self._report = report
         self._now = asyncio.get_running_loop().time
         self._compacted: dict[str, tuple[int, int]] = {}
@@ -72,12 +72,12 @@ class Backlogs:
             self._report(IntakeResumed(plan.name, self._now() - began))
 
     async def _shorten(self, plan: SinkPlan) -> None:
-        stream, last = self._streams[plan.name], self._outbox.last
+        feed, last = self._feeds[plan.name], self._outbox.last
         if plan.when_full is WhenFull.DROP:
             held = self._outbox.sinks[plan.name].holds
-            beside = stream.handed_out + 1  # The Gap.
+            beside = feed.handed_out + 1  # The Gap.
             through = drop_through(plan.bounds, self._outbox.sparse_index, held, last, self._now(), beside)
-            first, count = await stream.drop(through)
+            first, count = await feed.drop(through)
             if count:
                 self._report(BacklogDropped(plan.name, first, through, count))
             return
@@ -85,7 +85,7 @@ class Backlogs:
             through, left = self._compacted[plan.name]
             if last - through < _worth_it(plan.bounds.records, left):
                 return  # Another compaction would leave about as many records.
-        before, after = await stream.compact(self._outbox.boot_last)
+        before, after = await feed.compact(self._outbox.boot_last)
         self._compacted[plan.name] = (last, after)
         if after < before:
             self._report(BacklogCompacted(plan.name, before, after))

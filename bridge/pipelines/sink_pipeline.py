@@ -20,28 +20,30 @@ from sinks.base import Sink
 
 @dataclass(frozen=True, slots=True)
 class SinkPipeline:
+    """A sink: its plan, its feed, its dead letters, and the worker that delivers both."""
+
     plan: SinkPlan
-    stream: SinkFeed
+    feed: SinkFeed
     dead_letters: DeadLetters
     worker: SinkWorker
 
 
-def make_ends(plan: Plan, feeds: Feeds, watched: CurrentResources, report: Report) -> dict[str, SinkPipeline]:
+def make_pipelines(plan: Plan, feeds: Feeds, watched: CurrentResources, report: Report) -> dict[str, SinkPipeline]:
     """Sink's name → its pipeline, which goes on at the sink's cursor."""
-    return {sink.name: _make_end(sink, feeds, watched, report) for sink in plan.sinks}
+    return {sink.name: _make_pipeline(sink, feeds, watched, report) for sink in plan.sinks}
 
 
-def _make_end(plan: SinkPlan, feeds: Feeds, watched: CurrentResources, report: Report) -> SinkPipeline:
+def _make_pipeline(plan: SinkPlan, feeds: Feeds, watched: CurrentResources, report: Report) -> SinkPipeline:
     outbox = feeds.outbox
     sinks = AwareSinks(plan.make, outbox.sinks[plan.name], watched)
     window = max(plan.window, plan.max_batch)
-    stream = feeds.feed(plan.name, window=window, resync=plan.resync_seconds, memory=sinks.memory)
+    feed = feeds.feed(plan.name, window=window, resync=plan.resync_seconds, memory=sinks.memory)
     dead_letters = outbox.sinks.dead_letters[plan.name]
-    worker = _make_worker(plan, sinks.make, stream, dead_letters, report)
+    worker = _make_worker(plan, sinks.make, feed, dead_letters, report)
     if outbox.sinks[plan.name].paused:
         worker.suspend()
         report(SinkPaused(plan.name))
-    return SinkPipeline(plan, stream, dead_letters, worker)
+    return SinkPipeline(plan, feed, dead_letters, worker)
 
 
 def seconds_until(when: float | None) -> float | None:
@@ -50,14 +52,14 @@ def seconds_until(when: float | None) -> float | None:
 
 
 def _make_worker(
-    plan: SinkPlan, make: Callable[[], Sink], stream: SinkFeed, dead_letters: DeadLetters, report: Report
+    plan: SinkPlan, make: Callable[[], Sink], feed: SinkFeed, dead_letters: DeadLetters, report: Report
 ) -> SinkWorker:
     most = plan.most_in_flight
     if plan.lanes is None:
         return Worker(
             plan.name,
             make,
-            stream,
+            feed,
             dead_letters,
             report=report,
             now=utc_now,
@@ -67,7 +69,7 @@ def _make_worker(
     return LaneWorker(
         plan.name,
         make,
-        stream,
+        feed,
         dead_letters,
         report=report,
         now=utc_now,

@@ -93,12 +93,12 @@ class _LibrariesNotTooOften(logging.Filter):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._repeats = LogThrottle(clock)
+        self._throttle = LogThrottle(clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == NAME:
             return True
-        times = self._repeats.tell(record.name, str(record.msg))
+        times = self._throttle.due(record.name, str(record.msg))
         record.times = times or 0
         return times is not None
 

@@ -34,7 +34,7 @@ class LogThrottle:
         self._clock = clock
         self._subjects: dict[Hashable, _Subject] = {}
 
-    def tell(self, subject: Hashable, reason: str) -> int | None:
+    def due(self, subject: Hashable, reason: str) -> int | None:
         """Counts a failure. Returns the count since the last line, if a line is due now; else None."""
         about = self._subjects.setdefault(subject, _Subject())
         alike = _CHANGING.sub("#", reason)

@@ -59,11 +59,11 @@ class Logs:
     """An observer of facts."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._telling = ThrottledLog(clock)
-        self._log = self._telling.log
-        self._sinks = SinkLogs(self._telling)
-        self._state = StateLogs(self._telling)
-        self._process = ProcessLogs(self._telling)
+        self._throttled = ThrottledLog(clock)
+        self._log = self._throttled.log
+        self._sinks = SinkLogs(self._throttled)
+        self._state = StateLogs(self._throttled)
+        self._process = ProcessLogs(self._throttled)
         self._refused: dict[tuple[Resource, Scope], int] = {}
         self._unknown: dict[str, str] = {}
 
@@ -102,7 +102,7 @@ class Logs:
                 level("listed again" if relist else "listed", objects=objects, seconds=round(seconds, 3))
             case WatchOpened():
                 self._served(key)
-                if self._telling.over(("failed", *key)):
+                if self._throttled.over(("failed", *key)):
                     log.info("watch is live")
                 log.debug("watch opened")
             case WatchEnded():
@@ -112,9 +112,9 @@ class Logs:
                 log.info("synced", objects=objects)
             case InformerStopped():
                 self._refused.pop(key, None)
-                self._telling.forget(("failed", *key))
-                self._telling.forget(("unreadable", *key))
-                self._telling.forget(("bare", *key))
+                self._throttled.forget(("failed", *key))
+                self._throttled.forget(("unreadable", *key))
+                self._throttled.forget(("bare", *key))
                 log.info("informer stopped")
 
     def _served(self, key: tuple[Resource, Scope]) -> None:
@@ -128,7 +128,7 @@ class Logs:
         named = _named(*key)
         match fact:
             case ListWatchFailed(verb=verb, reason=reason, retry_after=after):
-                self._telling.failure(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
+                self._throttled.failure(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
             case ResourceRefused(status=status, reason=reason, retry_after=after):
                 log = self._log.debug if self._refused.get(key) == status else self._log.warning
                 self._refused[key] = status
@@ -136,10 +136,10 @@ class Logs:
                 log(f"refused: {advice}", **named, status=status, reason=reason, retry_in=round(after, 1))
             case InputUnreadable(reason=reason):
                 text = "an item or a line of the API server cannot be read, and was skipped"
-                self._telling.failure(("unreadable", *key), text, reason, **named)
+                self._throttled.failure(("unreadable", *key), text, reason, **named)
             case ObjectLeftBare(reason=reason):
                 text = "an object is too large or too deep; only its identity is exported"
-                self._telling.failure(("bare", *key), text, reason, **named)
+                self._throttled.failure(("bare", *key), text, reason, **named)
             case VersionsRanBackwards(was=was, now=now):
                 text = "the API server's store was restored: comparing all objects with it, in a new epoch"
                 self._log.warning(text, **named, was=was, now=now)
@@ -148,7 +148,7 @@ class Logs:
         subject, named = ("history", fact.store), {"store": fact.store} if fact.store else {}
         match fact.outcome:
             case "same":
-                self._telling.over(subject)
+                self._throttled.over(subject)
                 self._log.debug("the API server's history is the known history", **named)
             case "unknown":
                 text = "the API server has forgotten the proof of its history: comparing all objects"
@@ -158,7 +158,7 @@ class Logs:
                 self._log.warning(text, **named, reason=fact.reason)
             case _:
                 text = "the API server's history cannot be proven yet: watches wait for the proof"
-                self._telling.failure(subject, text, fact.reason, **named)
+                self._throttled.failure(subject, text, fact.reason, **named)
 
     # ── The cluster ──────────────────────────────────────────────────────────
 
@@ -172,7 +172,7 @@ class Logs:
                     text = "no resource has this name; it is looked up again at every discovery"
                     self._log.warning(text, resource=name, reason=reason)
             case DiscoveryFailed(reason, retry_after):
-                self._telling.failure("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
+                self._throttled.failure("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
             case GroupStale(group, reason):
                 text = "the API server cannot discover this API group now; its known resources are kept"
                 self._log.warning(text, group=group, reason=reason)

@@ -18,9 +18,9 @@ from bridge.telemetry.throttled_log import ThrottledLog
 
 
 class ProcessLogs:
-    def __init__(self, telling: ThrottledLog) -> None:
-        self._telling = telling
-        self._log = telling.log
+    def __init__(self, throttled: ThrottledLog) -> None:
+        self._throttled = throttled
+        self._log = throttled.log
 
     def observe(self, fact: Fact) -> None:
         match fact:
@@ -73,6 +73,6 @@ class ProcessLogs:
         match fact.why:
             case CutReason.CROWDED:
                 text = "too many client connections; the oldest are cut"
-                self._telling.failure(("crowded", fact.server), text, "too many connections", server=fact.server)
+                self._throttled.failure(("crowded", fact.server), text, "too many connections", server=fact.server)
             case CutReason.SLOW:
                 self._log.debug("a client connection is cut: its request or answer took too long", server=fact.server)

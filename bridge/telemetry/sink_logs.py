@@ -29,22 +29,22 @@ from bridge.telemetry.throttled_log import ThrottledLog
 
 
 class SinkLogs:
-    def __init__(self, telling: ThrottledLog) -> None:
-        self._telling = telling
-        self._log = telling.log
+    def __init__(self, throttled: ThrottledLog) -> None:
+        self._throttled = throttled
+        self._log = throttled.log
         self._delivers: set[str] = set()
         """Sinks whose destination has stored records since the start."""
 
     def observe(self, fact: Fact) -> None:
         match fact:
             case BatchDelivered(sink):
-                was_delayed, first = self._telling.over(("delayed", sink)), sink not in self._delivers
+                was_delayed, first = self._throttled.over(("delayed", sink)), sink not in self._delivers
                 if was_delayed or first:
                     self._delivers.add(sink)
                     self._log.info("sink delivers" if first else "sink delivers again", sink=sink)
                 self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
             case SinkOpened(sink):
-                self._telling.over(("delayed", sink))
+                self._throttled.over(("delayed", sink))
                 self._log.info("sink is set up", sink=sink)
             case SinkPaused(sink):
                 self._log.warning("sink is paused until kubedelta sinks resume", sink=sink)
@@ -67,7 +67,7 @@ class SinkLogs:
                 self._backlog(fact)
 
     def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
-        failure, sink = self._telling.failure, fact.sink
+        failure, sink = self._throttled.failure, fact.sink
         match fact:
             case DeliveryDelayed(_, _, reason, retry_after, behind, asked):
                 text, wait = "delivery failed", round(retry_after, 1)
@@ -80,8 +80,8 @@ class SinkLogs:
                 text = "circuit open: deliveries failed in a row; one at a time is tried"
                 failure(("circuit", sink), text, reason, sink=sink, failures=failures)
             case CircuitClosed(_, seconds):
-                self._telling.over(("delayed", sink))
-                if self._telling.over(("circuit", sink)):
+                self._throttled.over(("delayed", sink))
+                if self._throttled.over(("circuit", sink)):
                     self._log.info(
                         "circuit closed: deliveries succeed again", sink=sink, outage_seconds=round(seconds, 1)
                     )
@@ -97,7 +97,7 @@ class SinkLogs:
             case BacklogCompacted(sink, before, after):
                 text = "backlog compacted: the sink gets the newest state of each object, without the steps in between"
                 reason = "max_backlog was reached"
-                self._telling.failure(("compacted", sink), text, reason, sink=sink, before=before, after=after)
+                self._throttled.failure(("compacted", sink), text, reason, sink=sink, before=before, after=after)
             case BacklogDropped(sink, first, last, count) | ListenerOverrun(sink, first, last, count):
                 text = "records are lost for the sink; it gets a Gap record in their place"
                 self._log.error(text, sink=sink, records=count, first=first, last=last)

@@ -17,9 +17,9 @@ from bridge.telemetry.throttled_log import ThrottledLog
 
 
 class StateLogs:
-    def __init__(self, telling: ThrottledLog) -> None:
-        self._telling = telling
-        self._log = telling.log
+    def __init__(self, throttled: ThrottledLog) -> None:
+        self._throttled = throttled
+        self._log = throttled.log
 
     def observe(self, fact: Fact) -> None:
         match fact:
@@ -27,9 +27,9 @@ class StateLogs:
                 self._log.info("state is open", path=path, sqlite=sqlite, records=records, objects=objects)
             case OutboxFull(reason, retry_after):
                 text = "intake blocked: no disk space for the state; sinks go on"
-                self._telling.failure("room", text, reason, level="error", retry_in=round(retry_after, 1))
+                self._throttled.failure("room", text, reason, level="error", retry_in=round(retry_after, 1))
             case OutboxHasRoom(seconds):
-                if self._telling.over("room"):
+                if self._throttled.over("room"):
                     self._log.info("intake resumed: the disk has space again", seconds=round(seconds, 1))
             case OutboxRebuilt(aside, reason):
                 text = (
@@ -55,7 +55,7 @@ class StateLogs:
                     "the cluster cannot be identified, so another cluster behind the same state would go unnoticed: "
                     'grant the bridge\'s account the verb "get" on the namespace kube-system'
                 )
-                self._telling.failure("cluster", text, reason)
+                self._throttled.failure("cluster", text, reason)
             case ScopeChanged(resource, left):
                 log = self._log.warning if left else self._log.info
                 log(

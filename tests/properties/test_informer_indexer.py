@@ -57,7 +57,7 @@ def test_an_indexer_with_offloaded_bodies_knows_what_a_dict_does(
                 store.put(thing)
                 model[thing.key] = ObjectVersion(thing.uid, thing.resource_version, thing.body)
             case Rest(key, sequence):
-                store.rest(key, sequence)
+                store.offload(key, sequence)
                 if key in model:
                     model[key] = ObjectVersion(model[key].uid, model[key].resource_version, sequence)
             case Remove(key):
@@ -84,7 +84,7 @@ def test_an_indexer_with_its_own_bodies_has_what_a_dict_has(
                 store.put(thing)
                 model[thing.key] = thing
             case Rest(key, sequence):
-                store.rest(key, sequence)
+                store.offload(key, sequence)
             case Remove(key):
                 store.remove(key)
                 model.pop(key, None)

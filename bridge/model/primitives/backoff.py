@@ -21,15 +21,15 @@ class Backoff:
     _ceiling: float = 0.0
     _last_end: float = float("-inf")
 
-    def next(self, now: float, chance: float, at_least: float | None = None) -> float:
-        """Seconds to wait from ``now`` (seconds of any monotonic clock). ``chance`` is uniform in [0, 1).
+    def next(self, now: float, jitter: float, at_least: float | None = None) -> float:
+        """Seconds to wait from ``now`` (seconds of any monotonic clock). ``jitter``: uniform in [0, 1).
         ``at_least``: seconds that the server asked for (Retry-After), even if longer than ``maximum``; the jitter is
         added to them, so that clients spread."""
         if now - self._last_end > self.quiet or not self._ceiling:
             self._ceiling = self.initial
         else:
             self._ceiling = min(self._ceiling * 2, self.maximum)
-        delay = self._ceiling * chance
+        delay = self._ceiling * jitter
         if at_least is not None:
             delay += at_least
         self._last_end = now + delay

@@ -36,67 +36,67 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
     """
 
     def __init__(self, objects: Mapping[str, ObjectVersion] | Iterable[tuple[str, ObjectVersion]] = ()) -> None:
-        self._places: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
         self._rows = bytearray()
         self._free: list[int] = []
         self._beside: dict[int, ObjectVersion] = {}
         self.update(objects)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._offsets)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._offsets)
 
     def keys(self) -> KeysView[str]:
-        return self._places.keys()
+        return self._offsets.keys()
 
     def __getitem__(self, key: str) -> ObjectVersion:
         """A new value at every call, for a version in a row."""
-        place = self._places[key]
-        if place in self._beside:
-            return self._beside[place]
-        sequence, version, uid = _ROW.unpack_from(self._rows, place)
+        offset = self._offsets[key]
+        if offset in self._beside:
+            return self._beside[offset]
+        sequence, version, uid = _ROW.unpack_from(self._rows, offset)
         return ObjectVersion(uid.decode(), version.decode(), sequence)
 
     def __setitem__(self, key: str, known: ObjectVersion) -> None:
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = self._new_place()
-        self._beside[place] = known
+        offset = self._offsets.get(key)
+        if offset is None:
+            offset = self._offsets[key] = self._new_offset()
+        self._beside[offset] = known
         if isinstance(known.state, int):
-            self.rest(key, known.state)
+            self.offload(key, known.state)
 
     def __delitem__(self, key: str) -> None:
-        place = self._places.pop(key)
-        self._beside.pop(place, None)
-        self._free.append(place)
+        offset = self._offsets.pop(key)
+        self._beside.pop(offset, None)
+        self._free.append(offset)
 
-    def rest(self, key: str, sequence: int) -> None:
+    def offload(self, key: str, sequence: int) -> None:
         """Replaces the body of ``key`` by the sequence number of its record. An unknown key is ignored."""
-        place = self._places.get(key)
-        if place is None:
+        offset = self._offsets.get(key)
+        if offset is None:
             return
-        known = self._beside.get(place) or self[key]
+        known = self._beside.get(offset) or self[key]
         version, uid = known.resource_version.encode(), known.uid.encode()
         if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES:
-            _ROW.pack_into(self._rows, place, sequence, version, uid)
-            self._beside.pop(place, None)
+            _ROW.pack_into(self._rows, offset, sequence, version, uid)
+            self._beside.pop(offset, None)
         else:
-            self._beside[place] = ObjectVersion(known.uid, known.resource_version, sequence)
+            self._beside[offset] = ObjectVersion(known.uid, known.resource_version, sequence)
 
     def newest(self, most: int) -> list[str]:
         """Keys of the ``most`` newest versions, newest first. Reads every row."""
-        ages = ((age_of(self._version_at(place)), key) for key, place in self._places.items())
+        ages = ((age_of(self._version_at(offset)), key) for key, offset in self._offsets.items())
         return [key for _, key in nlargest(most, ages)]
 
-    def _version_at(self, place: int) -> bytes:
-        if place in self._beside:
-            return self._beside[place].resource_version.encode()
-        version: bytes = _VERSION.unpack_from(self._rows, place)[0]
+    def _version_at(self, offset: int) -> bytes:
+        if offset in self._beside:
+            return self._beside[offset].resource_version.encode()
+        version: bytes = _VERSION.unpack_from(self._rows, offset)[0]
         return version
 
-    def _new_place(self) -> int:
+    def _new_offset(self) -> int:
         if self._free:
             return self._free.pop()
         self._rows.extend(bytes(_ROW.size))

@@ -196,7 +196,7 @@ def test_bodies_are_kept_packed() -> None:
     assert len(cast(bytes, known.state)) * 5 < len(pod.body)
 
 
-# ── Bodies that rest elsewhere ───────────────────────────────────────────────
+# ── Offloaded bodies ─────────────────────────────────────────────────────────
 
 
 class Records(dict[int, bytes]):
@@ -220,24 +220,24 @@ def test_a_body_is_held_until_offloaded_and_then_read_from_there() -> None:
     assert held.state is WEB.body
     assert (store.get(WEB.key), records.read) == (WEB, [])
 
-    store.rest(WEB.key, 2)
+    store.offload(WEB.key, 2)
     assert store.known(WEB.key) == ObjectVersion(WEB.uid, WEB.resource_version, 2)
     assert (store.get(WEB.key), records.read) == (WEB, [2])
     assert held.state is WEB.body, "whoever took it before still has what it took"
 
 
-def test_what_was_removed_meanwhile_needs_no_rest() -> None:
+def test_what_was_removed_meanwhile_needs_no_offload() -> None:
     store = Indexer(stored=Records(WEB.body))
     store.put(WEB)
     store.remove(WEB.key)
-    store.rest(WEB.key, 1)
+    store.offload(WEB.key, 1)
 
     assert len(store) == 0
 
 
 def test_a_store_that_keeps_bodies_ignores_record_numbers() -> None:
     store = a_store(WEB)
-    store.rest(WEB.key, 1)
+    store.offload(WEB.key, 1)
 
     assert store.get(WEB.key) == WEB
 

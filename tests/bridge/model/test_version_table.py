@@ -40,7 +40,7 @@ def test_any_version_and_any_uid_come_back_as_the_same_text(uid: str, version: s
 
     table["shop/web"] = ObjectVersion(uid, version, b"{}")
     assert table["shop/web"] == ObjectVersion(uid, version, b"{}")
-    table.rest("shop/web", 2**63 - 1)
+    table.offload("shop/web", 2**63 - 1)
     assert table["shop/web"] == ObjectVersion(uid, version, 2**63 - 1)
     table["shop/web"] = ObjectVersion(UID, "4", 4)
     assert dict(table) == others | {"shop/web": ObjectVersion(UID, "4", 4)}
@@ -49,14 +49,14 @@ def test_any_version_and_any_uid_come_back_as_the_same_text(uid: str, version: s
 @pytest.mark.parametrize("version", ["1", "1" * 300])
 def test_what_rests_already_may_rest_elsewhere(version: str) -> None:
     table = VersionTable({"shop/web": ObjectVersion(UID, version, 1)})
-    table.rest("shop/web", 2)
+    table.offload("shop/web", 2)
 
     assert table["shop/web"] == ObjectVersion(UID, version, 2)
 
 
 def test_what_is_not_known_is_missing_and_cannot_rest() -> None:
     table = VersionTable({"shop/web": ObjectVersion(UID, "1", 1)})
-    table.rest("shop/db", 2)
+    table.offload("shop/db", 2)
 
     assert (table.get("shop/db"), "shop/db" in table, len(table)) == (None, False, 1)
     with pytest.raises(KeyError, match="shop/db"):
@@ -82,7 +82,7 @@ def test_objects_that_come_and_go_leave_nothing_in_memory() -> None:
     try:
         for number in range(5_000):
             table[f"shop/job-{number}"] = ObjectVersion(f"uid-{number}", f"{number}", b"{}")
-            table.rest(f"shop/job-{number}", number)
+            table.offload(f"shop/job-{number}", number)
             del table[f"shop/job-{number}"]
         size, _ = tracemalloc.get_traced_memory()
     finally:
@@ -101,7 +101,7 @@ def test_an_update_leaves_no_new_allocation_in_the_heap() -> None:
     try:
         for number in numbers:
             table[f"shop/web-{number}"] = ObjectVersion(f"{number + 1:036}", f"{number + 10**9}", b"{}")
-            table.rest(f"shop/web-{number}", number + 10**9)
+            table.offload(f"shop/web-{number}", number + 10**9)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
