@@ -18,7 +18,7 @@ PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.t
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference clean
+.PHONY: help setup run test test-rooms test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -37,12 +37,15 @@ run: $(READY) ## the main job on the embedded default: kubedelta demo
 	$(BIN)/kubedelta demo $(ARGS)
 
 test: $(READY) ## the default suite, with the real servers where Go and Java are there
-	@echo "Three groups at once, because tests of servers wait much; each is printed whole when it ends."
+	@echo "Four groups at once, because tests of servers wait much; each is printed whole when it ends."
 	@echo "The first time, servers are built: minutes."
-	@$(MAKE) --no-print-directory -j3 --output-sync=target test-units test-servers test-scenarios
+	@$(MAKE) --no-print-directory -j4 --output-sync=target test-scenarios test-servers test-rooms test-units
 
-test-units: $(READY) ## what needs nothing but the bridge
-	$(BIN)/pytest -m "not soak and not go and not java" $(ARGS) $(NONE_IS_FINE)
+test-rooms: $(READY) ## the rooms of the bridge, without servers
+	$(BIN)/pytest -m "not soak and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
+
+test-units: $(READY) ## what else needs no servers: sinks, configuration, contracts, properties, documents
+	$(BIN)/pytest -m "not soak and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
 
 test-servers: $(READY) ## rooms, sinks and their contracts against real servers
 	$(BIN)/pytest -m "(go or java) and not soak" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
