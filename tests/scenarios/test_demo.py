@@ -63,7 +63,7 @@ def test_on_a_terminal_the_summary_stays_below_until_ctrl_c() -> None:
 
 def test_in_80_columns_the_summary_has_rates_and_new_resources() -> None:
     with terminal(80, 24, "--rate", "40") as (demo, screen):
-        screen.read_until(r"\d+ deltas, [\d.]+/s · queued \d+ · outbox \d+ · behind \d+ · \d+ of \d+ watches live")
+        screen.read_until(r"\d+ deltas, [\d.]+/s · queued \d+ · outbox \d+ · backlog \d+ · \d+ of \d+ watches live")
         screen.read_until(r"36mcertificates\.")
         screen.type("\x03")
         screen.read_to_the_end()
@@ -80,14 +80,14 @@ class Screen:
         self.text = ""
         """All that was written to it until now, with its escape sequences."""
 
-    def read_until(self, pattern: str, timeout: float = 20) -> None:
+    def read_until(self, pattern: str, timeout: float = 60) -> None:
         """Raises TimeoutError (seconds)."""
         deadline = time.monotonic() + timeout
         while not re.search(pattern, self.text):
             if not self._read(deadline):
                 raise TimeoutError(f"no {pattern!r} within {timeout:.0f} s, but\n{self.text[-2000:]}")
 
-    def read_to_the_end(self, timeout: float = 20) -> None:
+    def read_to_the_end(self, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
         while self._read(deadline):
             pass
