@@ -9,7 +9,7 @@ import msgspec
 
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.deltas import DeltaType, QueuedDelta
-from bridge.informer.handle_deltas import changes_of, contradicts, is_told_already, needs_last_state
+from bridge.informer.handle_deltas import changes_of, contradicts, is_exported_already, needs_last_state
 from bridge.informer.indexer import Indexer
 from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, ObjectVersion, Op
@@ -65,16 +65,15 @@ class Controller:
         first = await self._deliver(changes, position)
         if first is None:
             return
-        # Of several changes of one object the last one counts, and the Indexer has no other: it did not change while
-        # they were being delivered.
+        # Of several changes of an object, the Indexer has the last: it did not change during the delivery.
         offload = self._indexer.offload
         for sequence, change in enumerate(changes, first):
             if change.op is not Op.SYNC and change.op is not Op.DELETED:
                 offload(change.object.key, sequence)
 
     def handle_deltas(self, deltas: Sequence[QueuedDelta]) -> list[Change]:
-        """Apply a batch to the Indexer; the changes it made, in order. Where a list turns out to be of another history,
-        nothing more of it is a change: it is listed again, in a new epoch."""
+        """Applies a batch to the Indexer, and returns the changes in order. Once a list contradicts the known history,
+        its further deltas are dropped: the Reflector lists again, in a new epoch."""
         changes: list[Change] = []
         indexer, transform = self._indexer, self._transform
         for queued in deltas:
@@ -84,7 +83,7 @@ class Controller:
                 self._check_history(delta, known)
                 if self._fifo.contradicted and delta.type is not DeltaType.SYNC:
                     continue
-            if delta.type is DeltaType.DELETED and is_told_already(delta, known, self._tombstones):
+            if delta.type is DeltaType.DELETED and is_exported_already(delta, known, self._tombstones):
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
@@ -105,7 +104,7 @@ class Controller:
             self._contradict(was, f"{delta.key} at {delta.object.resource_version}")
 
     def _comparable(self, delta: QueuedDelta) -> QueuedDelta:
-        """What is kept was transformed; a body that will be compared with it must be, too."""
+        """A Restored delta with its transformed object, whose body can be compared with the known transformed body."""
         if delta.object is None or self._transform is None:
             return delta
         return msgspec.structs.replace(delta, object=self._transform(delta.object))

@@ -66,8 +66,8 @@ class DeltaFIFO:
         self._bytes = 0
         self._arrivals = 0
         self._position = position
-        """The version at which the store will be when everything that is queued has been processed; None while it
-        will be at none."""
+        """The version whose state the store will have once all queued deltas are processed; None if there is no such
+        version."""
         self._due = False
         """A batch is due, with or without deltas: a position was reached, or a list ended."""
         self._listed: set[str] | None = None
@@ -177,8 +177,8 @@ class DeltaFIFO:
                 pending[-1].targets = _wider(pending[-1].targets, targets)
 
     def reached(self, position: str | None) -> None:
-        """A batch is due, and with it this version is reached: nothing happened up to here but what is queued. None
-        where no version is."""
+        """Makes a batch due, with which the store reaches this version: all events up to it are queued. None if no
+        version is reached."""
         self._position = None if self.contradicted else position
         self._due = True
         self._filled.set()
@@ -213,8 +213,8 @@ class DeltaFIFO:
     # ── The consumer's side ──────────────────────────────────────────────────
 
     async def pop(self, process: Callable[[Deltas], Awaitable[None]]) -> None:
-        """Wait for the oldest key and give all its deltas to ``process``. Where that raises, they are put back before
-        anything newer of that key, and the error goes on to the caller. Raises FifoClosed."""
+        """Waits for the oldest key, and passes all its deltas to ``process``. If ``process`` raises, they return to the
+        queue before newer deltas of the key, and the caller gets the error. Raises FifoClosed."""
         while not self.queue:
             await self._wait_filled()
         key = self.queue.popleft()
@@ -223,10 +223,9 @@ class DeltaFIFO:
             await process(deltas)
 
     async def drain(self, process: Callable[[Sequence[QueuedDelta], str | None], Awaitable[None]]) -> None:
-        """Wait until there is something, and give everything to ``process``, in arrival order, and the position: with
-        these deltas the store is exactly what the server had at this version; None where it is at none (within a
-        list, in doubt). It stays while nothing but Syncs is queued. Where ``process`` raises, all is put back, as
-        ``pop`` does. Raises FifoClosed."""
+        """Waits for deltas or a position, and passes all deltas to ``process`` in arrival order, with the position: the
+        server's version whose state the store has after these deltas, or None (within a list, in doubt). Syncs keep the
+        position. If ``process`` raises, all deltas return to the queue, as in ``pop``. Raises FifoClosed."""
         while not (self.queue or self._due):
             await self._wait_filled()
         items, self.items = self.items, {}
@@ -298,7 +297,7 @@ class DeltaFIFO:
 
     @contextmanager
     def _processing(self, items: dict[str, Deltas], deltas: Sequence[QueuedDelta]) -> Iterator[None]:
-        """``deltas`` left the queue, where they stood as ``items``; they come back where processing them raises."""
+        """Counts ``deltas`` as taken from ``items``; if the block raises, they return to the queue."""
         self._in_flight = True
         self._count -= len(deltas)
         self._bytes -= sum(len(delta.object.body) for delta in deltas if delta.object is not None)
@@ -315,7 +314,7 @@ class DeltaFIFO:
             self._emptied.set()
 
     def _check_synced(self) -> None:
-        """The oldest delta stands first: once that one is newer than the first list, all of the list is processed."""
+        """The oldest delta is first in the queue: if it is newer than the first list, that list is processed."""
         if self._initial_through is None or self._in_flight:
             return
         self._synced = not self.queue or self.items[self.queue[0]][0].arrival > self._initial_through

@@ -39,7 +39,7 @@ def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiO
     return [Change(Op.UPDATED, delta.evidence, thing, known)]
 
 
-def is_told_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
+def is_exported_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
     """Whether the delta repeats an exported delete. Another object may have the name by now."""
     thing = delta.object
     if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):

@@ -156,10 +156,10 @@ class Indexer:
     # ── Inside ───────────────────────────────────────────────────────────────
 
     def _become(self, known: MutableMapping[str, ObjectVersion]) -> None:
-        """Both functions are hot: the mapping's own, with no call around them."""
+        """Makes this mapping the store. ``known`` and ``offload`` are the mapping's own methods, because they are hot."""
         self._known = known
         self.known: Callable[[str], ObjectVersion | None] = known.get
-        """What is known under a key."""
+        """The known version under a key; None if there is none."""
         self.offload: Callable[[str, int], None] = known.offload if isinstance(known, VersionTable) else _keep
         """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
         unknown key, and in a store that keeps its bodies."""
@@ -200,4 +200,4 @@ class Indexer:
 
 
 def _keep(_key: str, _sequence: int) -> None:
-    """For an Indexer that keeps the bodies."""
+    """``offload`` of an Indexer that keeps its bodies."""
