@@ -1,4 +1,4 @@
-"""Whether an API server still has the history that is known: proven once for all of its informers together."""
+"""Proves that an API server still has the known history, once for all of its informers together."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Deleted, age_of
 
 GATHER = 0.05
-"""Seconds to wait for others whose watches broke at the same moment."""
+"""Seconds to wait for other members whose watches broke at the same moment."""
 LASTS = 5.0
 """Seconds for which a proof that was made counts. Who comes later has not watched since: the store may be another one
 by now, and nobody noticed."""
 NOT_FOUND = 404
 ATTEMPTS = 3
-"""Members that are asked in one proof whose resources cannot be listed now, as where a webhook of theirs is down."""
+"""The most members per proof whose resources cannot be listed now, for instance because a webhook of theirs is down."""
 WITNESSES = 5
-"""Objects of one informer that are asked for where the newest one cannot be asked for at its version any more."""
+"""Objects of an informer to be listed, if the newest object cannot be listed at its version any more."""
 
 Part: TypeAlias = tuple[Resource, Scope]
 
 Forsake: TypeAlias = Callable[[Collection[Part], bool], Awaitable[None]]
-"""What these parts have reached is not to be gone on from, whenever this process ends; where the second is True, each
-is in a new epoch. Takes effect for everything that is delivered after the call; returns when it is durable."""
+"""Drops the positions of these parts, so that no later start resumes from them; if the second argument is True, each
+part begins a new epoch. Counts for all batches delivered after the call. Returns when it is durable."""
 
 
 class Member(Protocol):
-    """An informer, as its history sees it."""
+    """The part of an informer that its History uses."""
 
     resource: Resource
     scope: Scope
@@ -56,7 +56,7 @@ class Member(Protocol):
 
     @property
     def reached(self) -> str | None:
-        """The newest version that the server told it of the history that it has."""
+        """The newest version that the server sent, in the informer's present history; None before the first."""
         ...
 
     @property
@@ -66,35 +66,35 @@ class Member(Protocol):
 
     @property
     def live(self) -> bool:
-        """A watch of it is open."""
+        """The informer has an open watch."""
         ...
 
     def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
-        """The newest objects that it knows, newest first."""
+        """The newest known objects, newest first."""
         ...
 
     @property
     def deleted(self) -> Deleted | None:
-        """The newest delete that the server announced, unless something newer is known."""
+        """The newest announced delete; None if a newer change is known."""
         ...
 
     def known(self, key: str) -> ObjectVersion | None: ...
 
     def exported(self, key: str, known: ObjectVersion) -> ApiObject:
-        """A known object with its body. What ``known`` says must be of this moment."""
+        """A known object with its exported body. ``known`` must be current."""
         ...
 
     def as_exported(self, thing: ApiObject) -> ApiObject:
-        """What would be exported of an object."""
+        """The object as it would be exported (transformed)."""
         ...
 
     def disproved(self, other: OtherHistory) -> None:
-        """Its server has another history. Does not wait."""
+        """Learns that the server has another history. Does not wait."""
         ...
 
 
 async def nowhere(_parts: Collection[Part], _restored: bool) -> None:
-    """Nothing is kept that could be gone on from."""
+    """The Forsake of informers without durable positions."""
 
 
 class History:
@@ -107,7 +107,7 @@ class History:
     def __init__(
         self, name: str = "", *, forsake: Forsake = nowhere, report: Report = unheard, gather: float = GATHER
     ) -> None:
-        """``name`` tells it from others behind the same address; empty for most of what an API server has."""
+        """``name`` distinguishes stores behind an address (see ``kube.store_of``); empty for kube-apiserver's own."""
         self._name = name
         self._forsake = forsake
         self._report = report
@@ -118,21 +118,21 @@ class History:
         self._began = self._ended = float("-inf")
         self._proof: Proof = SameHistory()
         self._other: OtherHistory | None = None
-        """Since this process began."""
+        """The other history that was found last in this process."""
         self._current: set[str] = set()
-        """Names of resources whatever is remembered of which is of the history of now."""
+        """Names of resources whose checkpoints belong to the present history."""
         self._failing: set[Member] = set()
-        """Members whose resources could not be listed when they were last asked: others are asked first."""
+        """Members whose last request failed: the other members are asked first."""
 
     def join(self, member: Member, *, resumed: bool) -> None:
-        """One that is ``resumed`` knows what was before this process."""
+        """Adds a member. A ``resumed`` member has a checkpoint from before this process."""
         self._members.append(member)
         if resumed and self._other is not None and member.resource.name not in self._current:
             member.disproved(self._other)
         self._current.add(member.resource.name)
 
     def leave(self, member: Member) -> None:
-        """No error where it left before."""
+        """Removes a member. A second call has no effect."""
         self._failing.discard(member)
         if member in self._members:
             self._members.remove(member)
@@ -150,21 +150,21 @@ class History:
             made = await self._make()
             match made:
                 case OtherHistory():
-                    await self._tell(made, self._members)
+                    await self._announce(made, self._members)
                 case UnknownHistory():
-                    # Those whose watch is open have seen everything.
+                    # Members with an open watch have missed no events.
                     await self._forsake(_parts(each for each in self._members if not each.live), False)
             self._began, self._ended, self._proof = began, self._now(), made
             self._report(HistoryChecked(self._name, *_outcome(made)))
             return made
 
     async def disprove(self, member: Member, other: OtherHistory) -> None:
-        """This member has found out by itself: the others are told."""
-        await self._tell(other, [each for each in self._members if each is not member])
+        """This member has found another history by itself: all other members learn of it."""
+        await self._announce(other, [each for each in self._members if each is not member])
 
-    async def _tell(self, other: OtherHistory, members: Collection[Member]) -> None:
-        """Durable before anybody goes on: what one informer then knows of the new history must not vouch for another
-        one that still has a position of the old one, whenever this process ends."""
+    async def _announce(self, other: OtherHistory, members: Collection[Member]) -> None:
+        """Makes the end of the known history durable before it returns. Otherwise, after a crash, a member with objects
+        of the new history could prove it for a member with a position of the old history."""
         self._other = other
         self._current = {each.resource.name for each in self._members}
         durable = self._forsake(_parts(self._members), True)
@@ -179,7 +179,7 @@ class History:
         what it had at the version of the newest object, or of the newest delete where that is newer."""
         witnesses = [each for each in self._members if each.is_witness]
         if not witnesses:
-            return UnknownHistory("all that is known is being compared with what the server has")
+            return UnknownHistory("the known objects are being compared with the server's")
         reached = {each: version for each in witnesses if (version := each.reached) is not None}
         answer = await self._ask_in_turn(
             reached, lambda each: self._look_at_version(each, reached[each]), any_will_do=True
@@ -188,7 +188,7 @@ class History:
             return answer
         newest = {each: found for each in witnesses if (found := _still_possible(each))}
         if not newest and (replaced := next((each for each in witnesses if each.newest(1)), None)):
-            return UnknownHistory(f"{replaced.resource} has another scope than what is known of it")
+            return UnknownHistory(f"{replaced.resource} has another scope than its known objects")
         known = {each: found[0][1].resource_version for each, found in newest.items()}
         deletes = {each: deleted for each in witnesses if (deleted := each.deleted) is not None}
         gone = {each: deleted.version for each, deleted in deletes.items()}
@@ -198,16 +198,18 @@ class History:
                 return answer
         answer = await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
         if isinstance(answer, Refused) and answer.status == NOT_FOUND:
-            # Its collection is there: its definition has come back with another scope.
+            # The collection exists, so its definition came back with another scope.
             return UnknownHistory(answer.reason)
         return answer
 
     async def _ask_in_turn(
         self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]], *, any_will_do: bool = False
     ) -> Proof:
-        """Refused is who may not list; what fails may be a matter of that resource alone. Neither keeps others from
-        being asked, in this proof or the next. But unless ``any_will_do``, who knows less vouches for no more than it
-        knows: a backup may be newer than that, and older than what is known to who cannot be asked."""
+        """Asks members until an answer decides. After Refused and Failed, which may concern a single resource, the next
+        member is asked.
+
+        Unless ``any_will_do``, a member proves the history only up to its own newest version: a backup may be newer
+        than that, and older than the known version of a member that cannot be asked."""
         unable: Proof | None = None
         same = _NEVER
         attempts = ATTEMPTS
@@ -242,9 +244,9 @@ class History:
         return _not_now(answer)
 
     async def _look_at_delete(self, member: Member, deleted: Deleted) -> Proof:
-        """It was there until this version, and not any more at it."""
+        """Proves by a known delete: the object must exist before its version, and be gone at it."""
         if not deleted.version.isdecimal():
-            return UnknownHistory("its version has no order")
+            return UnknownHistory("the version of the newest delete has no order")
         for version in (str(int(deleted.version) - 1), deleted.version):
             request = ListRequest(version=version, limit=0, match=Match.EXACT, only=deleted.key)
             answer = await member.source.list(request)
@@ -259,19 +261,20 @@ class History:
         return SameHistory()
 
     async def _look_whether_it_is_back(self, member: Member, deleted: Deleted) -> Proof:
-        """The version of its delete is forgotten."""
+        """Proves by a delete whose version the server has forgotten: the object must not be back in an older state."""
         answer = await member.source.list(ListRequest(version="", limit=0, only=deleted.key))
         if isinstance(answer, Page):
             behind = proof.is_behind(answer, deleted.version)
-            return behind or proof.is_back(answer, deleted) or UnknownHistory("its version is forgotten")
+            contradiction = behind or proof.is_back(answer, deleted)
+            return contradiction or UnknownHistory("the server has forgotten the version of the newest delete")
         return UnknownHistory(answer.reason) if isinstance(answer, Unsupported) else _not_now(answer)
 
     async def _look_at_its_version(self, member: Member, newest: Sequence[tuple[str, ObjectVersion]]) -> Proof:
-        # Those with an open watch go on learning while others are asked.
+        # A member with an open watch may have processed deletes since ``newest`` was made.
         now_known = ((key, known) for key, _ in newest if (known := member.known(key)) is not None)
         key, known = next(now_known, (None, None))
         if key is None or known is None:
-            return Failed(f"all that was known of {member.resource} was deleted meanwhile")
+            return Failed(f"all known {member.resource} were deleted meanwhile")
         exported, version = member.exported(key, known), known.resource_version
         answer = await member.source.list(ListRequest(version=version, limit=0, match=Match.EXACT, only=key))
         match proof.was_there(answer, key, exported):
@@ -284,8 +287,8 @@ class History:
         return _not_now(answer)
 
     async def _look_at_now(self, member: Member, newest: Iterable[tuple[str, ObjectVersion]]) -> Proof:
-        """Its version is forgotten. That an object changed since, or went, is nothing unusual: then the next newest are
-        looked at too, since one that is older than it was known decides."""
+        """Proves by the current states, because the server has forgotten the known version. A changed or deleted object
+        proves neither history, so the next objects are listed too; an object older than its known version disproves."""
         gone = ""
         for key, known in newest:
             answer = await member.source.list(ListRequest(version="", limit=0, only=key))
@@ -308,7 +311,7 @@ class History:
 def _same_state(found: ApiObject, exported: ApiObject, key: str) -> Proof:
     if proof.is_other_state(found, exported):
         version = exported.resource_version
-        return OtherHistory(f"{key} at {version}", f"another state of it at {version}")
+        return OtherHistory(f"{key} at {version}", f"another state of the object at {version}")
     return SameHistory()
 
 
@@ -342,8 +345,7 @@ def _parts(members: Iterable[Member]) -> list[Part]:
 
 
 def _still_possible(member: Member) -> list[tuple[str, ObjectVersion]]:
-    """Its newest objects, without those that no server can be asked for: the definition came back with another scope,
-    and they are of the former one."""
+    """The newest objects, without objects that cannot be listed because a definition came back with another scope."""
     return [each for each in member.newest(WITNESSES) if ("/" in each[0]) is member.resource.namespaced]
 
 

@@ -1,4 +1,4 @@
-"""Drives the Reflector: makes its requests, keeps its deadlines, and fills the DeltaFIFO."""
+"""client-go's Reflector: lists and watches, keeps deadlines, and fills the DeltaFIFO. ``list_watch`` decides."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 
 LATE = 10.0
-"""Seconds after its timeout until which a watch may end by it."""
+"""Seconds after its timeoutSeconds within which the end of a watch counts as caused by it."""
 
 
 class Histories(Protocol):
@@ -98,9 +98,11 @@ class TakenOnTrust:
 
 
 class Reflector:
-    """One endless list-watch. ``run`` ends only by cancellation, or when the queue is closed. Where it is ``resumed``,
-    its first list is a comparison already, and ``epoch`` goes on from before; where it is ``comparing``, the first list
-    of that epoch may not have ended."""
+    """Lists and watches a resource in a scope without end. ``run`` ends only by cancellation, or when the queue is
+    closed.
+
+    A ``resumed`` Reflector compares its first list with a checkpoint, and continues its ``epoch``. ``comparing`` means
+    that the first list of that epoch may not have ended."""
 
     def __init__(
         self,
@@ -138,38 +140,38 @@ class Reflector:
         self._repair_at = 0.0
         self._unproven_since = self._now()
         self._learned: OtherHistory | Contradicted | None = None
-        """Of the server's history, from others than the server; taken in before the next request."""
+        """News of the server's history, from other informers or the Controller; processed before the next request."""
         self._passed_over = 0
-        """Epochs that ended before this informer came to them."""
+        """Epochs that ended before this informer began them."""
         self._waiting: asyncio.Timeout | None = None
-        """Around what is waited for on an open watch."""
+        """The timeout around the wait for an open watch's next answer."""
         self._comparing, self._compared = comparing, False
         """What is known may be of two histories; and a list has compared them, and is being processed."""
         self.epoch = epoch
-        """Grows each time the server's versions ran backwards."""
+        """Grows each time the server's versions run backwards."""
         self.last_contact = self._now()
-        """When the server last told anything, bookmarks and refusals included, on the event loop's clock."""
+        """The time of the server's last data, bookmarks and refusals included, on the event loop's clock (seconds)."""
         self._last_answer = self._now()
         self._waits_for_turn = False
         self.trouble: str | None = None
-        """Why the last request did not succeed; None since one did."""
+        """The failure of the last request; None after a success."""
         self.refused = False
-        """The API server refuses, and not just for a moment: only an operator can make the next request succeed."""
+        """The API server refuses permanently, until an operator changes something."""
 
     @property
     def last_answer(self) -> float:
-        """When there last was an answer of any kind, also one such as that nobody listens. Now, where nothing was asked
-        because others list first."""
+        """The time of the last outcome of a request, failures included. The present, while other informers list
+        first."""
         return self._now() if self._waits_for_turn else self._last_answer
 
     @property
     def live(self) -> bool:
-        """A watch is open at this moment, on top of a complete list."""
+        """A watch is open, after a complete list."""
         return isinstance(self._state, Watching | Doubting)
 
     @property
     def reached(self) -> str | None:
-        """The newest version that the server told; None before it did, in its history of now."""
+        """The newest version that the server sent, in its present history; None before the first."""
         return list_watch.reached(self._state)
 
     @property
@@ -181,7 +183,7 @@ class Reflector:
         return self._learned is None and not self._comparing
 
     def learn(self, of_history: OtherHistory | Contradicted) -> None:
-        """The server has another history: no answer until now counts any more. Does not wait."""
+        """Learns of another history, which makes all answers until now invalid. Does not wait."""
         if isinstance(self._learned, OtherHistory) and isinstance(of_history, OtherHistory):
             self._passed_over += 1
         if self._learned is None or isinstance(of_history, OtherHistory):
@@ -190,8 +192,8 @@ class Reflector:
             self._waiting.reschedule(self._now())
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:
-        """Ask for the same objects in another version of their API, from the next request on. What is known stays: a
-        resourceVersion means the same in every version."""
+        """Requests the same objects in another version of their API, from the next request on. Known objects and
+        versions stay valid: a resourceVersion does not depend on the API version."""
         self._resource = resource
         self._source = source
 
@@ -214,14 +216,14 @@ class Reflector:
         answer: Answer
         match request:
             case ListRequest():
-                # Once a page is on its way it must be read: an API server gives it a minute.
+                # A page must be read within the minute that API servers give a request, so wait for room before it.
                 await self._fifo.wait_room()
                 verb, answer = "list", await self._source.list(request, self._take_part)
                 answer = self._take_learned() or answer
                 step = await self._take(answer)
             case ProofRequest():
                 verb = "proof"
-                self.trouble = self.trouble or "whether the API server has the history that is known is being proven"
+                self.trouble = self.trouble or "the API server's history is being proven"
                 answer = await self._histories.prove(self._unproven_since)
                 answer = self._take_learned() or answer
                 step = await self._take(answer)
@@ -260,7 +262,7 @@ class Reflector:
             while True:
                 answer = await self._next(answers)
                 if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
-                    # Only a server that ends a watch in due form may mean 410 by it.
+                    # Only a clean end may stand for a 410.
                     answer = Failed(answer.reason) if answer.torn else VeryShort()
                 elif isinstance(answer, HungUp) and not answer.torn and _is_over(request, self._now() - began):
                     answer = TimedOut()
@@ -288,7 +290,7 @@ class Reflector:
         if self._learned is not None and (learned := self._take_learned()):
             return learned
         if late is not None and deadline is not None and self._now() >= deadline:
-            return late  # A stream that always has something ready never lets a timer fire.
+            return late  # Checked here, because a timer never fires while every answer is ready at once.
         try:
             async with asyncio.timeout_at(deadline) as self._waiting:
                 return await anext(answers)
@@ -348,7 +350,7 @@ class Reflector:
                 self._list_began = self._now()
                 self._fifo.begin_replace()
             case Listed(objects=objects):
-                # A page may have any number of objects of any size.
+                # A page may exceed the queue's bounds, so it is queued in parts.
                 for few in stretches(objects, self._timing.page_size):
                     await self._fifo.wait_room()
                     self._fifo.replaced(few)
@@ -370,11 +372,11 @@ class Reflector:
                 await self._fifo.wait_processed()
                 if not isinstance(self._learned, OtherHistory):
                     await self._histories.disprove(OtherHistory(was, now))
-                self._learned = None  # It is one and the same.
+                self._learned = None  # Pending news is of this same history.
                 await self._begin_epoch(was, now)
 
     async def _begin_epoch(self, was: str, now: str) -> None:
-        # What was heard before belongs to the old epoch, and must leave under it; nor does it vouch for the new one.
+        # Queued deltas belong to the old epoch, and must be exported under it.
         self._comparing, self._compared = True, False
         await self._fifo.wait_processed()
         self._fifo.restored()
@@ -401,14 +403,14 @@ class Reflector:
 
 
 def _is_over(request: WatchRequest, seconds: float) -> bool:
-    """Whether the server ended a watch that lasted so long when it was asked to. Clocks differ."""
+    """Whether the watch's duration matches its timeoutSeconds, with a margin for the server's clock."""
     return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
 
 
 def _reason(answer: Answer) -> str:
     match answer:
         case TimedOut():
-            return "its time was over"
+            return "the watch reached its timeout"
         case OtherHistory() | Contradicted():
             return "the API server has another history"
         case VeryShort():
@@ -416,9 +418,9 @@ def _reason(answer: Answer) -> str:
         case Overdue():
             return "the bookmark that ends the initial events did not come"
         case RepairDue():
-            return "a list is due, because something could not be read"
+            return "a list is due after unreadable data"
         case Silent(seconds=seconds):
-            return f"nothing came for {seconds:.0f} s"
+            return f"the server sent no data for {seconds:.0f} s"
         case Announced() | Bookmark():
             return "versions ran backwards"
         case _:
