@@ -190,7 +190,7 @@ async def play(
         report=lambda _: None,
         timing=Timing(),
         start=NotSynced(watch_list=watch_list),
-        chance=lambda: chance,
+        jitter=lambda: chance,
     )
     targets = Audience(cluster, indexer.with_body)
     outlet = Outlet(targets, lambda: reflector.epoch, slow)
@@ -224,7 +224,7 @@ async def play(
     watch_list=st.booleans(),
     catches_up=st.booleans(),
     max_deltas=st.sampled_from([1, 3, 2000]),
-    chance=st.sampled_from([0.01, 0.3, 0.999]),
+    jitter=st.sampled_from([0.01, 0.3, 0.999]),
     behind=st.integers(0, 6),
     chunk=st.sampled_from([1, 1000]),
     slow=st.sampled_from([0.0, 0.5]),
@@ -245,7 +245,7 @@ def test_deltas_are_consistent_and_lead_to_the_servers_state(
             watch_list=watch_list,
             catches_up=catches_up,
             max_deltas=max_deltas,
-            chance=chance,
+            jitter=chance,
             behind=behind,
             chunk=chunk,
             slow=slow,

@@ -18,9 +18,9 @@ from bridge.informer.reflector.states import (
     OtherHistory,
     Overdue,
     Pace,
+    PositionReached,
     Proving,
     RanBackwards,
-    Reached,
     RepairDue,
     SameHistory,
     State,
@@ -106,8 +106,8 @@ def test_any_legal_answers_are_expected_and_give_sound_updates(data: st.DataObje
     for _ in range(data.draw(st.integers(1, 40))):
         answer = data.draw(legal_answers(state))
         taken = step(state, answer)
-        for sighting in taken.heard:
-            match sighting:
+        for update in taken.updates:
+            match update:
                 case ListBegan():
                     in_list = True
                     at_once += 1
@@ -127,7 +127,7 @@ def test_any_legal_answers_are_expected_and_give_sound_updates(data: st.DataObje
                     if reached is not None:
                         assert position <= int(reached) == int(happened[-1][1].resource_version)
                         position = int(reached)
-                case Reached(position=reached):
+                case PositionReached(position=reached):
                     assert not in_list
                     assert not doubt
                     assert int(reached) >= position

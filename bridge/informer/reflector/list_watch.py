@@ -37,15 +37,15 @@ from bridge.informer.reflector.states import (
     OtherHistory,
     Overdue,
     Pace,
+    PositionReached,
     ProofRequest,
     Proving,
     RanBackwards,
-    Reached,
     RepairDue,
     SameHistory,
-    Sighting,
     State,
     Step,
+    StoreUpdate,
     Streaming,
     Suspected,
     Synced,
@@ -219,22 +219,22 @@ def _listing(state: Listing, answer: Answer) -> Step:
 
 
 def _page(began: NotSynced, page: Page | Part, *, first: bool, complete: bool, version: str | None = None) -> Step:
-    heard: list[Sighting] = []
+    updates: list[StoreUpdate] = []
     if first and began.seen is not None and is_older(page.version, began.seen):
-        heard.append(RanBackwards(was=began.seen, now=page.version))
+        updates.append(RanBackwards(was=began.seen, now=page.version))
         began = replace(began, seen=page.version)
     if first:
-        heard.append(ListBegan())
+        updates.append(ListBegan())
     if page.objects:
-        heard.append(Listed(page.objects))
+        updates.append(Listed(page.objects))
     version = version or page.version
     if isinstance(page, Part):
-        return Step(Listing(began, version, None, complete), tuple(heard))
+        return Step(Listing(began, version, None, complete), tuple(updates))
     complete = complete and not page.unreadable
     if page.next_page is not None:
-        return Step(Listing(began, version, page.next_page, complete), tuple(heard))
-    heard.append(ListEnded(version, complete))
-    return Step(Synced(version, began.watch_list, doubt=not complete), tuple(heard))
+        return Step(Listing(began, version, page.next_page, complete), tuple(updates))
+    updates.append(ListEnded(version, complete))
+    return Step(Synced(version, began.watch_list, doubt=not complete), tuple(updates))
 
 
 def _streaming(state: Streaming, answer: Answer) -> Step:
@@ -276,17 +276,17 @@ def _newest(events: list[Event], seen: str | None) -> str | None:
     return seen
 
 
-def _initial(events: list[Event]) -> list[Sighting]:
+def _initial(events: list[Event]) -> list[StoreUpdate]:
     """The updates for events before the bookmark that ends the initial events: objects, and deletes of some of them."""
-    heard: list[Sighting] = []
+    updates: list[StoreUpdate] = []
     for kind, thing in events:
         if kind is EventType.DELETED:
-            heard.append(Happened([(kind, thing)], None))
-        elif heard and isinstance(heard[-1], Listed):
-            heard[-1].objects.append(thing)
+            updates.append(Happened([(kind, thing)], None))
+        elif updates and isinstance(updates[-1], Listed):
+            updates[-1].objects.append(thing)
         else:
-            heard.append(Listed([thing]))
-    return heard
+            updates.append(Listed([thing]))
+    return updates
 
 
 def _synced(state: Synced, answer: Answer) -> Step:
@@ -315,14 +315,14 @@ def _watching(state: Watching, answer: Answer) -> Step:
     match answer:
         case Announced(events=events):
             ascending, version = _ascending(events, state.version)
-            heard = (Happened(ascending, version),) if ascending else ()
+            updates = (Happened(ascending, version),) if ascending else ()
             if len(ascending) < len(events):
-                return _backwards(replace(state, version=version), heard)
-            return Step(Watching(version, state.watch_list), heard)
+                return _backwards(replace(state, version=version), updates)
+            return Step(Watching(version, state.watch_list), updates)
         case Bookmark(version=version):
             if is_older(version, state.version):
                 return _backwards(state)
-            return Step(Watching(version, state.watch_list), (Reached(version),))
+            return Step(Watching(version, state.watch_list), (PositionReached(version),))
         case Unreadable():
             return Step(Doubting(state.version, state.watch_list))
         case HungUp() | TimedOut():
@@ -352,10 +352,10 @@ def _doubting(state: Doubting, answer: Answer) -> Step:
     match answer:
         case Announced(events=events):
             ascending, version = _ascending(events, state.version)
-            heard = (Happened(ascending, None),) if ascending else ()
+            updates = (Happened(ascending, None),) if ascending else ()
             if len(ascending) < len(events):
-                return _backwards(replace(state, version=version), heard)
-            return Step(Doubting(version, state.watch_list), heard)
+                return _backwards(replace(state, version=version), updates)
+            return Step(Doubting(version, state.watch_list), updates)
         case Bookmark(version=version):
             if is_older(version, state.version):
                 return _backwards(state)
@@ -434,9 +434,9 @@ def _expired(state: Synced | Watching | Doubting, answer: Expired | TooLarge) ->
     return Step(_relist(state, Freshness.CONSISTENT), pace=Pace.BACK_OFF)
 
 
-def _backwards(state: Watching | Doubting, heard: tuple[Sighting, ...] = ()) -> Step:
+def _backwards(state: Watching | Doubting, updates: tuple[StoreUpdate, ...] = ()) -> Step:
     """A consistent list shows whether an old event was sent again or the store was restored."""
-    return Step(_relist(state, Freshness.CONSISTENT), heard, Pace.BACK_OFF)
+    return Step(_relist(state, Freshness.CONSISTENT), updates, Pace.BACK_OFF)
 
 
 def _ascending(events: list[Event], version: str) -> tuple[list[Event], str]:

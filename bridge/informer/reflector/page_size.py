@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bridge.model.object import ApiObject
 
-STRETCH = 1 << 20
+QUEUED_AT_ONCE = 1 << 20
 """Bytes of objects that are queued at once."""
 LARGE = 8 << 20
 """Bytes of a page. A larger page halves the next: the whole page must be read within the minute that API servers give
@@ -27,13 +27,13 @@ def smaller(objects: int) -> int:
     return max(1, objects // 8)
 
 
-def stretches(objects: list[ApiObject], most: int) -> Iterator[list[ApiObject]]:
+def split_for_queue(objects: list[ApiObject], most: int) -> Iterator[list[ApiObject]]:
     """Splits the objects, in their order, into parts of at most ``most`` objects. A part ends with the object that
-    brings it to STRETCH bytes."""
+    brings it to QUEUED_AT_ONCE bytes."""
     start = size = 0
     for index, thing in enumerate(objects):
         size += len(thing.body)
-        if size >= STRETCH or index - start + 1 == most:
+        if size >= QUEUED_AT_ONCE or index - start + 1 == most:
             yield objects[start : index + 1]
             start, size = index + 1, 0
     if start < len(objects):

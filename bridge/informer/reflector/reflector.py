@@ -21,7 +21,7 @@ from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.reflector import list_watch, states
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Pacing, Timing
-from bridge.informer.reflector.page_size import next_page_size, smaller, stretches
+from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
 from bridge.informer.reflector.states import (
     Answer,
     Contradicted,
@@ -34,11 +34,11 @@ from bridge.informer.reflector.states import (
     NotSynced,
     OtherHistory,
     Overdue,
+    PositionReached,
     Proof,
     ProofRequest,
     Proving,
     RanBackwards,
-    Reached,
     RepairDue,
     SameHistory,
     Step,
@@ -117,7 +117,7 @@ class Reflector:
         histories: Histories | None = None,
         resumed: bool = False,
         epoch: int = 1,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
         lists: ListLimiter | None = None,
         comparing: bool = False,
     ) -> None:
@@ -127,7 +127,7 @@ class Reflector:
         self._fifo = fifo
         self._report = report
         self._timing = timing
-        self._chance = chance
+        self._jitter = jitter
         self._state: states.State = start
         self._histories = histories or TakenOnTrust()
         self._pacing = Pacing(timing, granted=resumed)
@@ -238,7 +238,7 @@ class Reflector:
 
     def _draw_timeout(self) -> int:
         low, high = self._timing.watch_timeout
-        return int(low + (high - low) * self._chance())
+        return int(low + (high - low) * self._jitter())
 
     def _take_learned(self) -> OtherHistory | Contradicted | None:
         learned, self._learned = self._learned, None
@@ -308,10 +308,10 @@ class Reflector:
             self._last_answer = self.last_contact = self._now()
         else:
             self._notice(answer)
-        for sighting in step.heard:
-            await self._hear(sighting)
+        for update in step.updates:
+            await self._update_store(update)
         if isinstance(step.state, Doubting) and not isinstance(before, Doubting):
-            self._repair_at = self._now() + self._repairs.next(self._now(), self._chance())
+            self._repair_at = self._now() + self._repairs.next(self._now(), self._jitter())
         if isinstance(step.state, Proving) and not isinstance(before, Proving):
             self._unproven_since = self._now()
         self._state = step.state
@@ -339,19 +339,19 @@ class Reflector:
         if not isinstance(answer, unheard | UnknownHistory | Contradicted):
             self.last_contact = self._now()
 
-    async def _hear(self, sighting: states.Sighting) -> None:
-        match sighting:
+    async def _update_store(self, update: states.StoreUpdate) -> None:
+        match update:
             case Happened(events=events, position=position):
                 await self._fifo.wait_room()
                 self._fifo.happened(events, position)
-            case Reached(position=position):
+            case PositionReached(position=position):
                 self._fifo.reached(position)
             case ListBegan():
                 self._list_began = self._now()
                 self._fifo.begin_replace()
             case Listed(objects=objects):
                 # A page may exceed the queue's bounds, so it is queued in parts.
-                for few in stretches(objects, self._timing.page_size):
+                for few in split_for_queue(objects, self._timing.page_size):
                     await self._fifo.wait_room()
                     self._fifo.replaced(few)
             case states.ListEnded(version=version, complete=complete):
@@ -387,7 +387,7 @@ class Reflector:
     # ── Between requests ─────────────────────────────────────────────────────
 
     async def _pause(self, step: Step, answer: Answer, verb: str) -> None:
-        pause = self._pacing.pause(step, answer, self._now(), self._chance)
+        pause = self._pacing.pause(step, answer, self._now(), self._jitter)
         reason = f"its history is not proven: {_reason(answer)}" if verb == "proof" else _reason(answer)
         self.trouble = None if pause is None else reason
         self.refused = pause is not None and pause.for_operator

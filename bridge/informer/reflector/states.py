@@ -202,7 +202,7 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class PositionReached:
     """A bookmark: all events up to this version were sent."""
 
     position: str
@@ -230,7 +230,9 @@ class Suspected:
     """The server may have another history, which the next list will show."""
 
 
-Sighting: TypeAlias = ListBegan | Listed | ListEnded | Happened | Reached | RanBackwards | EpochBegan | Suspected
+StoreUpdate: TypeAlias = (
+    ListBegan | Listed | ListEnded | Happened | PositionReached | RanBackwards | EpochBegan | Suspected
+)
 
 
 class Pace(StrEnum):
@@ -247,7 +249,7 @@ class Pace(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Step:
     state: State
-    heard: tuple[Sighting, ...] = ()
+    updates: tuple[StoreUpdate, ...] = ()
     pace: Pace = Pace.AT_ONCE
     after: float | None = None
     """The server's Retry-After, in seconds."""

@@ -51,10 +51,10 @@ def clusters() -> Clusters:
 
 
 async def test_a_library_user_lists_by_index_and_gets_events(clusters: Clusters) -> None:
-    heard: list[str] = []
+    handled: list[str] = []
 
     async def hear(changes: Sequence[Change]) -> None:
-        heard.extend(f"{change.op} {change.object.name}" for change in changes)
+        handled.extend(f"{change.op} {change.object.name}" for change in changes)
 
     async with SharedInformerFactory(clusters) as factory:
         pods = factory.informer(PODS)
@@ -65,7 +65,7 @@ async def test_a_library_user_lists_by_index_and_gets_events(clusters: Clusters)
         clusters[PODS, Scope()].delete("db")
         await asyncio.sleep(1)
 
-    assert heard == ["added db", "added web", "deleted db"]
+    assert handled == ["added db", "added web", "deleted db"]
 
 
 async def test_a_factory_starts_with_the_indices_it_was_given(clusters: Clusters) -> None:

@@ -157,7 +157,7 @@ async def listing(limiter: ListLimiter, *script: Answered, watch_list: bool = Fa
         report=lambda _: None,
         timing=Timing(),
         start=NotSynced(watch_list=watch_list),
-        chance=lambda: 0.5,
+        jitter=lambda: 0.5,
         lists=limiter,
     )
     async with asyncio.TaskGroup() as tasks:

@@ -23,10 +23,10 @@ from bridge.informer.reflector.states import (
     OtherHistory,
     Overdue,
     Pace,
+    PositionReached,
     ProofRequest,
     Proving,
     RanBackwards,
-    Reached,
     RepairDue,
     SameHistory,
     State,
@@ -100,16 +100,16 @@ def after(state: State, *answers: Answer) -> Step:
 
 def test_a_page_in_parts_is_delivered_part_by_part() -> None:
     begun = step(LISTS, part(WEB.at(3), at=7))
-    assert begun.heard == (ListBegan(), Listed([WEB.at(3)]))
+    assert begun.updates == (ListBegan(), Listed([WEB.at(3)]))
     more = step(begun.state, part(DB.at(4), at=7))
-    assert more.heard == (Listed([DB.at(4)]),)
+    assert more.updates == (Listed([DB.at(4)]),)
     assert step(more.state, page(at=7)) == Step(SYNCED, (ListEnded("7", complete=True),))
 
 
 def test_parts_of_a_failed_later_page_do_not_change_the_retry() -> None:
     state = after(LISTS, page(WEB.at(3), at=7, next_page="token"), part(DB.at(4), at=7)).state
     assert asked(after(state, FAILED).state) == ListRequest(version="", limit=500, next_page="token")
-    assert after(state, page(at=7)).heard == (ListEnded("7", complete=True),)
+    assert after(state, page(at=7)).updates == (ListEnded("7", complete=True),)
 
 
 @pytest.mark.parametrize("end", [FAILED, EXPIRED, TOO_LARGE, Busy("429", 3), REFUSED, Oversized("too much")])
@@ -123,12 +123,12 @@ def test_a_first_page_that_breaks_off_is_listed_again_not_older(end: Answer) -> 
 def test_versions_that_ran_backwards_precede_the_first_part() -> None:
     seen = replace(LISTS, seen="9")
     begun = step(seen, part(WEB.at(3), at=7))
-    assert begun.heard == (RanBackwards(was="9", now="7"), ListBegan(), Listed([WEB.at(3)]))
-    assert step(begun.state, page(at=7)).heard == (ListEnded("7", complete=True),)
+    assert begun.updates == (RanBackwards(was="9", now="7"), ListBegan(), Listed([WEB.at(3)]))
+    assert step(begun.state, page(at=7)).updates == (ListEnded("7", complete=True),)
 
 
 def test_an_unreadable_item_in_a_part_makes_the_list_incomplete() -> None:
-    assert after(LISTS, part(WEB.at(3), at=7), page(at=7, unreadable=("no name",))).heard == (
+    assert after(LISTS, part(WEB.at(3), at=7), page(at=7, unreadable=("no name",))).updates == (
         ListEnded("7", complete=False),
     )
 
@@ -161,7 +161,7 @@ def test_an_empty_list_is_a_list() -> None:
 
 def test_a_list_in_pages_ends_at_the_version_of_its_first_page() -> None:
     first = step(LISTS, page(WEB.at(3), at=7, next_page="token"))
-    assert first.heard == (ListBegan(), Listed([WEB.at(3)]))
+    assert first.updates == (ListBegan(), Listed([WEB.at(3)]))
     assert asked(first.state) == ListRequest(version="", limit=500, next_page="token")
 
     last = step(first.state, page(DB.at(5), at=9))
@@ -222,7 +222,7 @@ PAGING = Listing(replace(LISTS, seen="4"), version="7", next_page="token", compl
 def test_an_expired_token_relists_in_one_page_and_not_older() -> None:
     done = step(PAGING, EXPIRED)
 
-    assert (done.pace, done.heard) == (Pace.AT_ONCE, ())
+    assert (done.pace, done.updates) == (Pace.AT_ONCE, ())
     assert asked(done.state) == ListRequest(version="7", limit=0)
 
 
@@ -293,7 +293,7 @@ def test_changes_within_initial_events_reach_no_position() -> None:
         (EventType.ADDED, DB.at(10)),
     ]
 
-    assert step(Streaming(STREAMS), Announced(events)).heard == (
+    assert step(Streaming(STREAMS), Announced(events)).updates == (
         Listed([WEB.at(3)]),
         Happened([(EventType.DELETED, DB.at(8))], None),
         Listed([WEB.at(9), DB.at(10)]),
@@ -371,14 +371,14 @@ def test_events_are_delivered_with_the_version_of_the_last() -> None:
 def test_a_bookmark_moves_the_version_without_an_event() -> None:
     done = step(WATCHING, Bookmark("20"))
 
-    assert done == Step(Watching("20", watch_list=False), (Reached("20"),))
+    assert done == Step(Watching("20", watch_list=False), (PositionReached("20"),))
 
 
 @pytest.mark.parametrize("end", [HUNG_UP, SILENT])
 def test_a_watch_that_ends_or_idles_resumes_without_a_list(end: Answer) -> None:
     done = after(WATCHING, modified(WEB.at(8)), end)
 
-    assert (done.heard, done.pace) == ((), Pace.AT_ONCE)
+    assert (done.updates, done.pace) == ((), Pace.AT_ONCE)
     assert asked(done.state) == WatchRequest(version="8", timeout=400)
 
 
@@ -386,7 +386,7 @@ def test_a_watch_that_ends_or_idles_resumes_without_a_list(end: Answer) -> None:
 def test_a_busy_server_is_asked_for_the_same_watch_unlisted(state: State) -> None:
     done = step(state, Busy("connection refused", after=2.0))
 
-    assert (done.pace, done.after, done.heard) == (Pace.BACK_OFF, 2.0, ())
+    assert (done.pace, done.after, done.updates) == (Pace.BACK_OFF, 2.0, ())
     assert asked(done.state) == WatchRequest(version="7", timeout=400)
 
 
@@ -402,7 +402,7 @@ def test_a_refused_watch_resumes_at_its_version_when_granted(state: State) -> No
 def test_410_in_the_answer_or_stream_relists_not_older(state: State) -> None:
     done = step(state, EXPIRED)
 
-    assert done.heard == ()
+    assert done.updates == ()
     assert asked(done.state) == ListRequest(version="7", limit=500)
 
 
@@ -508,13 +508,13 @@ def test_an_unreadable_item_makes_the_whole_list_incomplete() -> None:
     first = step(LISTS, page(WEB.at(3), at=7, next_page="token", unreadable=("no uid",)))
     last = step(first.state, page(DB.at(5), at=7))
 
-    assert last.heard[-1] == ListEnded("7", complete=False)
+    assert last.updates[-1] == ListEnded("7", complete=False)
 
 
 def test_an_unreadable_initial_event_makes_the_list_incomplete() -> None:
     done = after(Streaming(STREAMS), Unreadable("no uid"), added(WEB.at(3)), closing_bookmark(7))
 
-    assert done.heard == (ListEnded("7", complete=False),)
+    assert done.updates == (ListEnded("7", complete=False),)
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ def test_without_a_position_the_newest_state_is_compared() -> None:
     start = begin(Checkpoint(VersionTable(), position=None, newest="90"), watch_list=True)
 
     assert asked(start) == ListRequest(version="", limit=500)
-    assert RanBackwards("90", "50") in step(proven(start), page(at=50)).heard
+    assert RanBackwards("90", "50") in step(proven(start), page(at=50)).updates
 
 
 # ── Versions ─────────────────────────────────────────────────────────────────
@@ -566,16 +566,16 @@ def test_without_a_position_the_newest_state_is_compared() -> None:
 def test_a_list_older_than_what_was_seen_begins_a_new_epoch() -> None:
     done = step(NotSynced("90", Freshness.CONSISTENT, watch_list=False), page(WEB.at(40), at=50))
 
-    assert done.heard == (RanBackwards("90", "50"), ListBegan(), Listed([WEB.at(40)]), ListEnded("50", complete=True))
+    assert done.updates == (RanBackwards("90", "50"), ListBegan(), Listed([WEB.at(40)]), ListEnded("50", complete=True))
     assert asked(done.state) == WatchRequest(version="50", timeout=400)
 
 
 def test_the_pages_of_a_list_that_ran_backwards_begin_one_epoch() -> None:
     first = step(NotSynced("90", Freshness.CONSISTENT, watch_list=False), page(at=50, next_page="token"))
-    assert RanBackwards("90", "50") in first.heard
+    assert RanBackwards("90", "50") in first.updates
 
     again = after(first.state, EXPIRED, page(at=51))
-    assert again.heard == (ListBegan(), ListEnded("51", complete=True))
+    assert again.updates == (ListBegan(), ListEnded("51", complete=True))
 
 
 @pytest.mark.parametrize("state", [WATCHING, DOUBTING])
@@ -583,9 +583,9 @@ def test_the_pages_of_a_list_that_ran_backwards_begin_one_epoch() -> None:
 def test_an_older_version_is_believed_only_of_a_consistent_list(state: State, backwards: Answer) -> None:
     done = step(state, backwards)
 
-    assert (done.heard, done.pace) == ((), Pace.BACK_OFF)
+    assert (done.updates, done.pace) == ((), Pace.BACK_OFF)
     assert asked(done.state) == ListRequest(version="", limit=500)
-    assert RanBackwards("7", "6") in step(done.state, page(at=6)).heard
+    assert RanBackwards("7", "6") in step(done.state, page(at=6)).updates
 
 
 @pytest.mark.parametrize(("state", "position"), [(WATCHING, "8"), (DOUBTING, None)])
@@ -593,15 +593,15 @@ def test_what_came_before_an_older_version_in_one_batch_is_heard(state: State, p
     """An old event that is sent again may be of an object that is gone, and would bring the object back."""
     done = step(state, added(WEB.at(8), DB.at(3), DB.at(9)))
 
-    assert done.heard == (Happened([(EventType.ADDED, WEB.at(8))], position),)
+    assert done.updates == (Happened([(EventType.ADDED, WEB.at(8))], position),)
     assert asked(done.state) == ListRequest(version="", limit=500)
-    assert RanBackwards("8", "7") in step(done.state, page(at=7)).heard
+    assert RanBackwards("8", "7") in step(done.state, page(at=7)).updates
 
 
 def test_a_bookmark_older_than_seen_versions_ends_no_list() -> None:
     done = step(Streaming(NotSynced("90")), closing_bookmark(50))
 
-    assert done.heard == ()
+    assert done.updates == ()
     assert done.pace is Pace.BACK_OFF
     assert asked(done.state) == ListRequest(version="", limit=500)
 
@@ -697,7 +697,7 @@ def test_an_unclear_history_is_listed_under_suspicion() -> None:
     "state", [Proving(SYNCED), SYNCED, WATCHING, DOUBTING, LISTS, Listing(LISTS, "7", "x", complete=True)]
 )
 @pytest.mark.parametrize(
-    ("answer", "heard"),
+    ("answer", "updates"),
     [
         (OTHER, EpochBegan("web at 7", "web at 5")),
         (Contradicted("web at 7", "web at 5"), RanBackwards("web at 7", "web at 5")),
@@ -705,9 +705,9 @@ def test_an_unclear_history_is_listed_under_suspicion() -> None:
     ids=["found by others", "found here"],
 )
 def test_a_new_history_is_listed_whole_and_voids_old_versions(
-    state: State, answer: Answer, heard: EpochBegan | RanBackwards
+    state: State, answer: Answer, updates: EpochBegan | RanBackwards
 ) -> None:
-    assert list_watch.step(state, answer) == Step(NotSynced(None, Freshness.CONSISTENT, watch_list=False), (heard,))
+    assert list_watch.step(state, answer) == Step(NotSynced(None, Freshness.CONSISTENT, watch_list=False), (updates,))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from bridge.facts import (
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import QueuedDelta
 from bridge.informer.reflector.pacing import Timing
-from bridge.informer.reflector.page_size import LARGE, STRETCH, stretches
+from bridge.informer.reflector.page_size import LARGE, QUEUED_AT_ONCE, split_for_queue
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import NotSynced, OtherHistory, Synced
 from bridge.model.answers import (
@@ -99,7 +99,7 @@ async def watching(
     start: NotSynced | Synced = LISTS,
     resumed: bool = False,
     epoch: int = 1,
-    chance: Callable[[], float] = lambda: 0.5,
+    jitter: Callable[[], float] = lambda: 0.5,
     timing: Timing | None = None,
     max_deltas: int = 2000,
 ) -> AsyncGenerator[World]:
@@ -116,7 +116,7 @@ async def watching(
         start=start,
         resumed=resumed,
         epoch=epoch,
-        chance=chance,
+        jitter=jitter,
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(reflector.run())
@@ -129,16 +129,16 @@ async def watching(
 
 
 async def test_pauses_double_from_0_8_to_30_seconds() -> None:
-    async with watching(*[FAILED] * 9, chance=lambda: ALWAYS) as world:
+    async with watching(*[FAILED] * 9, jitter=lambda: ALWAYS) as world:
         await world.played()
         await asyncio.sleep(31)
 
     assert world.source.pauses == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], abs=1e-5)
 
 
-@pytest.mark.parametrize(("chance", "pauses"), [(0.0, [0, 0, 0]), (0.25, [0.2, 0.4, 0.8])])
-async def test_pauses_have_full_jitter(chance: float, pauses: list[float]) -> None:
-    async with watching(*[FAILED] * 3, chance=lambda: chance) as world:
+@pytest.mark.parametrize(("jitter", "pauses"), [(0.0, [0, 0, 0]), (0.25, [0.2, 0.4, 0.8])])
+async def test_pauses_have_full_jitter(jitter: float, pauses: list[float]) -> None:
+    async with watching(*[FAILED] * 3, jitter=lambda: jitter) as world:
         await world.played()
         await asyncio.sleep(1)
 
@@ -147,7 +147,7 @@ async def test_pauses_have_full_jitter(chance: float, pauses: list[float]) -> No
 
 async def test_a_long_outage_does_not_reset_the_pauses() -> None:
     """client-go since 0.35 does so every two minutes."""
-    async with watching(*[FAILED] * 60, chance=lambda: ALWAYS) as world:
+    async with watching(*[FAILED] * 60, jitter=lambda: ALWAYS) as world:
         await world.played()
 
     assert world.now() - world.source.asked[0].at > 1500
@@ -157,7 +157,7 @@ async def test_a_long_outage_does_not_reset_the_pauses() -> None:
 @pytest.mark.parametrize(("quiet", "pause"), [(119, 3.2), (121, 0.8)])
 async def test_two_quiet_minutes_reset_the_pauses(quiet: float, pause: float) -> None:
     watch = opened(Quiet(quiet), Bookmark("8"), FAILED)
-    async with watching(FAILED, FAILED, page(at=7), watch, chance=lambda: ALWAYS) as world:
+    async with watching(FAILED, FAILED, page(at=7), watch, jitter=lambda: ALWAYS) as world:
         await world.played()
         await asyncio.sleep(pause + 1)
 
@@ -183,7 +183,7 @@ async def test_a_refused_connection_is_tried_again_without_a_list() -> None:
 async def test_a_server_that_expires_every_watch_is_listed_rarely() -> None:
     """Where a list takes longer than the server keeps history, watch and list follow one another for ever."""
     script: list[Turn] = [page(at=7), opened(EXPIRED)] * 20
-    async with watching(*script, chance=lambda: ALWAYS) as world:
+    async with watching(*script, jitter=lambda: ALWAYS) as world:
         await world.played()
 
     assert world.now() - world.source.asked[0].at > 400
@@ -192,9 +192,9 @@ async def test_a_server_that_expires_every_watch_is_listed_rarely() -> None:
 # ── Timeouts of a watch ──────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (ALWAYS, 599)])
-async def test_watch_timeouts_are_random_so_that_they_spread(chance: float, seconds: int) -> None:
-    async with watching(opened(Quiet(10)), start=WATCHES, chance=lambda: chance) as world:
+@pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 300), (0.5, 450), (ALWAYS, 599)])
+async def test_watch_timeouts_are_random_so_that_they_spread(jitter: float, seconds: int) -> None:
+    async with watching(opened(Quiet(10)), start=WATCHES, jitter=lambda: jitter) as world:
         await world.played()
 
     assert world.source.requests[0] == WatchRequest(version="7", timeout=seconds)
@@ -203,7 +203,7 @@ async def test_watch_timeouts_are_random_so_that_they_spread(chance: float, seco
 async def test_every_watch_draws_its_own_timeout() -> None:
     chances: Iterator[float] = cycle([0.0, 0.25, 0.75])
     ends = opened(Quiet(2), HUNG_UP)
-    async with watching(ends, ends, ends, start=WATCHES, chance=lambda: next(chances)) as world:
+    async with watching(ends, ends, ends, start=WATCHES, jitter=lambda: next(chances)) as world:
         await world.played()
 
     assert [request.timeout for request in world.source.requests if isinstance(request, WatchRequest)] == [
@@ -259,7 +259,7 @@ async def test_a_watch_torn_in_its_first_second_is_retried_once() -> None:
 
 
 async def test_the_first_expired_version_is_listed_at_once() -> None:
-    async with watching(EXPIRED, page(at=9), opened(), start=WATCHES, chance=lambda: ALWAYS) as world:
+    async with watching(EXPIRED, page(at=9), opened(), start=WATCHES, jitter=lambda: ALWAYS) as world:
         await world.played()
 
     assert world.source.pauses == [0, 0]
@@ -269,7 +269,7 @@ async def test_the_first_expired_version_is_listed_at_once() -> None:
 @pytest.mark.parametrize(("quiet", "pause"), [(59, 0.8), (61, 0)])
 async def test_one_that_expires_within_a_minute_of_the_list_backs_off(quiet: float, pause: float) -> None:
     script: list[Turn] = [EXPIRED, page(at=9), opened(Quiet(quiet), EXPIRED), page(at=10)]
-    async with watching(*script, start=WATCHES, chance=lambda: ALWAYS) as world:
+    async with watching(*script, start=WATCHES, jitter=lambda: ALWAYS) as world:
         await world.played()
         await asyncio.sleep(1)
 
@@ -279,7 +279,7 @@ async def test_one_that_expires_within_a_minute_of_the_list_backs_off(quiet: flo
 async def test_the_minute_begins_when_the_list_ends() -> None:
     """A list that takes longer than the server keeps history is followed by another 410, for ever."""
     slow: list[Turn] = [page(WEB.at(3), at=9, next_page="more"), Busy("429", after=90), page(at=9)]
-    async with watching(EXPIRED, *slow, opened(EXPIRED), start=WATCHES, chance=lambda: ALWAYS) as world:
+    async with watching(EXPIRED, *slow, opened(EXPIRED), start=WATCHES, jitter=lambda: ALWAYS) as world:
         await world.played()
         await asyncio.sleep(2)
 
@@ -292,7 +292,7 @@ async def test_the_minute_begins_when_the_list_ends() -> None:
 
 async def test_a_refused_resource_is_retried_each_minute_and_reported() -> None:
     refused = Refused(403, "pods is forbidden")
-    async with watching(*[refused] * 4, chance=lambda: 0.5) as world:
+    async with watching(*[refused] * 4, jitter=lambda: 0.5) as world:
         await world.played()
         await asyncio.sleep(61)
 
@@ -301,9 +301,9 @@ async def test_a_refused_resource_is_retried_each_minute_and_reported() -> None:
     assert not world.reported(ListWatchFailed)
 
 
-@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 48), (1.0, 72)])
-async def test_refused_resources_do_not_ask_all_at_the_same_moment(chance: float, seconds: float) -> None:
-    async with watching(Refused(403, "forbidden"), chance=lambda: chance) as world:
+@pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 48), (1.0, 72)])
+async def test_refused_resources_do_not_ask_all_at_the_same_moment(jitter: float, seconds: float) -> None:
+    async with watching(Refused(403, "forbidden"), jitter=lambda: jitter) as world:
         await world.played()
         await asyncio.sleep(73)
 
@@ -311,7 +311,7 @@ async def test_refused_resources_do_not_ask_all_at_the_same_moment(chance: float
 
 
 async def test_an_unserved_resource_is_asked_for_sooner() -> None:
-    async with watching(*[Refused(404, "not found")] * 3, chance=lambda: 0.5) as world:
+    async with watching(*[Refused(404, "not found")] * 3, jitter=lambda: 0.5) as world:
         await world.played()
         await asyncio.sleep(11)
 
@@ -323,7 +323,7 @@ async def test_a_resource_just_granted_is_asked_for_again_in_seconds(status: int
     """A kube-apiserver that starts refuses everything until it has read its RBAC objects."""
     refused = Refused(status, "forbidden")
     script: list[Turn] = [opened(Quiet(5), HUNG_UP), Busy("connection refused"), *[refused] * 6, opened(Quiet(9))]
-    async with watching(*script, start=WATCHES, chance=lambda: ALWAYS) as world:
+    async with watching(*script, start=WATCHES, jitter=lambda: ALWAYS) as world:
         await world.played()
 
         assert world.source.pauses[1:] == pytest.approx([0, 0.8, 0.8, 1.6, 3.2, 5, 5, 5][1:], abs=1e-5)
@@ -334,7 +334,7 @@ async def test_a_resource_just_granted_is_asked_for_again_in_seconds(status: int
 async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
     refused = Refused(403, "pods is forbidden")
     script: list[Turn] = [page(at=7), *[refused] * 40]
-    async with watching(*script, chance=lambda: 0.5) as world:
+    async with watching(*script, jitter=lambda: 0.5) as world:
         began = world.now()
         await asyncio.sleep(59)
         assert not world.reported(ResourceRefused)
@@ -351,7 +351,7 @@ async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
 async def test_each_refusal_of_what_works_in_between_is_a_new_one() -> None:
     refused = Refused(403, "forbidden")
     script: list[Turn] = [page(at=7), *[refused] * 9, opened(Quiet(300), HUNG_UP), *[refused] * 9, opened(Quiet(1))]
-    async with watching(*script, chance=lambda: ALWAYS) as world:
+    async with watching(*script, jitter=lambda: ALWAYS) as world:
         await world.played()
 
     assert not world.reported(ResourceRefused)
@@ -426,7 +426,7 @@ async def test_a_list_repairs_also_a_stream_that_never_pauses() -> None:
             yield modified(WEB.at(version))
 
     stream = opened(Unreadable("no metadata"), *busy())
-    async with watching(stream, page(at=9), start=WATCHES, chance=lambda: 0.0) as world:
+    async with watching(stream, page(at=9), start=WATCHES, jitter=lambda: 0.0) as world:
         await world.played()
 
     assert isinstance(world.source.requests[1], ListRequest)
@@ -436,7 +436,7 @@ async def test_a_list_repairs_also_a_stream_that_never_pauses() -> None:
 async def test_a_lasting_unreadable_object_is_listed_ever_more_rarely() -> None:
     bad = page(at=7, unreadable=("an item has no uid",))
     script: list[Turn] = [turn for _ in range(14) for turn in (bad, opened(Quiet(1)))]
-    async with watching(*script, chance=lambda: ALWAYS) as world:
+    async with watching(*script, jitter=lambda: ALWAYS) as world:
         await world.played()
 
     doubts = [pause for pause in world.source.pauses if pause]
@@ -519,7 +519,7 @@ async def test_an_epoch_begins_once_the_old_one_is_processed() -> None:
 
 async def test_live_means_an_open_watch_on_a_complete_list() -> None:
     initial = opened(added(WEB.at(3)), Quiet(5), closing_bookmark(7), Quiet(5), Busy("429"))
-    async with watching(initial, opened(Quiet(1)), start=NotSynced(), chance=lambda: ALWAYS) as world:
+    async with watching(initial, opened(Quiet(1)), start=NotSynced(), jitter=lambda: ALWAYS) as world:
         await asyncio.sleep(4)
         assert not world.reflector.live
         await asyncio.sleep(2)
@@ -662,12 +662,12 @@ async def test_a_page_of_a_past_history_is_cut_short() -> None:
     async with watching(parts, page(WEB.at(3), at=4), opened(), max_deltas=4) as world:
         await settled()
         world.reflector.learn(OtherHistory(was="9", now="4"))
-        heard = []
+        keys = []
         while world.fifo.queue:
-            heard += [delta.key for delta in (await drained(world.fifo)).deltas]
+            keys += [delta.key for delta in (await drained(world.fifo)).deltas]
             await settled()
         await world.played()
-    assert heard == ["shop/p0", "shop/p1", "shop/p2", "shop/p3", "shop/p4", "shop/web"]
+    assert keys == ["shop/p0", "shop/p1", "shop/p2", "shop/p3", "shop/p4", "shop/web"]
 
 
 async def test_no_page_is_asked_for_before_there_is_room_for_it() -> None:
@@ -702,10 +702,10 @@ async def test_a_page_that_cannot_be_held_is_asked_for_in_smaller_ones() -> None
 @given(st.lists(st.integers(0, 3 << 20), max_size=20), st.integers(1, 5))
 def test_objects_are_queued_in_chunks_by_count_and_bytes(sizes: list[int], most: int) -> None:
     objects = [ApiObject(f"o{number}", "u", "1", bytes(size)) for number, size in enumerate(sizes)]
-    delivered = list(stretches(objects, most))
+    delivered = list(split_for_queue(objects, most))
     assert [each for few in delivered for each in few] == objects
     assert all(0 < len(few) <= most for few in delivered)
-    assert all(sum(len(each.body) for each in few[:-1]) < STRETCH for few in delivered)
+    assert all(sum(len(each.body) for each in few[:-1]) < QUEUED_AT_ONCE for few in delivered)
 
 
 async def nothing(*_: object) -> None:
