@@ -156,7 +156,7 @@ class Indexer:
     # ── Inside ───────────────────────────────────────────────────────────────
 
     def _become(self, known: MutableMapping[str, ObjectVersion]) -> None:
-        """Makes this mapping the store. ``known`` and ``offload`` are the mapping's own methods, because they are hot."""
+        """Makes this mapping the store. ``known`` and ``offload`` are its own methods, because they are hot."""
         self._known = known
         self.known: Callable[[str], ObjectVersion | None] = known.get
         """The known version under a key; None if there is none."""

@@ -172,7 +172,7 @@ async def play(
     watch_list: bool,
     catches_up: bool,
     max_deltas: int,
-    chance: float,
+    jitter: float,
     behind: int,
     chunk: int,
     slow: float,
@@ -190,7 +190,7 @@ async def play(
         report=lambda _: None,
         timing=Timing(),
         start=NotSynced(watch_list=watch_list),
-        jitter=lambda: chance,
+        jitter=lambda: jitter,
     )
     targets = Audience(cluster, indexer.with_body)
     outlet = Outlet(targets, lambda: reflector.epoch, slow)
@@ -234,7 +234,7 @@ def test_deltas_are_consistent_and_lead_to_the_servers_state(
     watch_list: bool,
     catches_up: bool,
     max_deltas: int,
-    chance: float,
+    jitter: float,
     behind: int,
     chunk: int,
     slow: float,
@@ -245,7 +245,7 @@ def test_deltas_are_consistent_and_lead_to_the_servers_state(
             watch_list=watch_list,
             catches_up=catches_up,
             max_deltas=max_deltas,
-            jitter=chance,
+            jitter=jitter,
             behind=behind,
             chunk=chunk,
             slow=slow,
