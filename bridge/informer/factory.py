@@ -123,7 +123,7 @@ class SharedInformerFactory:
         return self
 
     async def wait_synced(self, timeout: float | None = None) -> None:
-        """Returns when every informer that runs now has synced, or was retired. Raises NotSyncedInTime after
+        """Returns when every informer that runs now has synced, or was removed. Raises NotSyncedInTime after
         ``timeout`` seconds."""
         running = [self._informers[key] for key in self._running]
         try:
@@ -145,10 +145,10 @@ class SharedInformerFactory:
         informer.stop()
         await self._forget(informer)
 
-    async def retire(self, informer: SharedInformer) -> None:
+    async def remove(self, informer: SharedInformer) -> None:
         """Ends an informer whose resource the server removed: delivers a delete for every known object, and returns
         after that."""
-        informer.retire()
+        informer.remove()
         await self._forget(informer)
 
     async def stop(self) -> None:

@@ -59,7 +59,7 @@ class SharedInformer:
     """Delivers, eventually, every change of its resource's objects, in order per object, and knows their newest state.
     ``has_synced`` never turns back to false; ``live`` is true while a watch is open.
 
-    An informer runs once, in ``run``. ``retire`` ends it when the resource is gone, ``stop`` when the process ends.
+    An informer runs once, in ``run``. ``remove`` ends it when the resource is gone, ``stop`` when the process ends.
 
     The checkpoint ``remembered`` continues an earlier informer. With a position, the informer watches from there
     without a list, and has synced at once. Without a position, it lists and compares the list with the checkpoint. A
@@ -131,7 +131,7 @@ class SharedInformer:
         )
         self._synced = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._retiring = False
+        self._removing = False
 
     @property
     def handlers(self) -> Handlers:
@@ -221,7 +221,7 @@ class SharedInformer:
     # ── Lifecycle ────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
-        """Runs until ``stop`` or ``retire``: then reading ends, and the changes that were read are delivered."""
+        """Runs until ``stop`` or ``remove``: then reading ends, and the changes that were read are delivered."""
         self._report(InformerStarted(self.resource, self.scope))
         self._notice_synced()
         async with asyncio.TaskGroup() as tasks:
@@ -235,7 +235,7 @@ class SharedInformer:
             for reader in readers:
                 reader.cancel()
             await asyncio.wait(readers)
-            if self._retiring:
+            if self._removing:
                 self._fifo.restored()  # Lifts a contradiction, in which deletes would be ignored.
                 await self._fifo.replace((), None)
             self._fifo.close()
@@ -248,9 +248,9 @@ class SharedInformer:
     def stop(self) -> None:
         self._stopping.set()
 
-    def retire(self) -> None:
+    def remove(self) -> None:
         """Ends the informer of a resource that the server removed, with a delete for every known object."""
-        self._retiring = True
+        self._removing = True
         self._stopping.set()
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:

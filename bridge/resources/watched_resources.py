@@ -179,8 +179,8 @@ class WatchedResources:
         if not all([await self._is_gone(informer) for informer in informers]):
             return
         for informer in informers:
-            async with self._ledger.retiring(informer.resource, informer.scope):
-                await self._factory.retire(informer)
+            async with self._ledger.removing(informer.resource, informer.scope):
+                await self._factory.remove(informer)
             self._adopted.discard(informer.resource.name)
 
     def _report_unresolved(self, resolution: Resolution) -> None:

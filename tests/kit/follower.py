@@ -86,7 +86,7 @@ class Follower:
             await self._tell([], str(self.server.version))
             self.knows_states, self.evidence, self.newest = True, Evidence.RELISTED, self.server.version
 
-    async def retire(self, most: int | None = None) -> None:
+    async def remove(self, most: int | None = None) -> None:
         """Its resource is not served: tell that everything was deleted."""
         for key in list(self.known)[:most]:
             await self._tell([self._deleted(key)], None)

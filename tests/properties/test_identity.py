@@ -201,8 +201,8 @@ class IdentityMachine(RuleBasedStateMachine):
         async def gone() -> None:
             with suppress(Killed):
                 for scope, follower in self.followers.items():
-                    async with self.outbox.ledger.retiring(PODS, scope):
-                        await follower.retire(most)
+                    async with self.outbox.ledger.removing(PODS, scope):
+                        await follower.remove(most)
                         if most is not None:
                             await self.kill()
                             raise Killed

@@ -33,7 +33,7 @@ class Informer:
     become ``sync``."""
     has_forms: bool = False
     """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
-    retiring: bool = False
+    removing: bool = False
     """True while the informer exports deletes of objects that may still exist in the cluster."""
 
     def advance(self, batch: ChangeBatch) -> bool:
@@ -110,7 +110,7 @@ class Appender:
                 informer.position,
                 informer.newest,
                 informer.epoch,
-                informer.retiring,
+                informer.removing,
             )
         )
         return numbered[0]

@@ -39,7 +39,7 @@ class Append(msgspec.Struct, frozen=True):
     position: str | None
     newest: str | None
     epoch: int
-    retiring: bool
+    removing: bool
     """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
 
 
@@ -59,7 +59,7 @@ def append(database: apsw.Connection, batch: Append, bodies: BodyCodec) -> int:
         database.executemany(ledger_sql.ENTER, entries)
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
-        if batch.retiring:
+        if batch.removing:
             ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in batch.deltas))
         database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
     size = sum(len(row[-1]) + len(row[-2] or b"") for row in written)

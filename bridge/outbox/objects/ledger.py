@@ -106,12 +106,12 @@ class Ledger:
         return self._intake.forsake(parts, restored=restored)
 
     @asynccontextmanager
-    async def retiring(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
+    async def removing(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
         """Retires the informer of a resource that is no longer served: the caller exports the deletes inside the
         context. If the resource returns, its informer begins a later epoch, even after a kill inside the context: so no
         id repeats."""
         if (informer := self._intake.informers.get((resource.name, scope))) is not None:
-            informer.retiring = True
+            informer.removing = True
         yield
         number = self._intake.forget(resource.name, scope)
         if number is not None:

@@ -193,7 +193,7 @@ async def test_waiting_goes_on_for_the_others_when_one_is_retired(clusters: Clus
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(factory.wait_synced(timeout=60))
             await asyncio.sleep(1)
-            await factory.retire(nodes)
+            await factory.remove(nodes)
             await asyncio.sleep(1)
             assert not waiting.done()
         assert pods.has_synced
@@ -211,7 +211,7 @@ async def test_a_removed_informer_exports_deletes_and_can_be_recreated(clusters:
     async with SharedInformerFactory(clusters, deliver=deliver) as factory:
         pods = factory.informer(PODS)
         await factory.start().wait_synced(timeout=30)
-        await factory.retire(pods)
+        await factory.remove(pods)
         assert delivered == ["added db", "added web", "deleted db", "deleted web"]
         assert factory.informers == ()
 
@@ -223,7 +223,7 @@ async def test_a_removed_informer_exports_deletes_and_can_be_recreated(clusters:
 
 async def test_an_informer_that_was_never_started_can_be_retired(clusters: Clusters) -> None:
     async with SharedInformerFactory(clusters) as factory:
-        await factory.retire(factory.informer(PODS))
+        await factory.remove(factory.informer(PODS))
 
         assert factory.informers == ()
 

@@ -320,7 +320,7 @@ async def test_removing_it_exports_deletes_without_asking_the_server() -> None:
     world = a_ledger(WEB.at(3, image="last"), DB.at(4), position="7", newest="7")
     source = ScriptedSource(opened(Opened()))
     informer = world.an_informer(source)
-    informer.retire()
+    informer.remove()
     await informer.run()
 
     assert source.requests == []
@@ -334,7 +334,7 @@ async def test_a_record_that_is_missing_ends_it_loudly() -> None:
     world = a_ledger(WEB.at(3), position="7", newest="7")
     world.ledger.bodies.clear()
     informer = world.an_informer(ScriptedSource())
-    informer.retire()
+    informer.remove()
 
     with pytest.raises(ExceptionGroup) as raised:
         await informer.run()

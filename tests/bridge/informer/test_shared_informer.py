@@ -431,7 +431,7 @@ async def test_it_may_be_stopped_before_it_ran() -> None:
 async def test_removing_it_exports_a_delete_of_each_object_and_ends() -> None:
     async with running("web", "db") as world:
         await world.informer.wait_synced()
-        world.informer.retire()
+        world.informer.remove()
 
     assert world.outlet.delivered == ["added db", "added web", "deleted db", "deleted web"]
     last = world.outlet.batches[-1]
@@ -447,7 +447,7 @@ async def test_removing_it_amid_a_list_deletes_what_was_exported() -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(informer.run())
         await asyncio.sleep(1)
-        informer.retire()
+        informer.remove()
 
     assert outlet.delivered == ["added web", "deleted web"]
 
@@ -459,7 +459,7 @@ async def test_retiring_wakes_whoever_waits_for_the_first_list() -> None:
             waiting = tasks.create_task(world.informer.wait_synced())
             await asyncio.sleep(1)
             assert not waiting.done()
-            world.informer.retire()
+            world.informer.remove()
 
 
 async def test_what_cannot_be_delivered_ends_it_loudly() -> None:

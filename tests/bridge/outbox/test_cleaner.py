@@ -324,7 +324,7 @@ async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: 
 async def test_what_a_resource_told_before_it_went_leaves_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
-        async with outbox.ledger.retiring(PODS, Scope()):
+        async with outbox.ledger.removing(PODS, Scope()):
             await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
         await outbox.tidy()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []

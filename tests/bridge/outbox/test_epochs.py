@@ -179,8 +179,8 @@ async def test_a_resource_that_was_away_comes_back_in_a_later_epoch(tmp_path: Pa
     async with opened(tmp_path, NOW) as outbox:
         for _ in range(2):
             part = (await look(outbox, server, ALL))[ALL]
-            async with outbox.ledger.retiring(PODS, ALL):
-                await part.retire()
+            async with outbox.ledger.removing(PODS, ALL):
+                await part.remove()
         await look(outbox, server, ALL)
 
         assert await exported(outbox) == [
@@ -197,8 +197,8 @@ async def test_a_returned_part_begins_an_epoch_despite_a_kill(tmp_path: Path, mo
     server = a_server("shop/web", "shop/api")
     async with opened(tmp_path, NOW) as outbox:
         part = (await look(outbox, server, ALL))[ALL]
-        async with outbox.ledger.retiring(PODS, ALL):
-            await part.retire(most)
+        async with outbox.ledger.removing(PODS, ALL):
+            await part.remove(most)
             left = crashed(tmp_path, tmp_path / "left")
     gone = ["shop/web", "shop/api"][:most]
 
@@ -213,8 +213,8 @@ async def test_a_returned_part_begins_an_epoch_despite_a_restore(tmp_path: Path)
         part = (await look(outbox, server, ALL))[ALL]
         server.delete("shop/web")
         await part.look()
-        async with outbox.ledger.retiring(PODS, ALL):
-            await part.retire()
+        async with outbox.ledger.removing(PODS, ALL):
+            await part.remove()
         server.restore(there)
         await look(outbox, server, ALL)
 

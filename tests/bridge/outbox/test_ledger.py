@@ -320,7 +320,7 @@ async def test_a_new_informer_does_not_inherit_a_position(tmp_path: Path) -> Non
     async with opened(tmp_path) as outbox:
         went = await Informed(DEPLOYMENTS).begin(outbox)
         await went.tells(outbox, position="7000")
-        async with outbox.ledger.retiring(DEPLOYMENTS, ALL):
+        async with outbox.ledger.removing(DEPLOYMENTS, ALL):
             pass
         await adopted(outbox, ALL)
         await outbox.tidy()
