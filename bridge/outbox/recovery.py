@@ -16,7 +16,7 @@ from bridge.model.policies import StartPolicy
 from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
-from bridge.outbox.log import cleaner, record_codec
+from bridge.outbox.log import cleaner, dictionaries, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
 from bridge.outbox.objects import ledger_sql
@@ -49,8 +49,8 @@ class OpenedState:
     last: int
     log_start: int
     objects: int
-    loose: CleanableLog
-    marks: list[tuple[int, int, float]]
+    cleanable: CleanableLog
+    ranges: list[tuple[int, int, float]]
     """Ranges of the log: last sequence number, bytes, and age of the first record in seconds."""
     epoch: int
     """Upper bound of the epochs begun."""
@@ -162,8 +162,8 @@ def _read(
             last,
             log_start,
             one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
-            cleaner.loose(connection),
-            list(_marks(connection, log_start, now)),
+            cleaner.cleanable_log(connection),
+            list(_ranges(connection, log_start, now)),
             one(connection, _NEWEST_EPOCH),
         )
 
@@ -182,12 +182,12 @@ def _check(connection: apsw.Connection) -> None:
 
 def _bodies(connection: apsw.Connection) -> BodyCodec:
     try:
-        return BodyCodec(ledger_sql.dictionaries(connection))
+        return BodyCodec(dictionaries.load(connection))
     except ValueError as error:
         raise Damaged(str(error)) from error
 
 
-def _marks(connection: apsw.Connection, log_start: int, now: str) -> Iterator[tuple[int, int, float]]:
+def _ranges(connection: apsw.Connection, log_start: int, now: str) -> Iterator[tuple[int, int, float]]:
     present = datetime.fromisoformat(now)
     found = connection.execute(
         "SELECT max(seq), sum(length(body) + coalesce(length(before), 0)), min(time)"

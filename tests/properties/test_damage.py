@@ -39,7 +39,7 @@ async def _fill(directory: Path) -> None:
         await pods.tells(outbox, "updated shop/web-0", "deleted shop/web-1")
         await outbox.sinks.dead_letters["audit"].add_dead_letters([NewDeadLetter(told[0], "too large", parked=False)])
         outbox.sinks["audit"].settle(30)
-        await outbox.tidy()
+        await outbox.maintain()
 
 
 async def _with_log(directory: Path) -> None:
@@ -79,7 +79,7 @@ async def _use(outbox: Outbox) -> list[Delta]:
     with suppress(LookupError):
         await outbox.dead_letter(1)
     await pods.tells(outbox, "added shop/new", "updated shop/new")
-    await outbox.tidy()
+    await outbox.maintain()
     return told
 
 

@@ -492,7 +492,7 @@ class OutboxMachine(RuleBasedStateMachine):
         loop = self.runner.get_loop()
         assert isinstance(loop, ShiftingLoop)
         loop.shift += data.draw(st.sampled_from([0.0, 60.0, 120.0]))
-        self.run(self.outbox.tidy())
+        self.run(self.outbox.maintain())
         for part in self.parts:
             part.is_saved()
         held = min(cursor.holds for cursor in self.outbox.sinks.all)

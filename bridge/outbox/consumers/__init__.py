@@ -2,7 +2,7 @@
 
 backfill          a snapshot, compacted backlog, gap or replay in front of the log: its items and its progress
 backfill_plans    the records that become items of a backfill
-backlog           bounds of a backlog, and the part of the log that retention lets go (pure)
+backlog           bounds of a backlog, and the records to drop above them (pure)
 compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
 dead_letters      rejected and parked records

@@ -1,8 +1,7 @@
-"""Bounds of a sink's backlog, and how much of the log can be dropped or trimmed (pure)."""
+"""Bounds of a sink's backlog, and the records to drop above them (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bridge.outbox.log.sparse_index import SparseIndex
@@ -58,18 +57,3 @@ def drop_through(
     if bounds.age is not None:
         through = max(through, sparse_index.sequence_within_age(bounds.age * ROOM, now))
     return through
-
-
-def trim_through(
-    cursors: Iterable[int], retain_age: float, retain_bytes: int, sparse_index: SparseIndex, now: float, last: int
-) -> int:
-    """The log can be trimmed up to this sequence number: every cursor has passed it, and the records are older than
-    ``retain_age`` seconds, or ``retain_bytes`` bytes follow them. 0 turns a bound off; without any bound, no settled
-    record is retained."""
-    settled = min(cursors, default=last)
-    retained = []
-    if retain_age:
-        retained.append(sparse_index.sequence_of_age(retain_age, now))
-    if retain_bytes:
-        retained.append(sparse_index.sequence_of_bytes(retain_bytes))
-    return min(settled, last, max(retained, default=last))

@@ -67,7 +67,7 @@ class SinkCursor:
         )
 
     def settle(self, through: int) -> None:
-        """Settles the log up to ``through``; a lower number has no effect. Saved with the next ``Outbox.tidy``."""
+        """Settles the log up to ``through``; a lower number has no effect. Saved with the next ``Outbox.maintain``."""
         if through > self.settled:
             self.settled, self.dirty = through, True
             if self.backfill is not None:

@@ -182,7 +182,7 @@ def _has_too_many_free(database: apsw.Connection) -> bool:
 # ── Estimate ─────────────────────────────────────────────────────────────────
 
 
-def loose(database: apsw.Connection) -> CleanableLog:
+def cleanable_log(database: apsw.Connection) -> CleanableLog:
     """The estimate from the database. Counts the ledger."""
     last, log_start, checkpoint = row(database, "SELECT last, log_start, cleaner_checkpoint FROM meta")
     records, unexamined = one(database, "SELECT count(*) FROM ledger"), last + 1 - checkpoint

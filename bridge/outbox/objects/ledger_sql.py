@@ -16,7 +16,6 @@ from bridge.model.change import ObjectVersion
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
 from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
-from bridge.outbox.log.body_codec import Dictionary
 from bridge.outbox.storage.database import one
 
 
@@ -111,18 +110,6 @@ def resource_id(database: apsw.Connection, resource: Resource) -> int:
         "SELECT id FROM resources WHERE api_group = ? AND version = ? AND plural = ? AND object_kind = ?"
         " AND namespaced = ?",
         values,
-    )
-
-
-def dictionaries(database: apsw.Connection) -> list[Dictionary]:
-    """All dictionaries."""
-    return [Dictionary(*found) for found in database.execute("SELECT number, kind, content FROM dictionaries")]
-
-
-def add_dictionary(database: apsw.Connection, dictionary: Dictionary) -> None:
-    database.execute(
-        "INSERT INTO dictionaries (number, kind, content) VALUES (?,?,?)",
-        (dictionary.number, dictionary.kind, dictionary.content),
     )
 
 

@@ -14,16 +14,18 @@ from pathlib import Path
 
 import apsw
 
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import backfill
-from bridge.outbox.errors import Damaged, StateUnusable
-from bridge.outbox.log import record_codec
+from bridge.outbox.errors import Damaged, StateError, StateUnusable
+from bridge.outbox.log import dictionaries, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.objects.ledger_sql import PRESENT
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import is_damage, one, open_reader
+from bridge.outbox.storage.state_directory import StateDirectory
 
 MOST = 100
 """Problems that are reported."""
@@ -57,6 +59,23 @@ def find_damage(file: Path) -> str:
         return str(error) if is_damage(error) else ""
     except StateUnusable:
         return ""
+
+
+def damage_behind(error: BaseException | None, state_directory: StateDirectory) -> str:
+    """The damage that explains an error, in words; empty if the error has another cause. Blocks as ``find_damage``."""
+    if not isinstance(error, Exception) or isinstance(error, StateError | UnknownTarget | OSError):
+        return ""
+    if state_directory.gone():  # Another database may have the name now; ``Outbox.close`` reports that.
+        return ""
+    if known := _damage_in(error):
+        return str(known)
+    return find_damage(state_directory.file)
+
+
+def _damage_in(error: BaseException) -> Damaged | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := _damage_in(each))), None)
+    return error if isinstance(error, Damaged) else None
 
 
 def problems(database: apsw.Connection) -> list[str]:
@@ -132,7 +151,7 @@ def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
 def _frames(database: apsw.Connection) -> Iterator[str]:
     """Decodes every body, dead letter, item and backfill."""
     try:
-        bodies = BodyCodec(ledger_sql.dictionaries(database))
+        bodies = BodyCodec(dictionaries.load(database))
     except ValueError as error:
         yield str(error)
         return

@@ -117,7 +117,7 @@ async def test_pages_that_are_free_inside_the_file_are_room(tmp_path: Path, disk
     async with bench(tmp_path, retention=Retention(min_free=MIN_FREE)) as it, asyncio.timeout(20):
         await fill(it, megabytes=8)
         await it.take_all()
-        await it.outbox.tidy()
+        await it.outbox.maintain()
         disk.free = MIN_FREE - 1
         await it.change("added a")
 
@@ -130,7 +130,7 @@ async def test_what_was_trimmed_is_given_back_to_the_disk(tmp_path: Path) -> Non
         for _ in range(10):
             await fill(it, megabytes=1)
             await it.take_all(limit=1000)
-            await it.outbox.tidy()
+            await it.outbox.maintain()
     assert (tmp_path / "outbox.db").stat().st_size < before / 2
 
 

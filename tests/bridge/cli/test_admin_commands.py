@@ -417,7 +417,7 @@ async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Adm
 
     assert code == Exit.OK
     told = json.loads(out)
-    assert (told["letter"]["number"], told["object"]) == (7, {"kind": "Pod"})
+    assert (told["dead_letter"]["number"], told["object"]) == (7, {"kind": "Pod"})
 
 
 async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeAdmin) -> None:

@@ -61,7 +61,7 @@ class Taker:
 async def settled(outbox: Outbox) -> None:
     for cursor in outbox.sinks.all:
         outbox.sinks[cursor.sink].settle(outbox.last)
-    await outbox.tidy()
+    await outbox.maintain()
 
 
 # ── Snapshots ────────────────────────────────────────────────────────────────
@@ -99,7 +99,7 @@ async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> 
         await (await Informed().begin(outbox)).tells(outbox, "updated shop/b", "added shop/d")
         await taker.take(2)
         taker.settle()
-        await outbox.tidy()
+        await outbox.maintain()
         left = crashed(tmp_path, tmp_path / "left")
         records = await taker.rest(limit=1)
     async with opened(left, WITH_LATE) as outbox:
@@ -157,7 +157,7 @@ async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Pat
         taker = Taker(outbox, "late")
         await taker.take(3)
         taker.settle()
-        await outbox.tidy()
+        await outbox.maintain()
         await taker.take(2)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, WITH_LATE) as outbox:
@@ -179,10 +179,10 @@ async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) 
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "deleted shop/a", "updated shop/b")
         outbox.sinks["audit"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
         await taker.take(2)
         taker.settle()
-        await outbox.tidy()
+        await outbox.maintain()
         assert (await outbox.check()).problems == []
 
         assert await taker.delivered() == ["added shop/b", "snapshot", "deleted shop/a", "updated shop/b"]
@@ -208,10 +208,10 @@ async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -
     async with opened(tmp_path, WITH_LATE) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "deleted shop/a")
         outbox.sinks["audit"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
     async with opened(tmp_path) as outbox:
         await outbox.sinks.count_absence(100.0, 50.0)
-        await outbox.tidy()
+        await outbox.maintain()
         report = await outbox.check()
         assert (report.records, report.objects, report.sinks, report.problems) == (0, 1, 1, [])
 
@@ -309,12 +309,12 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
         for _ in range(4):
             await informer.tells(outbox, *["updated shop/a"] * 50)
             await shorten(taker, outbox, policy)
-            await outbox.tidy()
+            await outbox.maintain()
             assert outbox.records == 0, "no record is kept for this sink"
             assert outbox.backlog_of("audit").records == len(in_flight) + 1
         for fetch in taker.held[:settled]:
             taker.stream.settle(fetch)
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.backlog_of("audit").records == len(in_flight) - settled + 1
         assert (await outbox.check()).problems == []
         left = crashed(tmp_path, tmp_path / "left")
@@ -326,7 +326,7 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
     async with opened(left) as outbox:
         again = Taker(outbox)
         assert await again.delivered() == in_flight[settled:] + SHORTENED[policy]
-        await outbox.tidy()
+        await outbox.maintain()
         assert (await outbox.check()).problems == []
 
 
@@ -368,7 +368,7 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         await taker.rest()
         await informer.tells(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
-        await outbox.tidy()
+        await outbox.maintain()
         left = crashed(tmp_path, tmp_path / "left")
         expected = await taker.rest()
     async with opened(left, retention=Retention(before=True)) as outbox:
@@ -533,7 +533,7 @@ async def replayable(outbox: Outbox) -> Taker:
     await deployments.tells(outbox, "added shop/d", "added shopping/d")
     await pods.tells(outbox, "deleted shop/a")
     await taker.rest()
-    await outbox.tidy()
+    await outbox.maintain()
     return taker
 
 
@@ -684,11 +684,11 @@ async def test_what_is_replayed_stays_until_it_was_told(tmp_path: Path) -> None:
         taker = await replayable(outbox)
         await taker.stream.replay(1, None, None)
     async with opened(tmp_path) as outbox:  # Without retention from now on.
-        await outbox.tidy()
+        await outbox.maintain()
         assert (await outbox.check()).problems == []
         records = await Taker(outbox).delivered()
         assert len(records) == 6
-        await outbox.tidy()
+        await outbox.maintain()
         report = await outbox.check()
         assert (report.records, report.objects, report.problems) == (0, 3, [])
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.outbox.consumers.backlog import BacklogSize, Bounds, drop_through, trim_through, why_full
+from bridge.outbox.consumers.backlog import BacklogSize, Bounds, drop_through, why_full
+from bridge.outbox.log.retention import trim_through
 from bridge.outbox.log.sparse_index import SparseIndex
 
 EMPTY = BacklogSize(records=0, bytes=0, age=0.0)

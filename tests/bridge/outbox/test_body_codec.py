@@ -121,7 +121,7 @@ async def test_an_outbox_trains_a_dictionary_and_keeps_it_on_restart(tmp_path: P
         await outbox.ledger.adopt(PODS, [Scope()])
         await outbox.append(ChangeBatch(PODS, Scope(), changes, "600"))
         plain = outbox.size
-        await outbox.tidy()
+        await outbox.maintain()
         await outbox.append(ChangeBatch(PODS, Scope(), more[:1], "1000"))  # Behind the dictionary, on its way to disk.
         await outbox.append(ChangeBatch(PODS, Scope(), more[1:], "1599"))
         assert outbox.size - plain < 0.8 * plain

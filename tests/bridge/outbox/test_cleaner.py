@@ -45,10 +45,10 @@ async def test_what_a_sink_has_not_settled_stays_whatever_was_replaced(tmp_path:
     async with opened(tmp_path) as outbox:
         await a_day(outbox)
         outbox.sinks["audit"].settle(4)
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == [2, 3, 4, 5, 6, 7, 8], "that 6 replaces 3 is not settled"
         outbox.sinks["audit"].settle(5)
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == [2, 3, 4, 6, 7, 8]
         assert (await outbox.check()).problems == []
 
@@ -57,15 +57,15 @@ async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path:
     async with opened(tmp_path) as outbox:
         informer = await a_day(outbox)
         outbox.sinks["audit"].settle(8)
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [2, 4]
         await informer.tells(outbox, "updated shop/b")
         outbox.sinks["audit"].settle(9)
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [4, 9]
         await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
         outbox.sinks["audit"].settle(11)
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
         assert (await outbox.check()).problems == []
 
@@ -76,7 +76,7 @@ async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Pa
         await informer.tells(
             outbox, "added shop/a", "updated shop/a", "deleted shop/a", "added shop/a", "updated shop/a"
         )
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == [5]
         assert (await outbox.check()).problems == []
 
@@ -88,13 +88,13 @@ async def test_it_waits_until_as_much_can_go_as_there_are_objects(tmp_path: Path
     async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=1.0)) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, *(f"added shop/{number}" for number in range(10)))
-        await outbox.tidy()
+        await outbox.maintain()
         for changes in range(1, 10):
             await informer.tells(outbox, "updated shop/0")
-            await outbox.tidy()
+            await outbox.maintain()
             assert len(seqs(tmp_path, LOG)) == 10 + changes
         await informer.tells(outbox, "updated shop/0")
-        await outbox.tidy()
+        await outbox.maintain()
         assert len(seqs(tmp_path, LOG)) == 10
 
 
@@ -104,7 +104,7 @@ async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
         kept = []
         for step in ("added", "updated", "updated", "updated", "updated", "updated"):
             await informer.tells(outbox, f"{step} shop/a")
-            await outbox.tidy()
+            await outbox.maintain()
             kept.append(len(seqs(tmp_path, LOG)))
         assert kept == [1, 2, 3, 4, 1, 2], "a record takes some 400 bytes"
 
@@ -112,9 +112,9 @@ async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
 async def test_what_could_have_gone_before_a_start_counts_after_it(tmp_path: Path) -> None:
     async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
         await a_day(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
     async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(min_bytes=4096, min_ratio=1.0)) as outbox:
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == [2, 4], "with not one change since"
 
 
@@ -127,7 +127,7 @@ async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
         await informer.tells(outbox, "added shop/a", "added shop/b")
         for _ in range(200):
             await informer.tells(outbox, "updated shop/a")
-            await outbox.tidy()
+            await outbox.maintain()
             assert len(seqs(tmp_path, LOG)) <= outbox.records + 2 + 3, "at most twice the records of the ledger"
         assert 20 < outbox.records < 150
 
@@ -138,12 +138,12 @@ async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
 async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
     async with opened(tmp_path, {"late": StartPolicy.SNAPSHOT}) as outbox:
         informer = await Informed().begin(outbox)
         await informer.tells(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
         outbox.sinks["late"].settle(12)
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
         assert seqs(tmp_path, PINNED) == [2, 4]
         assert (await outbox.check()).problems == []
@@ -155,7 +155,7 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
         assert records[0].count == 2
         outbox.sinks["late"].settle_backfill(item)
         outbox.sinks.end_backfill("late")
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(left, LOG) == seqs(left, LEDGER) == [9, 12]
         assert seqs(left, PINNED) == []
         assert (await outbox.check()).problems == []
@@ -176,7 +176,7 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
 
     async def live_goes_on(outbox: Outbox) -> None:
         outbox.sinks["live"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
 
     async with opened(tmp_path, live if slow is StartPolicy.SNAPSHOT else sinks) as outbox:
         await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
@@ -209,7 +209,7 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
 async def test_a_clearing_that_a_crash_cuts_short_is_done_again(tmp_path: Path, steps: int) -> None:
     async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
         await a_day(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
         for _ in range(steps):
             assert await outbox._store.write(LogCleaner(SMALL_STEPS))
         left = crashed(tmp_path, tmp_path / "left")
@@ -218,7 +218,7 @@ async def test_a_clearing_that_a_crash_cuts_short_is_done_again(tmp_path: Path, 
         assert (await outbox.check()).problems == []
         again = await Informed().begin(outbox)
         assert sorted(again.known) == ["shop/a", "shop/b"]
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(left, LOG) == seqs(left, LEDGER) == [2, 4]
         assert rows_of(left, "SELECT cleaner_checkpoint, log_start FROM meta") == [(9, 9)]
 
@@ -228,7 +228,7 @@ async def uncleared(tmp_path: Path) -> Path:
     """The files of a crash: eight records, all settled, and no pass of the log cleaner yet."""
     async with opened(tmp_path, {}, cleaner_policy=NEVER) as outbox:
         await a_day(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
         return crashed(tmp_path, tmp_path / "left")
 
 
@@ -326,6 +326,6 @@ async def test_what_a_resource_told_before_it_went_leaves_nothing(tmp_path: Path
         informer = await a_day(outbox)
         async with outbox.ledger.removing(PODS, Scope()):
             await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
-        await outbox.tidy()
+        await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
         assert (await outbox.check()).problems == []

@@ -172,7 +172,7 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
                 outbox.sinks[sink].settle(outbox.last)
             overwrite_table(tmp_path, "backfill_items")
             with pytest.raises(Damaged):
-                await outbox.tidy()
+                await outbox.maintain()
             with pytest.raises(Damaged):
                 await informer.tells(outbox, "updated shop/web-1")
     await rebuilt(tmp_path)
@@ -221,7 +221,7 @@ async def test_a_damaged_dictionary_is_damage_and_no_crash_loop(tmp_path: Path, 
         informer = await Informed(padding=2000).begin(outbox)
         for start in range(0, 1000, 200):
             await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 200)))
-            await outbox.tidy()
+            await outbox.maintain()
         await informer.tells(outbox, "updated shop/web-1")
     assert rows_of(tmp_path, "SELECT count(*) FROM dictionaries") == [(1,)]
     alter(tmp_path, harm)
@@ -288,7 +288,7 @@ async def test_a_gap_settled_before_any_list_is_still_followed_by_sync(tmp_path:
     async with opened(tmp_path, TWO) as outbox:
         for sink in TWO:
             outbox.sinks[sink].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
         informer = await listed(outbox)
         await informer.tells(outbox, "added shop/a")
 
@@ -345,7 +345,7 @@ async def test_an_empty_first_list_ends_the_rebuilding_of_its_informer(tmp_path:
     async with opened(tmp_path, TWO) as outbox:
         informer = await listed(outbox)
         await informer.tells(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
     async with opened(tmp_path, TWO) as outbox:
         await (await listed(outbox)).tells(outbox, "added shop/a")
 
@@ -356,7 +356,7 @@ async def test_the_gap_waits_for_sinks_that_hear_of_it_later(tmp_path: Path) -> 
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
         outbox.sinks["audit"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
     async with opened(tmp_path, TWO) as outbox:
         assert story((await outbox.read(outbox.sinks["live"].settled, 10)).items) == ["gap"]
         assert outbox.sinks.lag("audit") == 0
@@ -388,7 +388,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
             overwrite_table(tmp_path, "backfill_items")
             monkeypatch.setattr("bridge.outbox.storage.mark.open_private", no_room)
             with pytest.raises(Damaged):
-                await outbox.tidy()
+                await outbox.maintain()
 
 
 @pytest.mark.parametrize("after", ["move_aside", "open_writer", "_begin_anew"])

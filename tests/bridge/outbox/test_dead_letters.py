@@ -233,7 +233,7 @@ async def test_a_letter_does_not_need_the_log(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(1)])
         outbox.sinks["audit"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
 
         assert await outbox.dead_letter(1) == a_delta(1, key="shop/web")
         assert (await outbox.check()).problems == []
@@ -258,7 +258,7 @@ async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operat
         full = DeadLetters(outbox.sinks.dead_letters["audit"]._store, "audit", outbox_found(outbox), most=2)
         async with asyncio.TaskGroup() as tasks:
             burying = tasks.create_task(full.add_dead_letters([rejected(3, "shop/new")]))
-            await outbox.tidy()
+            await outbox.maintain()
             assert not burying.done()
             assert len(await waiting(outbox)) == 2
             await getattr(full, operator)([1])

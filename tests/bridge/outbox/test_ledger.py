@@ -117,7 +117,7 @@ async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Pat
         await informer.tells(outbox, "added shop/web", position="100")
         await informer.tells(outbox, position="200")
         before = crashed(tmp_path, tmp_path / "before")
-        await outbox.tidy()
+        await outbox.maintain()
         after = crashed(tmp_path, tmp_path / "after")
 
     for left, position in ((before, "100"), (after, "200")):
@@ -323,7 +323,7 @@ async def test_a_new_informer_does_not_inherit_a_position(tmp_path: Path) -> Non
         async with outbox.ledger.removing(DEPLOYMENTS, ALL):
             pass
         await adopted(outbox, ALL)
-        await outbox.tidy()
+        await outbox.maintain()
 
         assert (await adopted(outbox, ALL))[ALL] is None
 
@@ -406,10 +406,10 @@ async def test_replaced_bodies_leave_once_all_sinks_settled(tmp_path: Path) -> N
         for _ in range(5):
             await informer.tells(outbox, "updated shop/a")
         outbox.sinks["audit"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
         await informer.tells(outbox, "updated shop/b", "deleted shop/a")
         outbox.sinks["audit"].settle(outbox.last)
-        await outbox.tidy()
+        await outbox.maintain()
 
         report = await outbox.check()
         assert (report.records, report.objects, report.problems) == (0, 1, [])

@@ -61,10 +61,10 @@ async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path:
         await filled(outbox)
         outbox.sinks["audit"].settle(10)
         outbox.sinks["live"].settle(4)
-        await outbox.tidy()
+        await outbox.maintain()
         assert (outbox.first, outbox.last, outbox.records) == (5, 10, 6)
         outbox.sinks["live"].settle(10)
-        await outbox.tidy()
+        await outbox.maintain()
         assert (outbox.first, outbox.last, outbox.records, outbox.size) == (11, 10, 0, 0)
 
     assert rows_of(tmp_path, "SELECT seq FROM log") == [(10,)]
@@ -73,7 +73,7 @@ async def test_what_every_sink_settled_leaves_and_the_last_states_stay(tmp_path:
 async def test_without_sinks_nothing_waits(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         await filled(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 0
 
 
@@ -82,10 +82,10 @@ async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -
         await filled(outbox)
     async with opened(tmp_path, {"audit": StartPolicy.NOW}) as outbox:
         outbox.sinks["audit"].settle(10)
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 10
         await outbox.sinks.count_absence(10.0, 5.0)
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 0
 
 
@@ -96,7 +96,7 @@ async def test_records_settled_after_a_save_stay_until_the_next_save(
         await filled(outbox)
         outbox.sinks["audit"].settle(4)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(outbox.tidy())
+            tasks.create_task(outbox.maintain())
             await asyncio.sleep(0)
             outbox.sinks["audit"].settle(9)
         left = crashed(tmp_path, tmp_path / "left")
@@ -112,7 +112,7 @@ async def test_cursors_are_saved_a_little_later_and_never_go_back(tmp_path: Path
         outbox.sinks["audit"].settle(7)
         outbox.sinks["audit"].settle(5)
         before = crashed(tmp_path, tmp_path / "before")
-        await outbox.tidy()
+        await outbox.maintain()
         after = crashed(tmp_path, tmp_path / "after")
     for left, settled in ((before, 0), (after, 7)):
         async with opened(left) as outbox:
@@ -128,13 +128,13 @@ async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) 
         clock.ahead = 50.0
         await informer.tells(outbox, "updated shop/a")
         outbox.sinks["audit"].settle(6)
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.first == 1
         clock.ahead = 70.0
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.first == 6
         clock.ahead = 120.0
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 0
 
 
@@ -145,7 +145,7 @@ async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
         one = outbox.size // 10
     async with opened(tmp_path, retention=Retention(retain_bytes=3 * one)) as outbox:
         await told_more(outbox)
-        await outbox.tidy()
+        await outbox.maintain()
         assert 3 <= outbox.records <= 5
 
 
@@ -164,10 +164,10 @@ async def test_retained_records_and_their_age_survive_a_restart(tmp_path: Path, 
     async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:50.000000Z") as outbox:
         assert 49 < outbox.oldest_seconds < 52
         assert outbox.records == 10
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 10
         clock.ahead = 20.0
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 0
 
 
@@ -188,10 +188,10 @@ async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: 
         assert outbox.oldest_seconds < 10
         outbox.sinks["audit"].settle(2)
         clock.ahead = 30.0
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 2
         clock.ahead = 90.0
-        await outbox.tidy()
+        await outbox.maintain()
         assert outbox.records == 0
 
 
@@ -259,7 +259,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         assert "min_free_bytes" in outbox.no_room
         for sink in TWO:
             outbox.sinks[sink].settle(10)
-        await outbox.tidy()
+        await outbox.maintain()
         await outbox.sinks.dead_letters["audit"].add_dead_letters(
             [NewDeadLetter(a_delta(3), "too large", parked=False)]
         )

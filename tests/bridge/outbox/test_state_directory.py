@@ -116,7 +116,7 @@ async def test_nothing_is_taken_for_gone_while_all_goes_on(state: Path) -> None:
         informer = await filled(outbox)
         for number in range(200):
             await informer.tells(outbox, f"added shop/c{number}")
-            await outbox.tidy()
+            await outbox.maintain()
         (state / LOCK).unlink()
         alter(state, "UPDATE meta SET rebuilt = 0")
         assert outbox._store.state_directory.gone() == ""
@@ -233,7 +233,7 @@ async def test_a_reading_process_blocks_no_start_write_or_end(state: Path) -> No
             async with opened(state) as outbox:
                 informer = await Informed().begin(outbox)
                 await informer.tells(outbox, f"added shop/new{number}")
-                await outbox.tidy()
+                await outbox.maintain()
     finally:
         reader.kill()
         reader.communicate()

@@ -54,7 +54,7 @@ async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> Non
             stream.settle(taken)
             taken = await stream.take(1)
             await sink.deliver(taken.items)
-            await outbox.tidy()  # The last record was delivered and is not settled.
+            await outbox.maintain()  # The last record was delivered and is not settled.
             left.append(crashed(tmp_path, tmp_path / f"left-{step}"))
             stream.settle(taken)
             if step == 1:

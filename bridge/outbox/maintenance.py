@@ -1,0 +1,113 @@
+"""Maintenance of the log: its ends and sizes in memory, trimming, cleaning, and the training of dictionaries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+from bridge.model.record import Delta
+from bridge.outbox.log import cleaner, dictionaries
+from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
+from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
+from bridge.outbox.log.retention import Retention, trim_through
+from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.recovery import OpenedState
+from bridge.outbox.store import Store
+
+_TIGHT = 64 << 20
+"""Bytes. With less free space than this above ``min_free``, the log cleaner runs whenever it can free a record."""
+
+
+class LogMaintenance:
+    """Follows the log in memory, and removes records that are no longer needed."""
+
+    def __init__(
+        self,
+        store: Store,
+        opened: OpenedState,
+        retention: Retention,
+        cleaner_policy: CleanerPolicy,
+        committed: Callable[[Sequence[Delta], int], None],
+    ) -> None:
+        self._store = store
+        self._retention = retention
+        self._cleaner_policy = cleaner_policy
+        self._committed = committed
+        self._now = asyncio.get_running_loop().time
+        self.last, self.start = opened.last, opened.log_start
+        """Sequence number of the newest durable record, and of the oldest that sinks can read."""
+        self._cleanable = opened.cleanable
+        self._bytes = 0
+        self.sparse_index = SparseIndex()
+        for last, size, age in opened.ranges:
+            self._bytes += size
+            self.sparse_index.reached(last, self._bytes, self._now() - age)
+
+    def appended(self, deltas: Sequence[Delta], size: int) -> None:
+        """Runs after each commit of records, with their bytes on disk, and passes them to ``committed``."""
+        self.last = deltas[-1].sequence
+        self._bytes += size
+        self.sparse_index.reached(self.last, self._bytes, self._now())
+        self._committed(deltas, self.last)
+
+    @property
+    def records(self) -> int:
+        """Number of records that sinks can read."""
+        return self.last + 1 - self.start
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk of ``records``."""
+        return self.sparse_index.bytes_after(self.start - 1)
+
+    async def trim(self, cursors: Iterable[int]) -> None:
+        """Trims the log behind these cursors, which are saved: a cursor on disk never points at a trimmed record,
+        whenever the process is killed."""
+        through = trim_through(
+            cursors,
+            self._retention.retain_age,
+            self._retention.retain_bytes,
+            self.sparse_index,
+            self._now(),
+            self.last,
+        )
+        if self.start > through:
+            return
+        start, size = self.start, self.size
+        self.start = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
+        self.sparse_index.trim(self.start - 1)
+        self._cleanable.add(self.start - start, size - self.size)
+
+    def is_cleaning_due(self, *, has_backfills: bool) -> bool:
+        """True if a pass of the log cleaner pays, or if the disk is nearly full."""
+        if self._cleanable.has_pinned and not has_backfills:
+            return True
+        if self._store.state_directory.free_bytes() < self._retention.min_free + _TIGHT:
+            return self._cleanable.checkpoint < self.start
+        return self._cleanable.is_due(self._cleaner_policy, self.start)
+
+    async def clean(self, between: Callable[[], Awaitable[None]]) -> None:
+        """Runs the log cleaner to its end, and returns free pages to the disk. ``between`` runs after each step, so
+        that cursors are saved during a long pass."""
+        clean = LogCleaner(self._cleaner_policy)
+        while await self._store.write(clean, committed=clean.was_done, shrinks=True):
+            await between()
+        while await self._store.write(cleaner.vacuum, shrinks=True):
+            await between()
+        self._cleanable = await self._store.ask(cleaner.cleanable_log)
+
+    async def train_dictionary(self) -> None:
+        """Makes a dictionary for a kind that has enough samples. Bodies use it once it is durable: a body must not need
+        a dictionary that a crash lost."""
+        if not (samples := self._store.codec.bodies.take_samples()):
+            return
+        kind, bodies = samples
+        number = FIRST_NUMBER + kind
+        content = await asyncio.to_thread(make_dictionary, bodies, number)
+        if content is not None:
+            dictionary = Dictionary(number, kind, content)
+            self._store.write(
+                partial(dictionaries.add, dictionary=dictionary),
+                committed=lambda _: self._store.codec.bodies.learn(dictionary),
+            )
