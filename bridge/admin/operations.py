@@ -20,8 +20,7 @@ from bridge.model.admin import (
     UnknownTarget,
 )
 from bridge.model.record import Delta
-from bridge.outbox import Outbox
-from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox import DeadLetters, Outbox
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
 from bridge.plan.plan import Plan
 from bridge.resources.resolve import meant

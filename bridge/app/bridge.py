@@ -14,8 +14,7 @@ from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
 from bridge.kube import Catalogue, KubeClient, connect
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import StateError
-from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox import Damaged, StateError, StateUnusable
 from bridge.pipelines.backpressure import Backlogs
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds

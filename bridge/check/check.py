@@ -14,8 +14,7 @@ from bridge.facts import ConnectionInsecure, Fact
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
 from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.resource import Resource, Scope
-from bridge.outbox.errors import Damaged, StateError, UnknownFormat
-from bridge.outbox.storage.inspection import StateInspection, look_at
+from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity

@@ -13,8 +13,7 @@ from bridge.admin.operations import shown_address
 from bridge.admin.socket_file import expect_room
 from bridge.check.findings import CheckResult, Finding
 from bridge.model.admin import About
-from bridge.outbox.errors import StateError
-from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
+from bridge.outbox import FILE, StateError, is_held, unusable
 from bridge.plan.plan import Plan
 from bridge.plan.redaction_key_file import KEY_FILE, read_key
 

@@ -11,8 +11,7 @@ from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import partition_key
-from bridge.outbox.objects.ledger_sql import covering
-from bridge.outbox.storage.inspection import LedgerObject, StateInspection
+from bridge.outbox import LedgerObject, StateInspection, covering
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.resources.resolve import Resolution, wanted_scopes
 from bridge.verify.compare import Version

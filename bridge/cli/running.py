@@ -19,7 +19,7 @@ from bridge.cli.signals import WITHOUT_MEANING, heed_signals, ignore_early
 from bridge.cli.terminal.output import complain
 from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
 from bridge.kube import CredentialsError
-from bridge.outbox.errors import Damaged, StateError
+from bridge.outbox import Damaged, StateError
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import preflight

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from bridge.delivery.circuit import Retry
 from bridge.delivery.lanes import Lane, LaneEntries, LaneEntry, RetriesInLanes, UnsettledFetch, UnsettledFetches
-from bridge.delivery.ports import DeadLetters, RecordSource, RetriedDeadLetter
+from bridge.delivery.ports import DeadLetterStore, RecordSource, RetriedDeadLetter
 from bridge.delivery.sink_worker import SinkWorker, split_at_notices
 from bridge.delivery.workqueue import WorkQueue
 from bridge.facts import Report
@@ -42,7 +42,7 @@ class LaneWorker(SinkWorker):
         name: str,
         make_sink: Callable[[], Sink],
         pending: RecordSource,
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterStore,
         *,
         report: Report,
         now: Callable[[], str],

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bridge.delivery.ports import DeadLetters, OrderingKey, RetriedDeadLetter
+from bridge.delivery.ports import DeadLetterStore, OrderingKey, RetriedDeadLetter
 from bridge.delivery.workqueue import WorkQueue
 from bridge.model.fetch import Fetch
 from bridge.model.record import Delta, Record
@@ -106,7 +106,7 @@ class LaneEntries(dict[Lane, deque[LaneEntry]]):
 class RetriesInLanes:
     """The dead letters that an operator retries, while they are in the lanes."""
 
-    def __init__(self, dead_letters: DeadLetters) -> None:
+    def __init__(self, dead_letters: DeadLetterStore) -> None:
         self._dead_letters = dead_letters
         self._rejected: set[OrderingKey] = set()
         self.count = 0

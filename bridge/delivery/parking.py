@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.ports import DeadLetters, NewDeadLetter
+from bridge.delivery.ports import DeadLetterStore, NewDeadLetter
 from bridge.facts import RecordsParked, Report
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
@@ -15,7 +15,7 @@ class Parking:
     """Decides which records are blocked (``on_rejected: park``), and adds rejected and blocked records to the dead
     letters. A notice belongs to no object, so it is never blocked and blocks no record."""
 
-    def __init__(self, name: str, dead_letters: DeadLetters, policy: OnRejected, report: Report) -> None:
+    def __init__(self, name: str, dead_letters: DeadLetterStore, policy: OnRejected, report: Report) -> None:
         self._name = name
         self._dead_letters = dead_letters
         self._parks = policy is OnRejected.PARK

@@ -10,7 +10,7 @@ from bridge.model.fetch import Fetch
 from bridge.model.record import Record
 from sinks.base import OrderingKey
 
-__all__ = ["DeadLetters", "NewDeadLetter", "OrderingKey", "RecordSource", "RetriedDeadLetter"]
+__all__ = ["DeadLetterStore", "NewDeadLetter", "OrderingKey", "RecordSource", "RetriedDeadLetter"]
 
 
 class RecordSource(Protocol):
@@ -41,7 +41,7 @@ class RecordSource(Protocol):
         ...
 
 
-class DeadLetters(Protocol):
+class DeadLetterStore(Protocol):
     """The dead letters of one sink. They survive a crash."""
 
     @property

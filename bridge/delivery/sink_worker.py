@@ -11,7 +11,7 @@ from contextlib import suppress
 from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
 from bridge.delivery.parking import Parking
-from bridge.delivery.ports import DeadLetters, RecordSource
+from bridge.delivery.ports import DeadLetterStore, RecordSource
 from bridge.facts import ListenerOverrun, Report
 from bridge.model.fetch import Missed
 from bridge.model.gaps import overrun_gap
@@ -45,7 +45,7 @@ class SinkWorker(ABC):
         name: str,
         make_sink: Callable[[], Sink],
         pending: RecordSource,
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterStore,
         *,
         report: Report,
         now: Callable[[], str],

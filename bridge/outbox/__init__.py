@@ -12,9 +12,44 @@ store         one writer, readers with short transactions, bodies by sequence nu
 writer        the writer thread with group commit
 """
 
-from bridge.outbox.consumers.backlog import Bounds
-from bridge.outbox.errors import OtherCluster, StateError
+from bridge.outbox.consumers.backfill import Backfill
+from bridge.outbox.consumers.backlog import Bounds, drop_through, why_full
+from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
+from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
+from bridge.outbox.objects.ledger import Ledger
+from bridge.outbox.objects.ledger_sql import covering
 from bridge.outbox.outbox import Outbox
+from bridge.outbox.recovery import utc_now
+from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
+from bridge.outbox.storage.inspection import LedgerObject, StateInspection, look_at
 
-__all__ = ["Bounds", "OtherCluster", "Outbox", "Retention", "StateError"]
+__all__ = [
+    "FILE",
+    "Backfill",
+    "Bounds",
+    "CleanerPolicy",
+    "Damaged",
+    "DeadLetters",
+    "Ledger",
+    "LedgerObject",
+    "OtherCluster",
+    "Outbox",
+    "Retention",
+    "SinkCursor",
+    "SinkCursors",
+    "StateError",
+    "StateInspection",
+    "StateUnusable",
+    "UnknownFormat",
+    "covering",
+    "drop_through",
+    "is_held",
+    "look_at",
+    "unusable",
+    "utc_now",
+    "why_full",
+]

@@ -269,7 +269,9 @@ class Outbox:
         return self._store.write(partial(_save, reached=reached, progress=progress), shrinks=True)
 
 
-def _save(database: apsw.Connection, reached: Mapping[int, statements.Reached], progress: Sequence[Progress]) -> None:
+def _save(
+    database: apsw.Connection, reached: Mapping[int, statements.InformerProgress], progress: Sequence[Progress]
+) -> None:
     if reached:
         statements.reach(database, reached)
     cursors.save(database, progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox import SinkCursor
 from bridge.resources.current_resources import CurrentResources
 from sinks.base import Sink, StatefulSink
 

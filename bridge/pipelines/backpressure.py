@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bridge.facts import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed, Report
 from bridge.model.policies import WhenFull
-from bridge.outbox import Outbox
-from bridge.outbox.consumers.backlog import drop_through, why_full
+from bridge.outbox import Outbox, drop_through, why_full
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan
 

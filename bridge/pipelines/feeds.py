@@ -10,9 +10,7 @@ from typing import Self
 from bridge.facts import Report
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Record, body_bytes
-from bridge.outbox import Outbox, Retention
-from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.outbox.recovery import utc_now
+from bridge.outbox import CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.processor.shared_processor import SharedProcessor
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from bridge.model.admin import Replayed
 from bridge.model.fetch import Fetch
 from bridge.model.record import Record
-from bridge.outbox.consumers.backfill import Backfill
-from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.outbox import Backfill, SinkCursors
 from bridge.processor.listener import ProcessorListener
 
 

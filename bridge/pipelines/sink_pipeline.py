@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker
 from bridge.facts import Report, SinkPaused
-from bridge.outbox.consumers.dead_letters import DeadLetters
-from bridge.outbox.recovery import utc_now
+from bridge.outbox import DeadLetters, utc_now
 from bridge.pipelines.awareness import AwareSinks
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed

@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from bridge.outbox.errors import StateError
+from bridge.outbox import StateError
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 
 KEY_FILE = "redaction.key"

@@ -14,7 +14,7 @@ from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed, Refused
 from bridge.model.primitives.backoff import Backoff
-from bridge.outbox.objects.ledger import Ledger
+from bridge.outbox import Ledger
 
 PATH = "/api/v1/namespaces/kube-system"
 REFUSAL_DOUBTED = 15.0

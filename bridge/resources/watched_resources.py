@@ -13,7 +13,7 @@ from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, store
 from bridge.model.answers import ListRequest, Part, Refused
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
-from bridge.outbox.objects.ledger import Ledger
+from bridge.outbox import Ledger
 from bridge.plan.plan import PlanRefused, Wanted
 from bridge.resources.current_resources import CurrentResources
 from bridge.resources.resolve import Desired, Resolution, may_be_short, resolve_wanted, wanted_scopes

@@ -18,7 +18,7 @@ from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.pretty import pretty
 from bridge.cli.terminal.text import counted, plain
 from bridge.model.admin import AdminOperations, DeadLetter, ReplayRequest, UnknownTarget
-from bridge.outbox.errors import Damaged, StateError
+from bridge.outbox import Damaged, StateError
 from config.errors import ConfigError
 from config.schema import Settings
 

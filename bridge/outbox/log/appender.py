@@ -15,7 +15,7 @@ from bridge.outbox.store import Store
 
 
 @dataclass(slots=True)
-class Informer:
+class RunningInformer:
     """A running informer, as the outbox follows it."""
 
     id: int
@@ -74,9 +74,9 @@ class Appender:
         self._before = before
         self._clock = clock
         self._committed = committed
-        self.informers: dict[tuple[str, Scope], Informer] = {}
+        self.informers: dict[tuple[str, Scope], RunningInformer] = {}
         """Running informers by resource name and scope. See ``begin``."""
-        self._reached: dict[int, statements.Reached] = {}
+        self._reached: dict[int, statements.InformerProgress] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
@@ -93,7 +93,9 @@ class Appender:
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
-                self._reached[informer.id] = statements.Reached(informer.position, informer.newest, informer.epoch)
+                self._reached[informer.id] = statements.InformerProgress(
+                    informer.position, informer.newest, informer.epoch
+                )
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
@@ -115,7 +117,7 @@ class Appender:
         )
         return numbered[0]
 
-    async def tell_deleted(
+    async def append_deletes(
         self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
     ) -> None:
         """Writes deletes of objects that no informer covers any more. ``resources``: number of the resource that each
@@ -126,7 +128,7 @@ class Appender:
             statements.Append(None, kind, None, gone, resources, no_states, replaced, None, None, 1, True)
         )
 
-    def begin(self, name: str, scope: Scope, informer: Informer) -> None:
+    def begin(self, name: str, scope: Scope, informer: RunningInformer) -> None:
         """Registers a running informer."""
         self.informers[name, scope] = informer
         self._epoch = max(self._epoch, informer.epoch)
@@ -156,7 +158,7 @@ class Appender:
         self._reached.pop(informer.id, None)
         return informer.id
 
-    def stand_still(self, name: str) -> Mapping[int, statements.Reached]:
+    def stand_still(self, name: str) -> Mapping[int, statements.InformerProgress]:
         """Unregisters all informers of a resource. Returns their unsaved positions by the informers' numbers."""
         numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
         self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
@@ -171,10 +173,10 @@ class Appender:
             informer.position = None
             if restored:
                 informer.epoch, informer.newest = informer.epoch + 1, None
-        now = {each.id: statements.Reached(None, each.newest, each.epoch) for each in forsaken}
+        now = {each.id: statements.InformerProgress(None, each.newest, each.epoch) for each in forsaken}
         return self._store.write(lambda database: statements.reach(database, now))
 
-    def take_reached(self) -> Mapping[int, statements.Reached]:
+    def take_reached(self) -> Mapping[int, statements.InformerProgress]:
         """Positions that moved without a change, by the informers' numbers. The caller saves them."""
         reached, self._reached = self._reached, {}
         return reached
@@ -187,7 +189,7 @@ class Appender:
         )
 
     def _number(
-        self, informer: Informer, batch: ChangeBatch, rebuilding: bool
+        self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool
     ) -> tuple[list[Delta], list[int], list[bool], list[int | None]]:
         """The records of these changes, and three lists for ``work.Append``: the resource of each record, whether the
         record is a state, and the record that held the previous state (None if there was none, or if the change is no

@@ -84,7 +84,7 @@ def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
     )
 
 
-class Reached(msgspec.Struct, frozen=True):
+class InformerProgress(msgspec.Struct, frozen=True):
     """The progress of an informer without a change."""
 
     position: str | None
@@ -92,7 +92,7 @@ class Reached(msgspec.Struct, frozen=True):
     epoch: int
 
 
-def reach(database: apsw.Connection, informers: Mapping[int, Reached]) -> None:
+def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
     """Saves progress by the informers' numbers."""
     if not informers:
         return

@@ -15,7 +15,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox.errors import OtherCluster
 from bridge.outbox.log import statements
-from bridge.outbox.log.appender import Appender, Informer
+from bridge.outbox.log.appender import Appender, RunningInformer
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage.database import row
 from bridge.outbox.store import Store
@@ -29,7 +29,7 @@ class Ledger:
 
     def __init__(self, store: Store, appender: Appender, clock: Callable[[], str]) -> None:
         self._store = store
-        self._intake = appender
+        self._appender = appender
         self._clock = clock
 
     async def identify(self, cluster: str, *, restart: bool) -> str | None:
@@ -78,7 +78,7 @@ class Ledger:
         epoch. Returns a checkpoint for each informer (None for a first one), and the number of those deletes. A crash
         in the middle is repaired by the next call.
         """
-        if reached := self._intake.stand_still(resource.name):
+        if reached := self._appender.stand_still(resource.name):
             await self._store.write(partial(statements.reach, informers=reached))
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
@@ -87,7 +87,7 @@ class Ledger:
             await self._export_deletes(kind, orphaned[start : start + _AT_ONCE])
         rows = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
         for informer in rows:
-            running = Informer(
+            running = RunningInformer(
                 informer.id,
                 kind,
                 resource,
@@ -98,29 +98,29 @@ class Ledger:
                 informer.rebuilding,
                 self._store.has_forms(resource.name),
             )
-            self._intake.begin(resource.name, informer.scope, running)
+            self._appender.begin(resource.name, informer.scope, running)
         return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
 
     def forsake(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
         """See Intake.forsake."""
-        return self._intake.forsake(parts, restored=restored)
+        return self._appender.forsake(parts, restored=restored)
 
     @asynccontextmanager
     async def removing(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
         """Retires the informer of a resource that is no longer served: the caller exports the deletes inside the
         context. If the resource returns, its informer begins a later epoch, even after a kill inside the context: so no
         id repeats."""
-        if (informer := self._intake.informers.get((resource.name, scope))) is not None:
+        if (informer := self._appender.informers.get((resource.name, scope))) is not None:
             informer.removing = True
         yield
-        number = self._intake.forget(resource.name, scope)
+        number = self._appender.forget(resource.name, scope)
         if number is not None:
             await self._store.write(partial(ledger_sql.drop_informer, number=number))
 
     async def _export_deletes(self, kind: int, orphaned: Sequence[ledger_sql.OrphanedObject]) -> None:
         deltas = [
             Delta(
-                self._intake.number_next(),
+                self._appender.number_next(),
                 Op.DELETED,
                 Evidence.RELISTED,
                 self._store.codec.resources[each.resource],
@@ -134,7 +134,7 @@ class Ledger:
             for each in orphaned
         ]
         resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
-        await self._intake.tell_deleted(kind, deltas, resources, replaced)
+        await self._appender.append_deletes(kind, deltas, resources, replaced)
 
 
 def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:
