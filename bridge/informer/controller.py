@@ -11,6 +11,7 @@ from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.deltas import DeltaType, QueuedDelta
 from bridge.informer.handle_deltas import changes_of, contradicts, is_exported_already, needs_last_state
 from bridge.informer.indexer import Indexer
+from bridge.informer.reflector.proof import is_other_state
 from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, ObjectVersion, Op
 from bridge.model.object import ApiObject
@@ -98,10 +99,22 @@ class Controller:
         return changes
 
     def _check_history(self, delta: QueuedDelta, known: ObjectVersion | None) -> None:
-        if delta.object is not None and not self._fifo.contradicted and contradicts(delta, known):
+        if delta.object is None or self._fifo.contradicted:
+            return
+        if contradicts(delta, known) or self._is_other_state(delta, delta.object, known):
             self._fifo.contradict()
             was = f"{delta.key} at {known.resource_version}" if known else f"no {delta.key} at {delta.floor}"
             self._contradict(was, f"{delta.key} at {delta.object.resource_version}")
+
+    def _is_other_state(self, delta: QueuedDelta, thing: ApiObject, known: ObjectVersion | None) -> bool:
+        """In a suspected history, an equal version may be another state."""
+        if delta.floor is None or known is None:
+            return False
+        if (known.uid, known.resource_version) != (thing.uid, thing.resource_version):
+            return False
+        found = thing if self._transform is None else self._transform(thing)
+        exported = self._indexer.with_body(delta.key, known)
+        return found.body != exported.body and is_other_state(found, exported)
 
     def _comparable(self, delta: QueuedDelta) -> QueuedDelta:
         """A Restored delta with its transformed object, whose body can be compared with the known transformed body."""

@@ -65,9 +65,13 @@ class DeltaFIFO:
         self._count = 0
         self._bytes = 0
         self._arrivals = 0
+        self._drained_through = 0
+        """The newest arrival that ``drain`` has passed on."""
         self._position = position
         """The version whose state the store will have once all queued deltas are processed; None if there is no such
         version."""
+        self._reached = position
+        """The newest position in this history. It stays while the Indexer is at no position."""
         self._due = False
         """A batch is due, with or without deltas: a position was reached, or a list ended."""
         self._listed: set[str] | None = None
@@ -114,13 +118,13 @@ class DeltaFIFO:
         """The server has another history. Until a complete list has ended, equal versions do not prove equal states;
         the reached version is dropped."""
         self._list_type = DeltaType.RESTORED
-        self._position = self._floor = None
+        self._position = self._reached = self._floor = None
         self.contradicted = False
 
     def suspected(self) -> None:
         """The server may have another history. Until a complete list has ended, all listed objects up to the reached
         version must be known objects, or the list is of another history."""
-        self._floor, self._position = self._position, None
+        self._floor, self._position = self._reached or "", None
 
     def contradict(self) -> None:
         """The current list has shown that the server has another history."""
@@ -180,6 +184,7 @@ class DeltaFIFO:
         """Makes a batch due, with which the store reaches this version: all events up to it are queued. None if no
         version is reached."""
         self._position = None if self.contradicted else position
+        self._reached = self._position or self._reached
         self._due = True
         self._filled.set()
 
@@ -194,9 +199,36 @@ class DeltaFIFO:
             raise FifoClosed
 
     @property
+    def is_restoring(self) -> bool:
+        """No complete list has ended since ``restored``."""
+        return self._list_type is DeltaType.RESTORED
+
+    @property
+    def is_listing(self) -> bool:
+        """A list has begun and not ended."""
+        return self._listed is not None
+
+    @property
     def is_processed(self) -> bool:
         """All added deltas are processed."""
         return not (self._count or self._due or self._in_flight)
+
+    @property
+    def arrivals(self) -> int:
+        """Number of deltas that were ever added."""
+        return self._arrivals
+
+    @property
+    def drained_through(self) -> int:
+        """The first so many of these have been passed to ``process``."""
+        return self._drained_through
+
+    async def wait_drained(self) -> None:
+        """Return when every delta that has been added until now was passed to ``process``."""
+        through = self._arrivals
+        while self._drained_through < through:
+            self._emptied.clear()
+            await self._emptied.wait()
 
     async def wait_processed(self) -> None:
         """Returns when all added deltas are processed."""
@@ -231,7 +263,7 @@ class DeltaFIFO:
         items, self.items = self.items, {}
         self.queue.clear()
         position = self._position
-        self._due = False
+        self._due, self._drained_through = False, self._arrivals
         deltas = [deltas[0] for deltas in items.values()]
         if len(deltas) != self._count:
             deltas = sorted(chain.from_iterable(items.values()), key=_arrival)

@@ -44,7 +44,7 @@ class QueuedDelta(msgspec.Struct, gc=False):
     """For a Sync: the listeners whose period is due."""
     floor: str | None = None
     """For a Replaced while the history is suspected: every object of the same history whose version is not newer than
-    this is known."""
+    this is known. Empty where no version was reached. None while the history is not suspected."""
 
 
 Deltas: TypeAlias = list[QueuedDelta]

@@ -77,12 +77,15 @@ class Indexer:
         """The versions known at this moment, without reading bodies."""
         return list(self._known.items())
 
-    def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
-        """The ``most`` objects with the newest versions, newest first. Linear in the number of objects."""
-        if isinstance(self._known, VersionTable):
+    def newest(self, most: int, among: Iterable[str] | None = None) -> list[tuple[str, ObjectVersion]]:
+        """The ``most`` objects with the newest versions, newest first, of all objects or ``among`` these keys. Linear
+        in the number of objects."""
+        if among is not None:
+            keys = nlargest(most, (key for key in among if key in self._known), self._age)
+        elif isinstance(self._known, VersionTable):
             keys = self._known.newest(most)
         else:
-            keys = nlargest(most, self._known, lambda key: age_of(self._known[key].resource_version.encode()))
+            keys = nlargest(most, self._known, self._age)
         return [(key, self._known[key]) for key in keys]
 
     def get(self, key: str) -> ApiObject | None:
@@ -163,6 +166,9 @@ class Indexer:
         self.offload: Callable[[str, int], None] = known.offload if isinstance(known, VersionTable) else _keep
         """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
         unknown key, and in a store that keeps its bodies."""
+
+    def _age(self, key: str) -> tuple[int, bytes]:
+        return age_of(self._known[key].resource_version.encode())
 
     def _body(self, state: bytes | int) -> bytes:
         if self._stored is None:

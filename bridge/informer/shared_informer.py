@@ -47,12 +47,25 @@ class _Membership:
         self._history = history
         self._member = member
 
-    async def prove(self, since: float) -> Proof:
+    async def prove(self) -> Proof:
         await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
-        return await self._history.prove(since)
+        return await self._history.prove(self._member)
 
     async def disprove(self, other: OtherHistory) -> None:
         await self._history.disprove(self._member, other)
+
+    @property
+    def is_assured(self) -> bool:
+        return self._history.is_assured(self._member)
+
+    def assure(self, at: float) -> None:
+        self._history.assure(at)
+
+    def lose_sight(self) -> None:
+        self._history.lose_sight()
+
+    async def renew(self) -> None:
+        await self._history.renew(self._member)
 
 
 class SharedInformer:
@@ -193,11 +206,13 @@ class SharedInformer:
         return self._watcher.is_witness
 
     def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
-        return self.indexer.newest(most)
+        return self.indexer.newest(most, self._watcher.vouches_for)
 
     @property
     def deleted(self) -> Deleted | None:
-        return None if self._deleted is None or self._deleted[0] != self._watcher.epoch else self._deleted[1]
+        if self._deleted is None or self._deleted[0] != self._watcher.epoch or self._watcher.vouches_for is not None:
+            return None
+        return self._deleted[1]
 
     def known(self, key: str) -> ObjectVersion | None:
         return self.indexer.known(key)
@@ -210,6 +225,9 @@ class SharedInformer:
 
     def disproved(self, other: OtherHistory) -> None:
         self._watcher.learn(other)
+
+    async def wait_known(self) -> None:
+        await self._fifo.wait_drained()
 
     async def wait_processed(self) -> None:
         """Returns when all deltas that were queued are in the Indexer."""

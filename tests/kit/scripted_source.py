@@ -143,7 +143,7 @@ class ScriptedSource:
 class TakenOnTrust(History):
     """Of a server whose proofs are not in the script."""
 
-    async def prove(self, since: float) -> Proof:
+    async def prove(self, member: object) -> Proof:
         return SameHistory()
 
 

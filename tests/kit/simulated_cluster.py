@@ -90,7 +90,7 @@ class SimulatedCluster:
         self._newborn: dict[str, Blueprint] = {}
         self._by_uid: dict[str, Blueprint] = {}
         self._page_size = page_size
-        self._watches: set[_Watch] = set()
+        self._watches: dict[_Watch, None] = {}
         self._spoil: str | None = None
 
     # ── The cluster lives ────────────────────────────────────────────────────
@@ -161,7 +161,7 @@ class SimulatedCluster:
             if in_the_middle:
                 watch.coming.clear()
             watch.tell(end)
-        self._watches = set()
+        self._watches = {}
 
     def restore(self, version: int) -> None:
         """Back to an older state, as from a backup; the numbers begin anew from there."""
@@ -254,7 +254,7 @@ class SimulatedCluster:
         try:
             yield self._told(watch, initial=request.initial_events)
         finally:
-            self._watches.discard(watch)
+            self._watches.pop(watch, None)
 
     def _refusal(self, request: WatchRequest) -> Trouble | None:
         if self.next_answers:
@@ -266,7 +266,7 @@ class SimulatedCluster:
         return None
 
     def _begin(self, watch: _Watch, request: WatchRequest) -> None:
-        self._watches.add(watch)
+        self._watches[watch] = None
         begins = self._cached(request.version) if request.initial_events else int(request.version)
         first = begins if self.repeats and not request.initial_events else begins + 1
         since = [Announced([event]) for version, event in self.history if version >= first]

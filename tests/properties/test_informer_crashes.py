@@ -253,6 +253,8 @@ async def take(lives: Lives, step: str, what: object) -> None:
         case "start", _:
             lives.start()
         case "hang up", _:
+            while lives.running is not None and lives.informer is not None and not lives.informer.live:
+                await pause(0.1)
             await asyncio.sleep(2)
             cluster.end_watches(HungUp("timeout"))
         case "end" | "cut", end:

@@ -1,5 +1,7 @@
 """Lists and watches one resource, and proves that the server's history is the known one.
 
+comparison     the part of the known objects that is of the present history
+histories      the history as one informer asks for it
 history        proves the history once for all informers of an API server
 list_limiter   bounds the number of concurrent lists
 list_watch     the list-watch state machine (pure)

@@ -31,9 +31,11 @@ from bridge.model.versions.version_table import Deleted, age_of
 
 GATHER = 0.05
 """Seconds to wait for other members whose watches broke at the same moment."""
-LASTS = 5.0
-"""Seconds for which a proof that was made counts. Who comes later has not watched since: the store may be another one
-by now, and nobody noticed."""
+ASSURED = 0.25
+"""Seconds. Two answers within this time are of one history: a restore of the store takes longer, since etcd and the API
+server start anew."""
+KNOWN = 1.0
+"""Seconds that a proof waits for queued deltas to reach the Indexer."""
 NOT_FOUND = 404
 ATTEMPTS = 3
 """The most members per proof whose resources cannot be listed now, for instance because a webhook of theirs is down."""
@@ -61,7 +63,7 @@ class Member(Protocol):
 
     @property
     def is_witness(self) -> bool:
-        """What it knows is of the history that it was told last, as far as it was told."""
+        """Its ``reached``, ``newest`` and ``deleted`` are of the present history."""
         ...
 
     @property
@@ -79,6 +81,10 @@ class Member(Protocol):
         ...
 
     def known(self, key: str) -> ObjectVersion | None: ...
+
+    async def wait_known(self) -> None:
+        """Return when the Indexer has every delta that is queued now."""
+        ...
 
     def exported(self, key: str, known: ObjectVersion) -> ApiObject:
         """A known object with its exported body. ``known`` must be current."""
@@ -98,10 +104,19 @@ async def nowhere(_parts: Collection[Part], _restored: bool) -> None:
 
 
 class History:
-    """Of one store behind an API server. Members ask for a proof after each time that the server was out of sight; one
-    that began since then is as good as a new one for some seconds, and whoever comes while one is made gets the same.
+    """The history of one store behind an API server, for all informers of that store (members).
 
-    Only ``list`` is needed, and of each member what its scope covers. Nothing here counts as a list of the resource.
+    Invariant: all objects that members vouch for are of one history, and a member exports one history in an epoch.
+
+    - A page, or an open watch, is taken in only where its history is assured: within ``ASSURED`` seconds of another
+      answer of the known history, or by a proof that began after the answer had come. A broken connection ends the
+      assurance for all members.
+    - A proof is of the moment in which it begins. It counts for members that asked before, and queued deltas of all
+      members are known to it.
+    - In another history all members begin an epoch and compare (``Comparison``). A comparison that breaks off may have
+      exported yet another history: its member begins one more epoch (``renew``).
+
+    Only ``list`` is needed, within each member's scope. No request of a proof counts as a list of the resource.
     """
 
     def __init__(
@@ -114,13 +129,19 @@ class History:
         self._gather = gather
         self._now = asyncio.get_running_loop().time
         self._members: list[Member] = []
+        self._lost_sight = float("-inf")
         self._turn = asyncio.Lock()
-        self._began = self._ended = float("-inf")
+        self._began = float("-inf")
         self._proof: Proof = SameHistory()
+        self._assured: float | None = None
+        """When an answer of the known history came last; None while nothing is known of the present history."""
         self._other: OtherHistory | None = None
         """The other history that was found last in this process."""
         self._current: set[str] = set()
         """Names of resources whose checkpoints belong to the present history."""
+        self._doubtful: set[Member] = set()
+        """Members that had no open watch when the history was unknown. The next proof is unknown to each of them: it
+        may lack the knowledge that other members have dropped since."""
         self._failing: set[Member] = set()
         """Members whose last request failed: the other members are asked first."""
 
@@ -134,27 +155,38 @@ class History:
     def leave(self, member: Member) -> None:
         """Removes a member. A second call has no effect."""
         self._failing.discard(member)
+        self._doubtful.discard(member)
         if member in self._members:
             self._members.remove(member)
 
-    async def prove(self, since: float) -> Proof:
-        """Of what was known before ``since``, on the event loop's clock. Another history is told to all members by
-        ``disproved`` before this returns."""
+    async def prove(self, member: Member) -> Proof:
+        """Whether the server's history is the known one, at a moment after the call. All members learn of another
+        history by ``disproved`` before this returns."""
+        made = await self._newest_proof()
+        if member not in self._doubtful:
+            return made
+        self._doubtful.discard(member)
+        return UnknownHistory("an earlier proof failed") if isinstance(made, SameHistory) else made
+
+    async def _newest_proof(self) -> Proof:
         asked = self._now()
         async with self._turn:
-            lasts = isinstance(self._proof, SameHistory | UnknownHistory) and asked - self._ended <= LASTS
-            if self._began >= (since if lasts else asked):
+            if self._began > asked:
                 return self._proof
             await asyncio.sleep(self._gather)
             began = self._now()
             made = await self._make()
             match made:
+                case SameHistory() if self._lost_sight < began:
+                    self.assure(began)
                 case OtherHistory():
                     await self._announce(made, self._members)
                 case UnknownHistory():
                     # Members with an open watch have missed no events.
-                    await self._forsake(_parts(each for each in self._members if not each.live), False)
-            self._began, self._ended, self._proof = began, self._now(), made
+                    unwatched = [each for each in self._members if not each.live]
+                    self._doubtful.update(unwatched)
+                    await self._forsake(_parts(unwatched), False)
+            self._began, self._proof = began, made
             self._report(HistoryChecked(self._name, *_outcome(made)))
             return made
 
@@ -162,10 +194,31 @@ class History:
         """This member has found another history by itself: all other members learn of it."""
         await self._announce(other, [each for each in self._members if each is not member])
 
+    def is_assured(self, member: Member) -> bool:
+        """An answer to this member, at this moment, is of the known history, or no member knows anything."""
+        if member in self._doubtful:
+            return False
+        return self._assured is None or self._now() - self._assured <= ASSURED
+
+    def assure(self, at: float) -> None:
+        """An answer that came at this time, on the event loop's clock, is of the known history."""
+        self._assured = at if self._assured is None else max(at, self._assured)
+
+    def lose_sight(self) -> None:
+        """A connection broke: the server may have another store now."""
+        self._lost_sight = self._now()
+        if self._assured is not None:
+            self._assured = float("-inf")
+
+    async def renew(self, member: Member) -> None:
+        """Begin another epoch for this member alone. Durable when this returns."""
+        await self._forsake(_parts([member]), True)
+
     async def _announce(self, other: OtherHistory, members: Collection[Member]) -> None:
         """Makes the end of the known history durable before it returns. Otherwise, after a crash, a member with objects
         of the new history could prove it for a member with a position of the old history."""
-        self._other = other
+        self._other, self._assured = other, None
+        self._doubtful.clear()
         self._current = {each.resource.name for each in self._members}
         durable = self._forsake(_parts(self._members), True)
         for each in members:
@@ -175,8 +228,18 @@ class History:
     # ── A proof ──────────────────────────────────────────────────────────────
 
     async def _make(self) -> Proof:
-        """Those who know the most are asked first. Which version the server has, as the first says who may list; then
-        what it had at the version of the newest object, or of the newest delete where that is newer."""
+        """Members with the newest versions are asked first: for the version of the server, from the first member that
+        may list; then for what the server had at the version of the newest known object, and of the newest delete where
+        the delete is newer."""
+        try:
+            async with asyncio.timeout(KNOWN):
+                for each in list(self._members):
+                    await each.wait_known()
+        except TimeoutError:
+            return Busy("received changes wait to be stored")
+        return await self._ask()
+
+    async def _ask(self) -> Proof:
         witnesses = [each for each in self._members if each.is_witness]
         if not witnesses:
             return UnknownHistory("the known objects are being compared with the server's")
@@ -192,11 +255,15 @@ class History:
         known = {each: found[0][1].resource_version for each, found in newest.items()}
         deletes = {each: deleted for each in witnesses if (deleted := each.deleted) is not None}
         gone = {each: deleted.version for each, deleted in deletes.items()}
+        was_gone: Proof = UnknownHistory("no newer delete is known")
         if max(map(_age, gone.values()), default=_NEVER) > max(map(_age, known.values()), default=_NEVER):
-            answer = await self._ask_in_turn(gone, lambda each: self._look_at_delete(each, deletes[each]))
-            if not isinstance(answer, UnknownHistory | Refused):
-                return answer
+            was_gone = await self._ask_in_turn(gone, lambda each: self._look_at_delete(each, deletes[each]))
+            if not isinstance(was_gone, SameHistory | UnknownHistory | Refused):
+                return was_gone
         answer = await self._ask_in_turn(known, lambda each: self._look_at_its_version(each, newest[each]))
+        if isinstance(was_gone, SameHistory):
+            # The same object may have been deleted at the same version in two histories.
+            return answer if isinstance(answer, OtherHistory) else was_gone
         if isinstance(answer, Refused) and answer.status == NOT_FOUND:
             # The collection exists, so its definition came back with another scope.
             return UnknownHistory(answer.reason)
@@ -211,20 +278,22 @@ class History:
         Unless ``any_will_do``, a member proves the history only up to its own newest version: a backup may be newer
         than that, and older than the known version of a member that cannot be asked."""
         unable: Proof | None = None
-        same = _NEVER
+        unknown: UnknownHistory | None = None
+        same = asked = _NEVER
         attempts = ATTEMPTS
         for member in sorted(known, key=lambda each: (each not in self._failing, _age(known[each])), reverse=True):
-            if _age(known[member]) <= same:
+            if _age(known[member]) <= asked:
                 continue
             answer = await ask(member)
-            if isinstance(answer, SameHistory) and not any_will_do:
+            if isinstance(answer, SameHistory | UnknownHistory) and not any_will_do:
                 self._failing.discard(member)
-                same = _age(known[member])
+                asked = _age(known[member])
+                same, unknown = (asked, None) if isinstance(answer, SameHistory) else (same, answer)
                 continue
             if isinstance(answer, Failed):
                 self._failing.add(member)
                 attempts -= 1
-                if not attempts and same == _NEVER:
+                if not attempts and asked == _NEVER:
                     return answer
             elif not isinstance(answer, Refused):
                 self._failing.discard(member)
@@ -232,9 +301,11 @@ class History:
             unable = answer
             if not attempts:
                 break
-        if same == _NEVER:
+        if asked == _NEVER:
             return unable or SameHistory()
-        newer = next((each for each in known if _age(known[each]) > same), None)
+        newer = next((each for each in known if _age(known[each]) > asked), None)
+        if unknown is not None and newer is None:
+            return unknown
         return UnknownHistory(f"{newer.resource} cannot be asked for now") if newer else SameHistory()
 
     async def _look_at_version(self, member: Member, reached: str) -> Proof:
@@ -302,6 +373,11 @@ class History:
                 case Seen.OLDER:
                     return OtherHistory(f"{key} at {known.resource_version}", f"{key} at {answer.version}, older")
                 case Seen.SAME:
+                    if member.known(key) != known:
+                        break  # It has changed while the server was asked.
+                    state = _same_state(member.as_exported(answer.objects[0]), member.exported(key, known), key)
+                    if isinstance(state, OtherHistory):
+                        return state
                     break
                 case Seen.GONE | Seen.UNREADABLE as seen:
                     gone = gone or f"{member.resource} {key} at {known.resource_version} is {seen.value}"

@@ -139,6 +139,8 @@ def step(state: State, answer: Answer) -> Step:
             return Step(_anew(state), (EpochBegan(was, now),))
         case Contradicted(was=was, now=now):
             return Step(_anew(state), (RanBackwards(was, now),))
+        case UnknownHistory():
+            return Step(_compared(state), (Suspected(),))
     taken = _STEPS[type(state)](state, answer)
     if isinstance(taken.state, Watching | Doubting | Streaming):
         return taken  # A watch is open: nothing was out of sight.
@@ -380,9 +382,6 @@ def _proving(state: Proving, answer: Answer) -> Step:
     match answer:
         case SameHistory():
             return Step(state.then)
-        case UnknownHistory():
-            newest = state.then.seen if isinstance(state.then, NotSynced) else state.then.version
-            return Step(NotSynced(newest, Freshness.CONSISTENT, _watch_list(state)), (Suspected(),))
         case Busy(after=after):
             return Step(state, pace=Pace.BACK_OFF, after=after)
         case Failed():
@@ -410,6 +409,13 @@ _STEPS: Mapping[type, Callable[[Any, Answer], Step]] = {
 def _anew(state: State) -> NotSynced:
     """A list from the beginning: known versions have no meaning in another history."""
     return NotSynced(None, Freshness.CONSISTENT, _watch_list(state))
+
+
+def _compared(state: State) -> NotSynced:
+    """A list decides. The pages of a list that was under way may be of two histories: the next list is one page, which
+    is of one history."""
+    whole = isinstance(state.then if isinstance(state, Proving) else state, Listing)
+    return NotSynced(reached(state), Freshness.CONSISTENT, _watch_list(state), whole)
 
 
 def _watch_list(state: State) -> bool:

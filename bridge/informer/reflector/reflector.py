@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from dataclasses import dataclass
 
 from bridge.facts import (
     InputUnreadable,
@@ -19,6 +19,9 @@ from bridge.facts import (
 )
 from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
 from bridge.informer.reflector import list_watch, states
+from bridge.informer.reflector.comparison import Comparison
+from bridge.informer.reflector.histories import Histories, TakenOnTrust
+from bridge.informer.reflector.history import ASSURED
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Pacing, Timing
 from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
@@ -35,7 +38,6 @@ from bridge.informer.reflector.states import (
     OtherHistory,
     Overdue,
     PositionReached,
-    Proof,
     ProofRequest,
     Proving,
     RanBackwards,
@@ -75,26 +77,11 @@ LATE = 10.0
 """Seconds after its timeoutSeconds within which the end of a watch counts as caused by it."""
 
 
-class Histories(Protocol):
-    """What this informer and the others of the same server have to say about its history."""
-
-    async def prove(self, since: float) -> Proof:
-        """Of what was known before ``since``, on the event loop's clock. See ``history.History``."""
-        ...
-
-    async def disprove(self, other: OtherHistory) -> None:
-        """Tell the others."""
-        ...
-
-
-class TakenOnTrust:
-    """A Histories for a server that never changes its history."""
-
-    async def prove(self, since: float) -> Proof:
-        return SameHistory()
-
-    async def disprove(self, other: OtherHistory) -> None:
-        pass
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    at: float
+    """When the first part of an answer came."""
+    objection: Answer | None
 
 
 class Reflector:
@@ -138,15 +125,18 @@ class Reflector:
         self._list_began = 0.0
         self._listed_before = resumed
         self._repair_at = 0.0
-        self._unproven_since = self._now()
         self._learned: OtherHistory | Contradicted | None = None
         """News of the server's history, from other informers or the Controller; processed before the next request."""
         self._passed_over = 0
         """Epochs that ended before this informer began them."""
         self._waiting: asyncio.Timeout | None = None
         """The timeout around the wait for an open watch's next answer."""
-        self._comparing, self._compared = comparing, False
-        """What is known may be of two histories; and a list has compared them, and is being processed."""
+        self._comparison = Comparison(fifo, under_way=comparing)
+        self._arrival: _Arrival | None = None
+        """Of the answer to the list that is under way."""
+        self._suspicions = 0
+        """Times that the history could not be proven since a watch was last open."""
+        self._suspected_at = float("-inf")
         self.epoch = epoch
         """Grows each time the server's versions run backwards."""
         self.last_contact = self._now()
@@ -176,11 +166,14 @@ class Reflector:
 
     @property
     def is_witness(self) -> bool:
-        """What is known is of one history, that of now; not so from the moment when another one is learned of until a
-        list has compared the two."""
-        if self._compared and self._fifo.is_processed:
-            self._comparing = self._compared = False
-        return self._learned is None and not self._comparing
+        """It vouches for some objects. From the moment when it learns of another history until a list of that
+        history, it vouches for none."""
+        return self._learned is None and self.vouches_for != []
+
+    @property
+    def vouches_for(self) -> list[str] | None:
+        """Keys of the objects that are known to be of the present history; None for all of them."""
+        return self._comparison.vouches_for
 
     def learn(self, of_history: OtherHistory | Contradicted) -> None:
         """Learns of another history, which makes all answers until now invalid. Does not wait."""
@@ -218,23 +211,19 @@ class Reflector:
             case ListRequest():
                 # A page must be read within the minute that API servers give a request, so wait for room before it.
                 await self._fifo.wait_room()
-                verb, answer = "list", await self._source.list(request, self._take_part)
-                answer = self._take_learned() or answer
-                step = await self._take(answer)
+                verb, (step, answer) = "list", await self._list(request)
             case ProofRequest():
                 verb = "proof"
                 self.trouble = self.trouble or "the API server's history is being proven"
-                answer = await self._histories.prove(self._unproven_since)
-                answer = self._take_learned() or answer
+                answer = await self._prove()
+                if isinstance(answer, SameHistory) and self._comparison.has_begun and self._fifo.is_listing:
+                    # Its listed part proves too little: the second restore may have undone newer changes only.
+                    answer = UnknownHistory("the list that compares what is known broke off")
                 step = await self._take(answer)
             case WatchRequest():
                 verb = "watch"
                 step, answer = await self._watch(request)
         await self._pause(step, answer, verb)
-
-    async def _take_part(self, part: Part) -> None:
-        if self._learned is None:  # Else what follows is of a history that is over: the page will not count.
-            await self._take(part)
 
     def _draw_timeout(self) -> int:
         low, high = self._timing.watch_timeout
@@ -253,14 +242,72 @@ class Reflector:
         finally:
             self._waits_for_turn, self._last_answer = False, self._now()
 
+    # ── Whether an answer is of the known history ────────────────────────────
+
+    async def _prove(self) -> Answer:
+        proof = await self._histories.prove()
+        return self._take_learned() or proof
+
+    async def _objection(self) -> Answer | None:
+        """Taken in instead of an answer that has just come; None where the answer is of the known history. A proof
+        before the request is not enough: the server may have begun with another store since."""
+        suspected_just_now = self._now() - self._suspected_at <= ASSURED
+        if self._histories.is_assured or (suspected_just_now and isinstance(self._state, NotSynced)):
+            return None
+        proof = await self._prove()
+        match self._state, proof:
+            case _, SameHistory():
+                return None
+            case NotSynced(seen=None), UnknownHistory() | Refused() | Failed():
+                return None  # This informer knows nothing that could be of another history than the answer.
+            case NotSynced() | Synced(), UnknownHistory() if self._suspicions:
+                return None  # Therefore everything has been listed; another list would show no more.
+            case Listing(), UnknownHistory() if self._suspicions > 1:
+                return None  # The server cannot answer with the whole list in one page.
+        return proof
+
+    # ── One list, or a page of it ────────────────────────────────────────────
+
+    async def _list(self, request: ListRequest) -> tuple[Step, Answer]:
+        self._arrival = None
+        answer: Answer = await self._source.list(request, self._take_part)
+        if not isinstance(answer, Page):
+            return await self._take(answer := self._take_learned() or answer), answer
+        arrival = await self._arrive()
+        answer = self._take_learned() or arrival.objection or answer
+        return await self._take_assured(answer, arrival.at), answer
+
+    async def _take_part(self, part: Part) -> None:
+        arrival = await self._arrive()
+        if arrival.objection is None and self._learned is None:  # Else the page will not count.
+            await self._take_assured(part, arrival.at)
+
+    async def _arrive(self) -> _Arrival:
+        """Its first part decides for the whole answer, since one server sent it on one connection."""
+        if self._arrival is None:
+            at = self._now()
+            self._arrival = _Arrival(at, await self._objection())
+        return self._arrival
+
+    async def _take_assured(self, answer: Answer, came: float) -> Step:
+        """Take in an answer without an objection. A page assures its history for all informers."""
+        step = await self._take(answer)
+        if isinstance(answer, Part | Page) and self._learned is None:
+            self._histories.assure(came)
+        return step
+
     # ── One watch ────────────────────────────────────────────────────────────
 
     async def _watch(self, request: WatchRequest) -> tuple[Step, Answer]:
         began, events = self._now(), 0
-        opened = False
+        opened, came = False, began
         async with self._source.watch(request) as answers:
             while True:
+                busy = self._now() - came
                 answer = await self._next(answers)
+                came = self._now()
+                if isinstance(answer, Opened):
+                    answer = await self._objection() or answer
                 if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
                     # Only a clean end may stand for a 410.
                     answer = Failed(answer.reason) if answer.torn else VeryShort()
@@ -270,9 +317,14 @@ class Reflector:
                     events += len(answer.events)
                 opened = opened or isinstance(answer, Opened)
                 step = await self._take(answer)
+                if isinstance(answer, Opened) and self._learned is None:
+                    self._histories.assure(came)
                 if not isinstance(step.state, Streaming | Watching | Doubting):
                     break
         if opened:
+            if isinstance(answer, TimedOut | RepairDue):
+                # The watch may have ended while the former answer was taken in.
+                self._histories.assure(came - busy)
             self._report(
                 WatchEnded(self._resource, self._scope, _reason(answer), self._now() - began, events),
             )
@@ -304,6 +356,8 @@ class Reflector:
     async def _take(self, answer: Answer) -> Step:
         before = self._state
         step = list_watch.step(before, answer)
+        if isinstance(step.state, Proving) and not isinstance(before, Proving):
+            self._histories.lose_sight()
         if isinstance(answer, Announced):  # What an open watch announces changes no trouble, and no pace.
             self._last_answer = self.last_contact = self._now()
         else:
@@ -312,8 +366,6 @@ class Reflector:
             await self._update_store(update)
         if isinstance(step.state, Doubting) and not isinstance(before, Doubting):
             self._repair_at = self._now() + self._repairs.next(self._now(), self._jitter())
-        if isinstance(step.state, Proving) and not isinstance(before, Proving):
-            self._unproven_since = self._now()
         self._state = step.state
         return step
 
@@ -321,6 +373,7 @@ class Reflector:
         self._pacing.answered(answer)
         match answer:
             case Opened():
+                self._suspicions = 0
                 self._report(WatchOpened(self._resource, self._scope))
             case Unreadable(reason=reason):
                 self._report(InputUnreadable(self._resource, self._scope, reason))
@@ -354,6 +407,7 @@ class Reflector:
                 for few in split_for_queue(objects, self._timing.page_size):
                     await self._fifo.wait_room()
                     self._fifo.replaced(few)
+                    self._comparison.listed(few)
             case states.ListEnded(version=version, complete=complete):
                 objects_listed = await self._fifo.end_replace(version, complete=complete)
                 seconds = self._now() - self._list_began
@@ -361,23 +415,37 @@ class Reflector:
                 self._listed_before = True
                 self._pacing.listed(self._now())
                 self._turn.end()
-                self._compared = complete
+                self._comparison.list_ended(complete=complete)
             case Suspected():
-                self._fifo.suspected()
-                self._comparing, self._compared = True, False
+                await self._suspect()
             case EpochBegan(was=was, now=now):
                 await self._begin_epoch(was, now)
             case RanBackwards(was=was, now=now):
-                self._comparing, self._compared = True, False
+                self._comparison.begin()
                 await self._fifo.wait_processed()
                 if not isinstance(self._learned, OtherHistory):
                     await self._histories.disprove(OtherHistory(was, now))
                 self._learned = None  # Pending news is of this same history.
                 await self._begin_epoch(was, now)
 
+    async def _suspect(self) -> None:
+        """The next list is compared with the known objects. Where the comparison that began an epoch breaks off here,
+        the next list may be of yet another history than the exported part of the former list, and would use ids of this
+        epoch a second time: so another epoch begins."""
+        broke_off = self._fifo.is_restoring and self._comparison.has_begun
+        self._comparison.begin()
+        if broke_off:
+            await self._fifo.wait_processed()
+            await self._histories.renew()
+            await self._begin_epoch("a list that broke off", "perhaps another history")
+        else:
+            self._fifo.suspected()
+        self._suspicions += 1
+        self._suspected_at = self._now()
+
     async def _begin_epoch(self, was: str, now: str) -> None:
         # Queued deltas belong to the old epoch, and must be exported under it.
-        self._comparing, self._compared = True, False
+        self._comparison.begin()
         await self._fifo.wait_processed()
         self._fifo.restored()
         self.epoch += 1 + self._passed_over

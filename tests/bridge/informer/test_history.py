@@ -249,7 +249,7 @@ async def test_waiters_for_the_proof_of_a_new_history_begin_one_epoch() -> None:
         restore(world.clusters["jobs.batch"], 4, 0)
         await asyncio.sleep(0.2)
         restore(world.clusters["configmaps"], 4, 0)
-        await asyncio.sleep(3)
+        await asyncio.sleep(10)
 
         assert all(informer.live for informer in factory.informers)
     assert world.epochs() == ["configmaps", "jobs.batch", "pods"]
@@ -568,6 +568,73 @@ async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
     assert delivered == {key: thing.body for key, thing in cluster.objects.items()} | {
         key: body for key, body in delivered.items() if key not in cluster.objects
     }
+
+
+async def test_a_broken_comparison_of_an_epoch_begins_another_epoch() -> None:
+    """The exported part of its list and the next list may be of two histories."""
+    world = World()
+    cluster = world.clusters["pods"]
+    for name in ("a", "b", "c", "d", "e"):
+        cluster.put(name)
+    async with world.running(PODS):
+        there = cluster.version
+        cluster.put("e")
+        await asyncio.sleep(1)
+        cluster.latency = 0.4
+        cluster.restore(there - 5)
+        cluster.put("a")
+        await asyncio.sleep(1.2)
+        assert {batch.epoch for batch in world.batches} == {1, 2}, "a part of the list is exported"
+        cluster.restore(there - 5)
+        cluster.put("b")
+        cluster.next_answers.append(Failed("the connection broke"))
+        await asyncio.sleep(60)
+
+    assert world.forsaken[-1] == (["pods"], True)
+    contents = {
+        (batch.epoch, each.object.uid, each.object.resource_version, each.op, each.object.body)
+        for batch in world.batches
+        for each in batch.changes
+    }
+    assert len(contents) == len({each[:4] for each in contents}), "no id is used for two contents"
+
+
+async def test_a_restore_between_the_proof_and_the_watch_is_noticed() -> None:
+    world = World()
+    cluster = world.clusters["pods"]
+    async with world.running(PODS):
+        there = cluster.version
+        cluster.put("web-0")
+        await asyncio.sleep(1)
+        cluster.latency = 0.4
+        world.break_off(PODS)
+        await asyncio.sleep(1)
+        assert world.outcomes == ["same"], "the request for a watch is under way"
+        cluster.restore(there)
+        for _ in range(3):
+            cluster.put("web-1")
+        await asyncio.sleep(60)
+
+    assert world.outcomes[:2] == ["same", "other"]
+    assert world.epochs() == ["pods"]
+
+
+@pytest.mark.parametrize(("plain", "outcome"), [(None, "other"), (Unsupported("422"), "unknown")])
+async def test_another_state_of_a_forgotten_version_begins_an_epoch(plain: ListAnswer | None, outcome: str) -> None:
+    """Without a list by name, the list that compares everything shows the other state."""
+    world = World()
+    cluster = world.clusters["pods"]
+    for _ in range(4):
+        cluster.put("busy")
+    async with world.running(PODS):
+        cluster.restore(cluster.version - 3)
+        for _ in range(3):
+            cluster.put("busy")
+        cluster.exact, cluster.plain = Expired("compacted"), plain
+        await asyncio.sleep(10)
+
+    assert world.outcomes[0] == outcome
+    assert world.epochs() == ["pods"]
 
 
 # ── Who comes and goes ───────────────────────────────────────────────────────

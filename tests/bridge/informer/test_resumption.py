@@ -159,7 +159,7 @@ async def test_it_has_synced_at_once_and_is_live_with_an_open_watch() -> None:
     async with world.running(cluster) as informer:
         await asyncio.sleep(1)
         assert (informer.has_synced, informer.live, len(informer.indexer)) == (True, False, 2)
-        await asyncio.sleep(20)
+        await asyncio.sleep(40)
         assert informer.live
 
     assert world.reported(InformerSynced) == [InformerSynced(PODS, Scope(), 2)]

@@ -1,0 +1,57 @@
+"""The history of an API server, as one informer asks for it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory
+
+
+class Histories(Protocol):
+    """``history.History`` for one member."""
+
+    async def prove(self) -> Proof:
+        """Whether the server's history is the known one, at a moment after the call."""
+        ...
+
+    async def disprove(self, other: OtherHistory) -> None:
+        """Tell the other members. Durable when this returns."""
+        ...
+
+    async def renew(self) -> None:
+        """Begin another epoch for this member alone. Durable when this returns."""
+        ...
+
+    @property
+    def is_assured(self) -> bool:
+        """An answer that comes at this moment is of the known history, or no member knows anything."""
+        ...
+
+    def assure(self, at: float) -> None:
+        """An answer that came at this time, on the event loop's clock, is of the known history."""
+        ...
+
+    def lose_sight(self) -> None:
+        """A connection broke: the server may have another store now."""
+        ...
+
+
+class TakenOnTrust:
+    """A Histories for a server that never changes its history."""
+
+    is_assured = True
+
+    async def prove(self) -> Proof:
+        return SameHistory()
+
+    async def disprove(self, other: OtherHistory) -> None:
+        pass
+
+    async def renew(self) -> None:
+        pass
+
+    def assure(self, at: float) -> None:
+        pass
+
+    def lose_sight(self) -> None:
+        pass
