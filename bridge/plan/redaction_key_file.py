@@ -19,15 +19,13 @@ def load_key(key_file: Path | None, state: Path) -> RedactionKey:
 
     Raises StateError with the file's name, and never with its content.
     """
-    if key_file is not None:
-        return _key(key_file, "redaction.key_file")
     made = state / KEY_FILE
     try:
-        if not os.path.lexists(made):
+        if key_file is None and not os.path.lexists(made):
             _make(made)
     except OSError as error:
         raise StateError(f"state.directory: cannot make {made}: {error.strerror}") from error
-    return _key(made, "state.directory")
+    return read_key(key_file, state)
 
 
 def read_key(key_file: Path | None, state: Path) -> RedactionKey:

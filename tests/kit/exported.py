@@ -197,8 +197,9 @@ def without_secrets(thing: Manifest) -> Manifest:
     """The names alone of what a Secret holds, and of its labels and annotations: the values do not leave the bridge."""
     if thing["kind"] != "Secret":
         return thing
-    metadata = {name: sorted(value) if name in {"labels", "annotations"} else value
-                for name, value in thing["metadata"].items()}  # fmt: skip
+    metadata = dict(thing["metadata"])
+    for name in metadata.keys() & {"labels", "annotations"}:
+        metadata[name] = sorted(metadata[name])
     return {**thing, "metadata": metadata, "data": sorted(thing.get("data", ()))}
 
 
