@@ -58,7 +58,10 @@ class KubeApiServer(Server):
         ]
 
     def is_ready(self) -> bool:
-        return self.ca_file.exists() and says_ok(f"{self.url}/readyz", self.tls)
+        try:
+            return self.ca_file.exists() and says_ok(f"{self.url}/readyz", self.tls)
+        except ssl.SSLError:  # The server is just writing its certificate.
+            return False
 
     @cached_property
     def tls(self) -> ssl.SSLContext:
