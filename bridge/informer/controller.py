@@ -88,6 +88,7 @@ class Controller:
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
+                # Other objects come from the Indexer or a Restored delta, and are transformed already.
                 if transform is not None and change.object is queued.object:
                     change = msgspec.structs.replace(change, object=transform(change.object))
                 if change.op is Op.DELETED:

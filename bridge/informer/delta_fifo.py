@@ -264,6 +264,7 @@ class DeltaFIFO:
         self.queue.clear()
         position = self._position
         self._due, self._drained_through = False, self._arrivals
+        # Usually a delta per key: then the order of insertion is the order of arrival, and no sort is needed.
         deltas = [deltas[0] for deltas in items.values()]
         if len(deltas) != self._count:
             deltas = sorted(chain.from_iterable(items.values()), key=_arrival)
@@ -297,6 +298,7 @@ class DeltaFIFO:
         if self._closed:
             raise FifoClosed
         if kind is not DeltaType.SYNC:
+            # With this delta, the store is past the former position and not yet at the next.
             self._position = None
         self._arrivals += 1
         delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, targets, floor)

@@ -30,6 +30,7 @@ def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiO
     if delta.type not in _LISTED and is_older(thing.resource_version, known.resource_version):
         return []
     if last_state is not None and known.uid != thing.uid:
+        # A new object has the name, so the delete of the known object was missed.
         replaced = Change(Op.DELETED, Evidence.RELISTED, last_state, known)
         return [replaced, *changes_of(delta, None, None)]
     if delta.type is DeltaType.DELETED:

@@ -190,7 +190,7 @@ class Indexer:
     def _index(self, index: str, key: str, values: tuple[str, ...]) -> None:
         held = self._values[index]
         before = held.get(key, ())
-        if values == before:
+        if values == before:  # True of nearly all updates: labels and namespaces rarely change.
             return
         buckets = self._buckets[index]
         for value in before:

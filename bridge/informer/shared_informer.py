@@ -257,7 +257,7 @@ class SharedInformer:
                 self._fifo.restored()  # Lifts a contradiction, in which deletes would be ignored.
                 await self._fifo.replace((), None)
             self._fifo.close()
-            await controller
+            await controller  # It empties the queue before it ends.
             if self._handlers is not None:
                 await self._handlers.stop()
         self._history.leave(self)

@@ -159,6 +159,7 @@ class ApiListerWatcher:
         params = {**self._selectors, **_watch_params(request)}
         try:
             asked = self._http.build_request("GET", self._path, params=params)
+            # The stack closes the response on every way out but success.
             async with asyncio.timeout(self._answer_timeout), AsyncExitStack() as unless_opened:
                 response = await self._http.send(asked, stream=True)
                 unless_opened.push_async_callback(response.aclose)
@@ -183,6 +184,7 @@ class ApiListerWatcher:
         chunks = response.aiter_raw()
         while not frames.ended:
             try:
+                # Two deadlines: a silent server, and a server that ignores timeoutSeconds.
                 async with asyncio.timeout_at(min(overdue, now() + self._idle_timeout)) as limit:
                     chunk = await anext(chunks)
             except StopAsyncIteration:
@@ -221,6 +223,7 @@ async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
 def _list_params(request: ListRequest) -> dict[str, str]:
     params = {"limit": str(request.limit)} if request.limit else {}
     if request.next_page is not None:
+        # The token carries the version, and the API refuses both together.
         return {**params, "continue": request.next_page}
     if request.version:
         params["resourceVersion"] = request.version

@@ -56,7 +56,7 @@ def http_client(connection: ClusterConnection) -> httpx.AsyncClient:
 class _Transport(AiohttpTransport):
     def __init__(self, connection: ClusterConnection) -> None:
         connector = aiohttp.TCPConnector(
-            limit=0,
+            limit=0,  # aiohttp's default of 100 connections would block further watches.
             ssl=connection.tls or True,
             socket_factory=_kept_alive,
         )

@@ -91,7 +91,7 @@ class ProcessorListener(Generic[T]):
         """Receives the newest items of the log, up to sequence number ``last``. The window keeps references to them if
         it has room, else it notes that the log has more."""
         self._filled.set()
-        if self._more:
+        if self._more:  # The listener is behind, and will read these items from the log.
             return
         # An item is in the log before it is offered, so a read of the log may have returned it already.
         seen = self.taken + len(self._window)

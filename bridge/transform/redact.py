@@ -92,6 +92,7 @@ def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
 
 
 def _without_last_applied(annotations: _Values) -> _Values:
+    # kubectl keeps the whole object there, with its values in clear text.
     if not annotations or LAST_APPLIED not in annotations:
         return annotations
     return {name: value for name, value in annotations.items() if name != LAST_APPLIED} or UNSET

@@ -22,7 +22,7 @@ def transform_for(resource: Resource, key: RedactionKey) -> Callable[[ApiObject]
 
     def transform(thing: ApiObject) -> ApiObject:
         secret = secrets or thing.secret
-        if thing.stripped and not secret:
+        if thing.stripped and not secret:  # ``kube`` stripped it while it read the object.
             return thing
         try:
             body = redacted(thing, resource, key) if secret else stripped(thing.body)

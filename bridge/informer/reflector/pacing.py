@@ -99,5 +99,6 @@ class Pacing:
         if self._granted and now - self._refused_since < self._timing.refusal_doubted:
             return Pause(self._refusals.next(now, jitter))
         self._granted = False
+        # A fifth more or less, so that many informers do not ask at the same moment.
         slow = self._timing.not_served if answer.status == NOT_FOUND else self._timing.refused
         return Pause(slow * (0.8 + 0.4 * jitter), for_operator=True)

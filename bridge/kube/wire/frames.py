@@ -122,6 +122,7 @@ class Frames:
         return answers
 
     def _keep(self, part: bytes) -> list[WatchAnswer]:
+        # Joined once, at the end of the line: joining at every chunk would be quadratic.
         self._unfinished.append(part)
         self._unfinished_size += len(part)
         if self._unfinished_size > self._longest_line:
@@ -140,7 +141,7 @@ class Frames:
     def _read(self, lines: bytes, end: int) -> list[WatchAnswer]:
         answers: list[WatchAnswer] = []
         events: list[_Event] = []
-        view = memoryview(lines)
+        view = memoryview(lines)  # The decoder reads each line without a copy.
         start = 0
         while start < end:
             stop = lines.index(b"\n", start)

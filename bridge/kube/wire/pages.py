@@ -249,6 +249,7 @@ class PageReader:
         at, longest = self._at, self._longest_object
         while (found := text.find(between, max(at, self._searched))) >= 0:
             body = view[at : found + 1]
+            # The same text may occur inside of a string or a nested list: decoding shows whether this is the end.
             try:
                 head = decode_head(body)
             except UNREADABLE:

@@ -25,7 +25,7 @@ LARGEST_BODY = 3 * 1024 * 1024
 """Bytes of a request."""
 
 _GZIP_FROM = 128 * 1024
-"""Bytes from which an answer is compressed, if the client accepts gzip."""
+"""Bytes from which an answer is compressed, if the client accepts gzip (apiserver's defaultGzipThresholdBytes)."""
 
 _CACHE = {"Cache-Control": "no-cache, private"}
 _PUBLIC = {("healthz",), ("livez",), ("readyz",), ("version",)}

@@ -46,6 +46,7 @@ def resolve(catalogue: ServedKinds, method: str, path: str, query: Mapping[str, 
             return DocumentPath(parts)
     if version not in catalogue.versions(group):
         raise unknown_version(catalogue, group, path)
+    # /api/v1/watch/… is the API's deprecated form of ?watch=true.
     watch = rest[0] == "watch" or query.get("watch", "false").lower() not in ("false", "0")
     kind, namespace, name, subresource = _locate(catalogue, group, version, rest[1:] if rest[0] == "watch" else rest)
     verb = _verb(kind, method, namespace, name, subresource)
