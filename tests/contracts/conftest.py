@@ -1,4 +1,4 @@
-"""One place of each kind. The servers behind them are the contracts' own, because they are killed."""
+"""One destination of each kind. The servers behind them are the contracts' own, because they are killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mortal_nats(nats_build: Path, testbed_folder: Path) -> Iterator[Nats]:
 
 @pytest.fixture
 def kind(request: pytest.FixtureRequest) -> str:
-    """Of the destination, and how its sink is told to write there. Every test is parametrised with it."""
+    """Of the destination, and how its sink writes there. Every test is parametrised with it."""
     return str(request.param)
 
 

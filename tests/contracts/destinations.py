@@ -24,7 +24,7 @@ from tests.kit.tcp_line import Line
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
 CLUSTER = "prod-eu1"
-PATIENCE = 1.0
+SINK_TIMEOUT = 1.0
 """Seconds that a sink under examination waits for an answer."""
 
 
@@ -43,7 +43,7 @@ class Stored:
 
 
 class Destination(ABC):
-    """A clean place of its own, on a server that tests share and may break one after another."""
+    """A clean destination of its own, on a server that tests share and may break one after another."""
 
     kind: ClassVar[str]
     stores_once: ClassVar[bool]
@@ -59,7 +59,7 @@ class Destination(ABC):
     def __init__(self) -> None:
         self.name = f"contract-{secrets.token_hex(4)}"
         self.way = self.kind
-        """How the sink is told to write here, for those who read the figures."""
+        """How the sink writes here, for the printed figures."""
         self.line: Line | None = None
         """What the sink must go through to come here; None for the straight way."""
 
@@ -72,7 +72,7 @@ class Destination(ABC):
 
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """As an operator writes them, with short patience."""
+        """As an operator writes them, with short timeouts."""
 
     def nowhere(self) -> dict[str, Any]:
         """What to change in the options so that they lead to nothing."""
@@ -92,7 +92,7 @@ class Destination(ABC):
 
     @abstractmethod
     async def fall(self) -> None:
-        """Be gone at once, without a goodbye."""
+        """Ends at once, without closing its connections."""
 
     @abstractmethod
     async def rise(self) -> None:
@@ -118,7 +118,7 @@ class Destination(ABC):
 
     @asynccontextmanager
     async def reopened(self) -> AsyncIterator[Sink]:
-        """Opened as the bridge does it after trouble: a new sink for each try. Raises TimeoutError."""
+        """Opened as the bridge does it after a failure: a new sink for each try. Raises TimeoutError."""
         async with asyncio.timeout(30):
             while True:
                 sink = self.sink()
@@ -165,7 +165,7 @@ class ATopic(Destination):
         server = {"bootstrap_servers": f"127.0.0.1:{port}", "topic": self.name}
         # A broker that comes back is found at once, where by default it would be after up to ten seconds.
         soon = {"reconnect.backoff.max.ms": 200}
-        return {**server, "ack_timeout": PATIENCE, "connect_timeout": PATIENCE, "properties": soon}
+        return {**server, "ack_timeout": SINK_TIMEOUT, "connect_timeout": SINK_TIMEOUT, "properties": soon}
 
     def at(self, port: int) -> dict[str, Any]:
         return {"bootstrap_servers": f"127.0.0.1:{port}"}
@@ -217,7 +217,7 @@ class AStream(Destination):
     knows_ids = True
 
     def __init__(self, server: Nats, *, shared: bool = False) -> None:
-        """``shared``: the sink is told that it is not the only writer, and keeps the order in another way."""
+        """``shared``: the sink is not the only writer, and keeps the order in another way."""
         super().__init__()
         self._server = server
         self._sole_writer = not shared
@@ -236,7 +236,7 @@ class AStream(Destination):
         url = f"nats://127.0.0.1:{self.line.port}" if self.line else self._server.url
         subject = f"{self.name}.{{group}}.{{resource}}.{{namespace}}.{{name}}"
         stream = {"servers": [url], "stream": self.name, "subject": subject, "sole_writer": self._sole_writer}
-        return {**stream, "ack_timeout": PATIENCE, "connect_timeout": PATIENCE}
+        return {**stream, "ack_timeout": SINK_TIMEOUT, "connect_timeout": SINK_TIMEOUT}
 
     def at(self, port: int) -> dict[str, Any]:
         return {"servers": [f"nats://127.0.0.1:{port}"]}
@@ -285,7 +285,7 @@ class AnEndpoint(Destination):
 
     def options(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.line.port}/hook" if self.line else self.receiver.url
-        return {"url": url, "timeout": PATIENCE, "batch": self._batch}
+        return {"url": url, "timeout": SINK_TIMEOUT, "batch": self._batch}
 
     def at(self, port: int) -> dict[str, Any]:
         return {"url": f"http://127.0.0.1:{port}/hook"}

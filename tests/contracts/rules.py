@@ -16,75 +16,77 @@ from sinks.base import Receipt, Sink
 from tests.contracts.destinations import CLUSTER, Stored
 
 TIMELY = 8.0
-"""Seconds that no call of a sink may exceed, whatever its destination does. Its own patience is far shorter."""
+"""Seconds that no call of a sink may exceed, whatever its destination does. Its own timeouts are far shorter."""
 
 CLOSES_IN = 5.0
 """Seconds: "within a few"."""
 
 STUCK = 0.8
-"""Seconds. Less than the patience of the sinks, and more than a busy machine takes away."""
+"""Seconds. Less than the timeouts of the sinks, and more than a busy machine takes away."""
 
 
 @dataclass
-class Told:
+class Results:
     """What a sink said of the records that it was given."""
 
     stored: set[str] = field(default_factory=set)
     rejected: dict[str, str] = field(default_factory=dict)
-    troubles: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     deliveries: int = 0
 
 
 def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
     """The receipt, if it keeps the promise of ``sinks.base.Receipt``."""
     pending, rejected = list(receipt.pending), receipt.rejected
-    assert pending == sorted(set(pending)), "places ascend"
-    assert set(pending) | rejected.keys() <= set(range(len(batch))), "places are those of the batch"
+    assert pending == sorted(set(pending)), "indexes ascend"
+    assert set(pending) | rejected.keys() <= set(range(len(batch))), "indexes are those of the batch"
     assert not set(pending) & rejected.keys(), "a record is pending or rejected"
     for text in [*rejected.values(), *([receipt.failure.reason] if receipt.failure else [])]:
         assert text.strip(), "a reason says something"
         assert len(text) < 500, f"a reason is not a record: {len(text)} letters"
     blocked: dict[object, str] = {}
-    in_trouble = False
-    for place, record in enumerate(batch):
+    has_failure = False
+    for index, record in enumerate(batch):
         front = blocked.get(record.ordering_key)
-        if place in pending:
-            in_trouble = in_trouble or front != "rejected"
+        if index in pending:
+            has_failure = has_failure or front != "rejected"
             blocked.setdefault(record.ordering_key, "pending")
-        elif place in rejected:
-            assert front is None, f"record {place} is rejected behind a {front} one of its key"
+        elif index in rejected:
+            assert front is None, f"record {index} is rejected behind a {front} one of its key"
             blocked[record.ordering_key] = "rejected"
         else:
-            assert front is None, f"record {place} overtook a {front} one of its key"
-    assert (receipt.failure is not None) == in_trouble, f"trouble is told exactly with what it made pending: {receipt}"
+            assert front is None, f"record {index} overtook a {front} one of its key"
+    assert (receipt.failure is not None) == has_failure, (
+        f"a failure comes exactly with the records that it made pending: {receipt}"
+    )
     return receipt
 
 
-async def deliver(sink: Sink, batch: Sequence[Record], told: Told | None = None) -> list[Record]:
+async def deliver(sink: Sink, batch: Sequence[Record], results: Results | None = None) -> list[Record]:
     """One timely delivery. Returns what is pending."""
     async with asyncio.timeout(TIMELY):
         receipt = checked(batch, await sink.deliver(batch))
-    if told is not None:
+    if results is not None:
         pending = set(receipt.pending)
-        told.deliveries += 1
-        told.rejected |= {batch[place].id: reason for place, reason in receipt.rejected.items()}
-        told.stored |= {
-            record.id for place, record in enumerate(batch) if place not in pending and place not in receipt.rejected
+        results.deliveries += 1
+        results.rejected |= {batch[index].id: reason for index, reason in receipt.rejected.items()}
+        results.stored |= {
+            record.id for index, record in enumerate(batch) if index not in pending and index not in receipt.rejected
         }
         if receipt.failure is not None:
-            told.troubles.append(receipt.failure.reason)
-    return [batch[place] for place in receipt.pending]
+            results.failures.append(receipt.failure.reason)
+    return [batch[index] for index in receipt.pending]
 
 
-async def deliver_all(sink: Sink, records: Sequence[Record], size: int, told: Told | None = None) -> Told:
+async def deliver_all(sink: Sink, records: Sequence[Record], size: int, results: Results | None = None) -> Results:
     """As the bridge does it: batches of ``size``, and what is pending again until nothing is. Raises TimeoutError."""
-    told = told or Told()
+    results = results or Results()
     async with asyncio.timeout(60):
         for start in range(0, len(records), size):
             left: Sequence[Record] = records[start : start + size]
-            while left := await deliver(sink, left, told):
+            while left := await deliver(sink, left, results):
                 await a_moment()
-    return told
+    return results
 
 
 @asynccontextmanager
@@ -133,9 +135,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def say(way: str, what: str, found: Sequence[Stored], told: Told) -> None:
-    troubles = f"{len(told.troubles)} troubles in {told.deliveries} deliveries"
-    print(f"\n{way}: {what}: {repeats(found)} of {len(found)} stored again, {troubles}", end="")
+def say(way: str, what: str, found: Sequence[Stored], results: Results) -> None:
+    failures = f"{len(results.failures)} failures in {results.deliveries} deliveries"
+    print(f"\n{way}: {what}: {repeats(found)} of {len(found)} stored again, {failures}", end="")
 
 
 def repeats(found: Iterable[Stored]) -> int:
@@ -157,15 +159,15 @@ def assert_holds(found: Sequence[Stored], sent: Sequence[Record], acknowledged: 
 
 
 def assert_in_order(found: Sequence[Stored], sent: Sequence[Record]) -> None:
-    places = {record.id: place for place, record in enumerate(sent)}
+    indexes = {record.id: index for index, record in enumerate(sent)}
     by_key: dict[str, list[Stored]] = defaultdict(list)
     for each in found:
         by_key[each.key].append(each)
     for key, stream in by_key.items():
-        assert len({each.where for each in stream}) == 1, f"{key} is in several places, which have no common order"
-        order = [places[id_] for id_ in dict.fromkeys(each.id for each in stream)]
+        assert len({each.where for each in stream}) == 1, f"{key} is in several indexes, which have no common order"
+        order = [indexes[id_] for id_ in dict.fromkeys(each.id for each in stream)]
         assert order == sorted(order), f"{key} came out of order: {order[:50]}"
-        assert places[stream[-1].id] == order[-1], f"{key} ends with a repetition of an older record"
+        assert indexes[stream[-1].id] == order[-1], f"{key} ends with a repetition of an older record"
 
 
 def assert_same(found: Stored, record: Record) -> None:

@@ -10,7 +10,7 @@ from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from tests.contracts.conftest import OVER_A_NETWORK
 from tests.contracts.destinations import Destination
-from tests.contracts.rules import Told, assert_in_order, attributes_of, deliver, deliver_all
+from tests.contracts.rules import Results, assert_in_order, attributes_of, deliver, deliver_all
 from tests.kit.records import a_delta, a_gap, a_snapshot, changes
 
 pytestmark = pytest.mark.parametrize("kind", OVER_A_NETWORK, indirect=True)
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.parametrize("kind", OVER_A_NETWORK, indirect=True)
 async def test_an_unencodable_record_is_rejected_and_others_are_stored(destination: Destination) -> None:
     sent: list[Delta] = changes(30, keys=3)
     damaged = {0, 13, 14, 29}
-    for place in damaged:
-        sent[place] = a_delta(place + 1, key=sent[place].key, before=b"damaged")
-    told = Told()
+    for index in damaged:
+        sent[index] = a_delta(index + 1, key=sent[index].key, before=b"damaged")
+    results = Results()
     async with destination.opened(**destination.envelopes) as sink:
-        await deliver_all(sink, sent, len(sent), told)
-        only_damaged = await deliver(sink, [sent[13]], told)
+        await deliver_all(sink, sent, len(sent), results)
+        only_damaged = await deliver(sink, [sent[13]], results)
     found = await destination.stored()
 
     assert only_damaged == []
-    assert told.rejected.keys() == {sent[place].id for place in damaged}
-    assert told.stored == {record.id for record in sent} - told.rejected.keys()
+    assert results.rejected.keys() == {sent[index].id for index in damaged}
+    assert results.stored == {record.id for record in sent} - results.rejected.keys()
     assert_in_order(found, sent)
-    assert {each.id for each in found} == told.stored
+    assert {each.id for each in found} == results.stored
 
 
 async def test_an_envelope_has_the_state_before_and_event_attributes(destination: Destination) -> None:

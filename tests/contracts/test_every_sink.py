@@ -13,7 +13,7 @@ from bridge.model.record import Delta, Record, SnapshotEdge
 from bridge.model.resource import Resource
 from tests.contracts.conftest import EVERY
 from tests.contracts.destinations import Destination
-from tests.contracts.rules import Told, assert_holds, assert_same, deliver, deliver_all
+from tests.contracts.rules import Results, assert_holds, assert_same, deliver, deliver_all
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot, changes
 
 pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
@@ -71,11 +71,11 @@ def varied() -> list[Record]:
 async def test_acknowledged_records_are_there_at_once_as_sent(destination: Destination) -> None:
     sent = varied()
     async with destination.opened() as sink:
-        told = await deliver_all(sink, sent, destination.max_batch)
+        results = await deliver_all(sink, sent, destination.max_batch)
         found = await destination.stored()
 
-    assert told == Told(stored={record.id for record in sent}, deliveries=1)
-    assert_holds(found, sent, told.stored)
+    assert results == Results(stored={record.id for record in sent}, deliveries=1)
+    assert_holds(found, sent, results.stored)
     assert len(found) == len(sent)
 
 
@@ -111,8 +111,8 @@ async def test_a_snapshots_edges_are_told_in_words_of_their_own(destination: Des
         "kubedelta.snapshot.began.v1",
         "kubedelta.snapshot.ended.v1",
     ]
-    told = {"sink": "audit", "through": 9, "count": 4}
-    assert [json.loads(each.body) for each in found] == [told, told | {"objects": 4}]
+    results = {"sink": "audit", "through": 9, "count": 4}
+    assert [json.loads(each.body) for each in found] == [results, results | {"objects": 4}]
 
 
 async def test_what_has_the_id_of_an_earlier_epoch_is_no_repetition(destination: Destination) -> None:
@@ -132,14 +132,14 @@ async def test_order_is_kept_over_many_batches_of_any_size(destination: Destinat
     sent = changes(1500, keys=11)
     sizes = cycle([1, 2, 3, 50, 7, 100, 31, 1])
     bounds = [0, *(end for end, _ in zip(accumulate(sizes), range(60), strict=False) if end < len(sent)), len(sent)]
-    told = Told()
+    results = Results()
     async with destination.opened() as sink:
         for start, end in pairwise(bounds):
-            assert await deliver(sink, sent[start:end], told) == []
+            assert await deliver(sink, sent[start:end], results) == []
     found = await destination.stored()
 
-    assert_holds(found, sent, told.stored)
-    assert len(found) == len(sent) == len(told.stored)
+    assert_holds(found, sent, results.stored)
+    assert len(found) == len(sent) == len(results.stored)
 
 
 async def test_close_right_after_the_last_receipt_loses_nothing(destination: Destination) -> None:
@@ -157,11 +157,11 @@ async def test_close_right_after_the_last_receipt_loses_nothing(destination: Des
 async def test_more_than_any_queue_holds_goes_through(destination: Destination) -> None:
     noise = random.Random(1).randbytes(450_000).hex().encode()
     sent = [a_delta(n, key=f"shop/web-{n % 5}", body=b'"%s%d"' % (noise, n)) for n in range(1, 43)]
-    told = Told()
+    results = Results()
     async with destination.opened() as sink:
-        await deliver_all(sink, sent, len(sent), told)
+        await deliver_all(sink, sent, len(sent), results)
     found = await destination.stored()
 
-    assert told.stored == {record.id for record in sent}
-    assert_holds(found, sent, told.stored)
+    assert results.stored == {record.id for record in sent}
+    assert_holds(found, sent, results.stored)
     assert len(found) == len(sent)

@@ -1,4 +1,5 @@
-"""What a record costs at each destination, on this machine and beside whatever else runs on it. Only told: see `-s`."""
+"""What a record costs at each destination, on this machine and beside whatever else runs on it. Printed only:
+see `-s`."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ async def test_five_thousand_records(destination: Destination) -> None:
     async with in_a_process_of_its_own(destination) as options, destination.opened(**options) as sink:
         await deliver_all(sink, records[:500], destination.max_batch)
         began, cpu = time.perf_counter(), time.process_time()
-        told = await deliver_all(sink, records[500:], destination.max_batch)
+        results = await deliver_all(sink, records[500:], destination.max_batch)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
 
-    assert len(told.stored) == COUNT
+    assert len(results.stored) == COUNT
     print(f"\n{destination.way}: {COUNT / seconds:,.0f} records/s, {cpu / COUNT * 1e6:,.0f} µs of CPU each", end="")

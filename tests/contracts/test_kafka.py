@@ -12,7 +12,7 @@ from bridge.model.change import Op
 from bridge.model.record import Record
 from tests.cluster.servers import KafkaRecord
 from tests.contracts.destinations import ATopic, KafkaBehindALine
-from tests.contracts.rules import Told, assert_holds, deliver_all
+from tests.contracts.rules import Results, assert_holds, deliver_all
 from tests.kit.records import a_delta
 from tests.kit.tcp_line import Line
 
@@ -23,15 +23,15 @@ async def test_a_tombstone_is_never_parted_from_its_delete(
     destination: ATopic, line: Line, mortal_kafka: KafkaBehindALine
 ) -> None:
     """On a line that is cut again and again: once each, the tombstone right behind the last state of its key."""
-    chance = random.Random(11)
-    told = Told()
+    rng = random.Random(11)
+    results = Results()
     sent: list[Record] = [
         a_delta(n, key=f"shop/web-{n % 40}", op=Op.DELETED if n % 21 == 0 else Op.UPDATED) for n in range(1, 401)
     ]
     async with destination.opened(tombstones=True) as sink:
         for start in range(0, len(sent), 50):
-            line.cut_after(chance.randrange(1, 1_500))
-            await deliver_all(sink, sent[start : start + 50], 50, told)
+            line.cut_after(rng.randrange(1, 1_500))
+            await deliver_all(sink, sent[start : start + 50], 50, results)
     by_key: dict[bytes, list[KafkaRecord]] = defaultdict(list)
     for record in await asyncio.to_thread(mortal_kafka.read_all, destination.name):
         by_key[record.key or b""].append(record)
@@ -55,12 +55,12 @@ async def test_nothing_overtakes_a_record_that_came_in_a_refused_batch(destinati
     """Brokers refuse a whole batch for one record in it, while batches behind it are on their way."""
     bodies = [b'"%s"' % (b"x" * size) for size in (3_000, limit + 100)]
     sent = [a_delta(n, body=bodies[n in (31, 64)]) for n in range(1, 121)]
-    told = Told()
+    results = Results()
     many_batches = {"properties": {"batch.size": limit // 2}, "max_message_bytes": 2 * limit}
     async with destination.opened(**many_batches, **destination.uncompressed) as sink:
-        await deliver_all(sink, sent, len(sent), told)
+        await deliver_all(sink, sent, len(sent), results)
     found = await destination.stored()
 
-    assert told.rejected.keys() == {sent[30].id, sent[63].id}
-    assert_holds(found, sent, told.stored)
-    assert [each.id for each in found] == [record.id for record in sent if record.id not in told.rejected]
+    assert results.rejected.keys() == {sent[30].id, sent[63].id}
+    assert_holds(found, sent, results.stored)
+    assert [each.id for each in found] == [record.id for record in sent if record.id not in results.rejected]

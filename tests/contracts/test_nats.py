@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cluster.fixtures import StartNats
 from tests.contracts.destinations import AStream
-from tests.contracts.rules import Told, assert_holds, deliver
+from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.records import a_delta
 
 MAX_PAYLOAD = 20_000
@@ -19,18 +19,18 @@ async def test_what_just_fits_is_stored_wherever_it_stands_in_a_batch(start_nats
     destination = AStream(start_nats("-c", str(tmp_path / "nats.conf")))
     await destination.prepare(None)
     fits, too_large = 100, MAX_PAYLOAD
-    told = Told()
+    results = Results()
     async with destination.opened() as sink:
         while too_large - fits > 1:
             size = (fits + too_large) // 2
             probe = a_delta(1000 + size, body=b"1".ljust(size))
-            assert await deliver(sink, [probe], told) == []
-            if probe.id in told.stored:
+            assert await deliver(sink, [probe], results) == []
+            if probe.id in results.stored:
                 fits = size
             else:
                 too_large = size
         batch = [a_delta(n, body=b"1".ljust(fits if n % 3 == 0 else 10)) for n in range(50_001, 50_031)]
-        assert await deliver(sink, batch, told) == []
+        assert await deliver(sink, batch, results) == []
 
-    assert {record.id for record in batch} <= told.stored
+    assert {record.id for record in batch} <= results.stored
     assert_holds((await destination.stored())[-30:], batch, [])

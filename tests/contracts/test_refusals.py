@@ -1,4 +1,4 @@
-"""What a destination will never take is told from what it does not take now, and costs its neighbours nothing."""
+"""A rejected record is distinguished from a failed delivery, and costs other records nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.model.record import Delta, Record
 from tests.contracts.conftest import OVER_A_NETWORK
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import (
-    Told,
+    Results,
     assert_holds,
     assert_in_order,
     deliver,
@@ -38,62 +38,62 @@ def of_size(sequence: int, size: int, key: str = "shop/web-1") -> Delta:
     return a_delta(sequence, key=key, body=b'"' + text.ljust(size - 2, b"x")[: size - 2] + b'"')
 
 
-def with_large_ones(count: int, places: set[int], first: int = 1) -> list[Delta]:
+def with_large_ones(count: int, indexes: set[int], first: int = 1) -> list[Delta]:
     sent = changes(count, keys=3, first=first)
-    return [of_size(each.sequence, 2 * LIMIT, each.key) if n in places else each for n, each in enumerate(sent)]
+    return [of_size(each.sequence, 2 * LIMIT, each.key) if n in indexes else each for n, each in enumerate(sent)]
 
 
 async def test_too_large_records_are_rejected_others_stored_in_order(destination: Destination) -> None:
-    places = {0, 13, 14, 15, 39}
-    sent = with_large_ones(40, places)
-    told = Told()
+    indexes = {0, 13, 14, 15, 39}
+    sent = with_large_ones(40, indexes)
+    results = Results()
     async with destination.opened() as sink, the_loop_is_free():
-        await deliver_all(sink, sent, len(sent), told)
+        await deliver_all(sink, sent, len(sent), results)
     found = await destination.stored()
 
-    assert told.rejected.keys() == {sent[place].id for place in places}
-    assert_holds(found, sent, told.stored)
-    assert len(found) == len(told.stored) == 35
+    assert results.rejected.keys() == {sent[index].id for index in indexes}
+    assert_holds(found, sent, results.stored)
+    assert len(found) == len(results.stored) == 35
 
 
 async def test_nothing_of_an_object_is_sent_behind_its_rejected_record(destination: Destination) -> None:
     """The bridge may have to park it. Other objects are not held up, wherever they stand."""
-    places = {4, 14, 26}
+    indexes = {4, 14, 26}
     sent = [
         *changes(30, keys=3),
         *(of_size(n, 2 * LIMIT, "shop/last") if n == 31 else a_delta(n, key="shop/last") for n in (31, 32)),
     ]
-    for place in places:
-        sent[place] = of_size(place + 1, 2 * LIMIT, sent[place].key)
-    rejected = {"shop/last": 30} | {sent[place].key: place for place in sorted(places, reverse=True)}
-    behind = [place for place, record in enumerate(sent) if place > rejected.get(record.key, len(sent))]
-    told = Told()
+    for index in indexes:
+        sent[index] = of_size(index + 1, 2 * LIMIT, sent[index].key)
+    rejected = {"shop/last": 30} | {sent[index].key: index for index in sorted(indexes, reverse=True)}
+    behind = [index for index, record in enumerate(sent) if index > rejected.get(record.key, len(sent))]
+    results = Results()
     async with destination.opened() as sink:
         left: Sequence[Record] = sent
-        while not told.rejected:  # What a busy machine took too long for is asked for again.
-            told.troubles.clear()
-            left = await deliver(sink, left, told)
+        while not results.rejected:  # What a busy machine took too long for is asked for again.
+            results.failures.clear()
+            left = await deliver(sink, left, results)
         found = await destination.stored()
 
-    assert told.rejected.keys() == {sent[place].id for place in rejected.values()}
-    assert left == [sent[place] for place in behind]
-    assert told.troubles == []
+    assert results.rejected.keys() == {sent[index].id for index in rejected.values()}
+    assert left == [sent[index] for index in behind]
+    assert results.failures == []
     assert (
         {each.id for each in found}
-        == told.stored
-        == {record.id for record in sent} - told.rejected.keys() - {record.id for record in left}
+        == results.stored
+        == {record.id for record in sent} - results.rejected.keys() - {record.id for record in left}
     )
     assert_in_order(found, sent)
 
 
 async def test_nothing_but_what_is_too_large_is_rejected_all(destination: Destination) -> None:
     sent = with_large_ones(4, {0, 1, 2, 3})
-    told = Told()
+    results = Results()
     async with destination.opened() as sink:
-        await deliver_all(sink, sent, 4, told)
-        await deliver_all(sink, changes(3, first=5), 3, told)
+        await deliver_all(sink, sent, 4, results)
+        await deliver_all(sink, changes(3, first=5), 3, results)
 
-    assert len(told.rejected) == 4
+    assert len(results.rejected) == 4
     assert len(await destination.stored()) == 3
 
 
@@ -103,33 +103,33 @@ async def test_one_byte_separates_stored_from_rejected_records(destination: Dest
         while too_large - fits > 1:
             size = (fits + too_large) // 2
             sequence += 1
-            told = Told()
-            await deliver_all(sink, [of_size(sequence, size)], 1, told)
-            fits, too_large = (size, too_large) if told.stored else (fits, size)
-        told = Told()
+            results = Results()
+            await deliver_all(sink, [of_size(sequence, size)], 1, results)
+            fits, too_large = (size, too_large) if results.stored else (fits, size)
+        results = Results()
         sizes = [fits, too_large, fits, too_large, fits]
         edge = [of_size(1000 + n, size, f"shop/web-{n}") for n, size in enumerate(sizes)]
-        await deliver_all(sink, edge, len(edge), told)
+        await deliver_all(sink, edge, len(edge), results)
 
     print(f"\n{destination.way}: a body of {fits} bytes fits into {LIMIT}", end="")
-    assert told.stored == {edge[place].id for place in (0, 2, 4)}
+    assert results.stored == {edge[index].id for index in (0, 2, 4)}
     assert fits > LIMIT - 1000
 
 
 async def test_a_line_that_is_cut_does_not_turn_refusals_into_losses(destination: Destination, line: Line) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     sent: list[Delta] = []
-    told = Told()
+    results = Results()
     async with destination.opened() as sink:
         for start in range(1, 81, 20):
-            batch = with_large_ones(20, {chance.randrange(20)}, start)
+            batch = with_large_ones(20, {rng.randrange(20)}, start)
             sent += batch
-            line.cut_after(chance.randrange(1, 2 * LIMIT))
-            await deliver_all(sink, batch, 20, told)
+            line.cut_after(rng.randrange(1, 2 * LIMIT))
+            await deliver_all(sink, batch, 20, results)
     found = await destination.stored()
 
-    assert len(told.rejected) == 4
-    assert told.stored == {record.id for record in sent} - told.rejected.keys()
-    assert_holds(found, sent, told.stored)
-    say(destination.way, f"refusals and {line.cuts} cuts", found, told)
+    assert len(results.rejected) == 4
+    assert results.stored == {record.id for record in sent} - results.rejected.keys()
+    assert_holds(found, sent, results.stored)
+    say(destination.way, f"refusals and {line.cuts} cuts", found, results)
     assert not destination.knows_ids or repeats(found) == 0

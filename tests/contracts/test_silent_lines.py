@@ -12,7 +12,7 @@ from tests.contracts.destinations import Destination
 from tests.contracts.rules import (
     CLOSES_IN,
     TIMELY,
-    Told,
+    Results,
     assert_holds,
     deliver,
     deliver_all,
@@ -28,21 +28,21 @@ pytestmark = pytest.mark.parametrize("kind", ONE_WAY_EACH, indirect=True)
 
 async def test_silence_is_trouble_in_time_and_then_all_goes_on(destination: Destination, line: Line) -> None:
     sent = changes(120, keys=8)
-    told = Told()
+    results = Results()
     async with destination.opened() as sink, the_loop_is_free():
-        assert await deliver(sink, sent[:40], told) == []
+        assert await deliver(sink, sent[:40], results) == []
         line.block()
-        first = await deliver(sink, sent[40:80], told)
-        second = await deliver(sink, first, told)
+        first = await deliver(sink, sent[40:80], results)
+        second = await deliver(sink, first, results)
         line.mend()
-        await deliver_all(sink, second, 40, told)
-        await deliver_all(sink, sent[80:], 40, told)
+        await deliver_all(sink, second, 40, results)
+        await deliver_all(sink, sent[80:], 40, results)
     found = await destination.stored()
 
     assert first == second == sent[40:80]
-    assert len(told.troubles) >= 2
-    assert_holds(found, sent, told.stored)
-    say(destination.way, "silence", found, told)
+    assert len(results.failures) >= 2
+    assert_holds(found, sent, results.stored)
+    say(destination.way, "silence", found, results)
     assert not destination.stores_once or repeats(found) == 0
 
 
@@ -81,12 +81,12 @@ async def test_on_a_silent_line_cancelling_ends_and_close_works(
 
 async def test_pending_records_of_an_ended_sink_go_through_the_next(destination: Destination, line: Line) -> None:
     sent = changes(200)
-    told = Told()
+    results = Results()
     async with destination.opened() as sink, the_loop_is_free():
-        assert await deliver(sink, sent[:100], told) == []
+        assert await deliver(sink, sent[:100], results) == []
         line.refusing = True
         line.cut()
-        left = await deliver(sink, sent[100:], told)
+        left = await deliver(sink, sent[100:], results)
         await asyncio.wait_for(sink.close(), CLOSES_IN)
     assert left == sent[100:]
     unreachable = destination.sink()
@@ -95,10 +95,10 @@ async def test_pending_records_of_an_ended_sink_go_through_the_next(destination:
     await unreachable.close()
     line.refusing = False
     async with destination.reopened() as sink:
-        await deliver_all(sink, left, 100, told)
+        await deliver_all(sink, left, 100, results)
     found = await destination.stored()
 
-    assert_holds(found, sent, told.stored)
+    assert_holds(found, sent, results.stored)
     assert repeats(found) == 0
 
 

@@ -14,7 +14,7 @@ from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeLetters, FakePending
 from tests.contracts.destinations import AnEndpoint
-from tests.contracts.rules import Told, assert_holds, deliver
+from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.records import changes
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted
 
@@ -74,15 +74,15 @@ async def test_a_secret_that_is_no_header_is_trouble_and_is_not_told(
 ) -> None:
     file = tmp_path / "token"
     file.write_text("Bearer hush")
-    told = Told()
+    results = Results()
     async with endpoint.opened(header_files={"Authorization": file}) as sink:
-        assert await deliver(sink, changes(3), told) == []
+        assert await deliver(sink, changes(3), results) == []
         file.write_text(secret)
-        assert await deliver(sink, changes(3, first=4), told) == changes(3, first=4)
+        assert await deliver(sink, changes(3, first=4), results) == changes(3, first=4)
         file.write_text("Bearer hush")
-        assert await deliver(sink, changes(3, first=4), told) == []
+        assert await deliver(sink, changes(3, first=4), results) == []
 
-    assert told.troubles == [f"header_files.Authorization: {file} is not one line of printable ASCII"]
+    assert results.failures == [f"header_files.Authorization: {file} is not one line of printable ASCII"]
     file.write_text(secret)
     for call in ("open", "check"):
         sink = endpoint.sink(header_files={"Authorization": file})
@@ -93,12 +93,12 @@ async def test_a_secret_that_is_no_header_is_trouble_and_is_not_told(
 
 async def test_an_address_that_the_client_does_not_take_is_trouble(endpoint: AnEndpoint) -> None:
     url = {"url": "http://xn--/"}
-    told = Told()
+    results = Results()
     async with endpoint.opened(**url) as sink:
-        assert await deliver(sink, changes(3), told) == changes(3)
+        assert await deliver(sink, changes(3), results) == changes(3)
     sink = endpoint.sink(**url)
     with pytest.raises(SinkUnavailable, match="is no address that can be asked; see url"):
         await sink.check()
     await sink.close()
 
-    assert told.troubles == ["http://xn-- is no address that can be asked; see url"]
+    assert results.failures == ["http://xn-- is no address that can be asked; see url"]

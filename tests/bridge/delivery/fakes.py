@@ -38,7 +38,7 @@ class FakePending:
         self.settled = 0
         """Records."""
         self.missed: Missed | None = None
-        """To be told with what is taken next."""
+        """Reported with the next fetch."""
         self.limits: list[int] = []
         self.on_settle: Callable[[Sequence[Record]], None] = lambda _: None
         self._taken = 0
@@ -229,7 +229,7 @@ class ScriptedSink:
         if isinstance(answer, Exception):
             raise answer
         left = {*answer.pending, *answer.rejected}
-        self.stored += [record for place, record in enumerate(batch) if place not in left]
+        self.stored += [record for index, record in enumerate(batch) if index not in left]
         return answer
 
     async def check(self) -> str:

@@ -1,4 +1,4 @@
-"""The worker of a sink that delivers record by record: one object's trouble is nobody else's."""
+"""The worker of a sink that delivers record by record: an object that fails delays no other object."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ DOWN = RetryLater("down")
 AWAY = RetryLater("away", unavailable=True)
 
 
-def failing(is_bad: Callable[[Record], bool], trouble: RetryLater = DOWN, seconds: float = 0.0) -> ScriptedSink:
+def failing(is_bad: Callable[[Record], bool], failure: RetryLater = DOWN, seconds: float = 0.0) -> ScriptedSink:
     """Stores what is in front of the first bad record of a delivery."""
     sink = ScriptedSink(seconds=seconds)
 
     def answer(batch: Sequence[Record]) -> Receipt:
-        first = next((place for place, record in enumerate(batch) if is_bad(record)), len(batch))
-        return receipt_of(batch, pending=range(first, len(batch)), failure=trouble)
+        first = next((index for index, record in enumerate(batch) if is_bad(record)), len(batch))
+        return receipt_of(batch, pending=range(first, len(batch)), failure=failure)
 
     sink.answer = answer
     return sink
@@ -233,9 +233,9 @@ async def test_a_down_destination_is_not_tried_for_each_object() -> None:
 @virtual
 async def test_after_an_outage_no_object_waits_for_its_own_pause() -> None:
     for seed in range(10):
-        back, chance = now() + 30, Random(seed).random
+        back, rng = now() + 30, Random(seed).random
         sink = failing(lambda record, back=back: now() < back, AWAY)  # type: ignore[misc]
-        world = World(sink, pods("ab"), lanes=Lanes(concurrency=1), jitter=chance)
+        world = World(sink, pods("ab"), lanes=Lanes(concurrency=1), jitter=rng)
         await world.run_until_idle()
 
         assert sink.times[-1] == sink.times[-2]

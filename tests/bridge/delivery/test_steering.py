@@ -24,10 +24,10 @@ def states(worker: SinkWorker) -> tuple[SinkState, float | None]:
 
 
 @BOTH
-@pytest.mark.parametrize("trouble", [BUSY, SLOW], ids=["whole", "one record"])
+@pytest.mark.parametrize("failure", [BUSY, SLOW], ids=["unavailable", "one record"])
 @virtual
-async def test_a_sink_in_an_hours_pause_is_tried_at_once_on_request(lanes: Lanes | None, trouble: RetryLater) -> None:
-    world = World(ScriptedSink(Receipt((0,), trouble)), pods("a"), lanes=lanes)
+async def test_a_sink_in_an_hours_pause_is_tried_at_once_on_request(lanes: Lanes | None, failure: RetryLater) -> None:
+    world = World(ScriptedSink(Receipt((0,), failure)), pods("a"), lanes=lanes)
     async with world.running() as worker:
         await world.until(lambda: worker.state is SinkState.WAITING)
         assert worker.asked == HOUR

@@ -27,9 +27,9 @@ class Moody(ScriptedSink):
     """Stores one record after another, each after a while, until something happens; a cancelled delivery has stored
     what it had come to. Notes in which order records came to be there."""
 
-    def __init__(self, chance: Random, rejected: set[int]) -> None:
+    def __init__(self, rng: Random, rejected: set[int]) -> None:
         super().__init__()
-        self.chance = chance
+        self.rng = rng
         self.refused = rejected
         """Sequence numbers."""
         self.moody = True
@@ -51,12 +51,12 @@ class Moody(ScriptedSink):
         for index, record in enumerate(batch):
             if not result.sendable([index]):
                 continue
-            await asyncio.sleep(self.chance.choice([0.0, 0.0, 0.01, 0.3]))
+            await asyncio.sleep(self.rng.choice([0.0, 0.0, 0.01, 0.3]))
             if record.sequence in self.refused:
                 result.reject(index, "too large")
-            elif self.moody and self.chance.random() < 0.15:
-                asked = self.chance.choice([None, 2.0])
-                failure = RetryLater("moody", asked, unavailable=self.chance.random() < 0.3)
+            elif self.moody and self.rng.random() < 0.15:
+                asked = self.rng.choice([None, 2.0])
+                failure = RetryLater("moody", asked, unavailable=self.rng.random() < 0.3)
                 return result.receipt(result.sendable(range(index, len(batch))), failure)
             else:
                 self.stored.append(record)
@@ -80,19 +80,19 @@ class Story:
         safe = self.arrived | {dead_letter.record.id for dead_letter in self.world.dead_letters.kept.values()}
         assert {record.id for record in records} <= safe, "settled too early"
 
-    async def unfold(self, chance: Random, cancels: int, operator: bool) -> None:
+    async def unfold(self, rng: Random, cancels: int, operator: bool) -> None:
         for _ in range(cancels):
             async with self.world.running():
-                for _ in range(chance.randrange(4)):
-                    await asyncio.sleep(chance.choice([0.0, 0.0005, 0.01, 0.5, 3.0, 30.0]))
+                for _ in range(rng.randrange(4)):
+                    await asyncio.sleep(rng.choice([0.0, 0.0005, 0.01, 0.5, 3.0, 30.0]))
                     if operator:
-                        self._interfere(chance)
+                        self._interfere(rng)
 
-    def _interfere(self, chance: Random) -> None:
+    def _interfere(self, rng: Random) -> None:
         dead_letters = self.world.dead_letters
-        if dead_letters.kept and chance.random() < 0.3:
+        if dead_letters.kept and rng.random() < 0.3:
             self.dropped.add(dead_letters.drop_first().id)
-        elif dead_letters.kept and chance.random() < 0.5:
+        elif dead_letters.kept and rng.random() < 0.5:
             dead_letters.retry()
 
     def assert_in_order(self, parks: bool) -> None:
@@ -111,14 +111,14 @@ class Story:
 
     def _assert_notices_in_order(self, dead_letters: set[str]) -> None:
         stored = [record.id for record in self.world.sink.stored]
-        first = {id_: place for place, id_ in reversed(list(enumerate(stored)))}
-        for place, notice in enumerate(self.records):
+        first = {id_: index for index, id_ in reversed(list(enumerate(stored)))}
+        for index, notice in enumerate(self.records):
             if isinstance(notice, Delta) or notice.id in dead_letters:
                 continue
             when = first[notice.id]
-            for front in self.records[:place]:
+            for front in self.records[:index]:
                 assert front.id in dead_letters or first[front.id] < when, f"{notice.id} overtook {front.id}"
-            for behind in self.records[place + 1 :]:
+            for behind in self.records[index + 1 :]:
                 assert behind.id in dead_letters | self.dropped or first[behind.id] > when, f"{behind.id} overtook"
 
 
@@ -144,28 +144,26 @@ def test_nothing_is_lost_and_nothing_comes_out_of_order(
     operator: bool,
 ) -> None:
     records = [a_gap(n, n) if name == "!" else a_pod(n, name) for n, name in enumerate(names, 1)]
-    chance = Random(seed)
-    bounds: dict[str, Any] = {} if lanes is None else {"max_records": chance.choice([2, 1000])}
+    rng = Random(seed)
+    bounds: dict[str, Any] = {} if lanes is None else {"max_records": rng.choice([2, 1000])}
 
     async def story() -> None:
-        sink = Moody(chance, refused)
-        world = World(
-            sink, records, lanes=lanes, on_rejected=policy, max_batch=max_batch, jitter=chance.random, **bounds
-        )
-        told = Story(world, records)
-        await told.unfold(chance, cancels, operator)
+        sink = Moody(rng, refused)
+        world = World(sink, records, lanes=lanes, on_rejected=policy, max_batch=max_batch, jitter=rng.random, **bounds)
+        story = Story(world, records)
+        await story.unfold(rng, cancels, operator)
         await world.run_until_idle()
         kept = {dead_letter.record.id for dead_letter in world.dead_letters.kept.values()}
-        assert told.arrived | kept == {record.id for record in records}
+        assert story.arrived | kept == {record.id for record in records}
         assert kept - {each.id for each in records if each.sequence in refused} == set() or policy is OnRejected.PARK
         event(f"letters: {bool(kept)}, cancels: {bool(cancels)}, lanes: {lanes is not None}")
 
         sink.refused, sink.moody = set(), False
         world.dead_letters.retry()
         await world.run_until_idle()
-        assert told.arrived == {record.id for record in records}
+        assert story.arrived == {record.id for record in records}
         assert world.dead_letters.kept == {}
-        told.assert_in_order(parks=policy is OnRejected.PARK)
+        story.assert_in_order(parks=policy is OnRejected.PARK)
         if not cancels:
             assert len(sink.stored) == len({record.id for record in sink.stored}), "nobody was cancelled"
 

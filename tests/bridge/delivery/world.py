@@ -96,7 +96,7 @@ class World:
             await worker.wait_idle()
 
     async def until(self, holds: Callable[[], object]) -> None:
-        while not holds():  # noqa: ASYNC110 (what the fakes were told tells nobody)
+        while not holds():  # noqa: ASYNC110 (the fakes have no events)
             await asyncio.sleep(1 / 4096)
 
     def reported(self, kind: type[F]) -> list[F]:

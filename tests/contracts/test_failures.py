@@ -16,7 +16,7 @@ from tests.contracts.conftest import EVERY
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import (
     TIMELY,
-    Told,
+    Results,
     assert_holds,
     deliver,
     deliver_all,
@@ -39,9 +39,9 @@ async def test_a_destination_that_is_not_there_is_told_of_in_time(destination: D
             await sink.open()
             assert await deliver(sink, batch) == batch
         else:
-            with pytest.raises(SinkUnavailable) as told:
+            with pytest.raises(SinkUnavailable) as results:
                 await asyncio.wait_for(sink.open(), TIMELY)
-            assert str(told.value).strip()
+            assert str(results.value).strip()
         await asyncio.wait_for(sink.close(), TIMELY)
 
     async with destination.opened() as sink:
@@ -96,22 +96,22 @@ async def test_a_sink_that_was_checked_can_be_opened(destination: Destination) -
 
 async def test_a_restart_within_a_stream_loses_nothing_in_order(destination: Destination) -> None:
     sent = changes(1800, keys=13)
-    told = Told()
+    results = Results()
     async with destination.opened() as sink, the_loop_is_free():
-        await deliver_all(sink, sent[:600], 20, told)
+        await deliver_all(sink, sent[:600], 20, results)
         async with asyncio.TaskGroup() as group:
-            group.create_task(deliver_all(sink, sent[600:], 20, told))
+            group.create_task(deliver_all(sink, sent[600:], 20, results))
             await destination.fall()
-            await until(lambda: bool(told.troubles))
-            acknowledged = set(told.stored)
+            await until(lambda: bool(results.failures))
+            acknowledged = set(results.stored)
             await destination.rise()
             at_once = {each.id for each in await destination.stored()}
     found = await destination.stored()
 
     assert acknowledged <= at_once
-    assert told.stored == {record.id for record in sent}
-    assert_holds(found, sent, told.stored)
-    say(destination.way, "a restart in the middle", found, told)
+    assert results.stored == {record.id for record in sent}
+    assert_holds(found, sent, results.stored)
+    say(destination.way, "a restart in the middle", found, results)
     assert not destination.stores_once or repeats(found) == 0
 
 
@@ -119,23 +119,23 @@ async def test_a_cancelled_delivery_can_be_repeated_by_a_new_sink(
     destination: Destination,
 ) -> None:
     sent = changes(240, keys=9)
-    chance = random.Random(1)
-    told = Told()
+    rng = random.Random(1)
+    results = Results()
     for start in range(0, len(sent), 40):
         batch = sent[start : start + 40]
         async with destination.opened() as sink:
             delivering = asyncio.get_running_loop().create_task(sink.deliver(batch))
-            for _ in range(chance.randrange(12)):
+            for _ in range(rng.randrange(12)):
                 await asyncio.sleep(0)
             delivering.cancel()
             await asyncio.wait({delivering}, timeout=TIMELY)
             assert delivering.done()
         async with destination.opened() as sink:
-            await deliver_all(sink, batch, 40, told)
+            await deliver_all(sink, batch, 40, results)
     found = await destination.stored()
 
-    assert_holds(found, sent, told.stored)
-    say(destination.way, "six cancelled deliveries", found, told)
+    assert_holds(found, sent, results.stored)
+    say(destination.way, "six cancelled deliveries", found, results)
     assert not destination.knows_ids or repeats(found) == 0
 
 
@@ -159,12 +159,12 @@ async def test_a_killed_bridge_loses_nothing_that_was_acknowledged(destination: 
         raise
     assert await process.wait() == -signal.SIGKILL, "it came to its end before it was killed"
     at_once = await destination.stored_by_a_killed_writer()
-    told = Told(stored={record.id for record in sent[:acknowledged]})
+    results = Results(stored={record.id for record in sent[:acknowledged]})
     async with destination.reopened() as sink:
-        await deliver_all(sink, sent[acknowledged : acknowledged + 1000], 100, told)
+        await deliver_all(sink, sent[acknowledged : acknowledged + 1000], 100, results)
     found = await destination.stored()
 
     assert {record.id for record in sent[:acknowledged]} <= {each.id for each in at_once}
-    assert_holds(found, sent, told.stored)
-    say(destination.way, f"killed after {acknowledged}", found, told)
+    assert_holds(found, sent, results.stored)
+    say(destination.way, f"killed after {acknowledged}", found, results)
     assert not destination.knows_ids or repeats(found) == 0
