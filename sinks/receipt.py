@@ -108,6 +108,7 @@ class BatchResult:
     def receipt(self, pending: Collection[int] = (), failure: RetryLater | None = None) -> Receipt:
         """``pending`` are the records that may not be stored. Every record behind a pending or a rejected record of its
         object becomes pending too, even a rejected record: its rejection is reported again, in its turn."""
+        # Always the same object, which workers recognise without looking at its lists.
         if not pending and not self.rejected:
             return ALL_STORED
         may_not_be_stored = set(pending)

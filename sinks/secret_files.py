@@ -15,6 +15,7 @@ def read_secret(path: Path, option: str) -> str:
     ``option`` when the file cannot be read, is empty, or is larger than 1 MiB."""
     try:
         with path.open("rb") as file:
+            # A byte more than the limit shows that the file is too large, without reading all of it.
             content = file.read(_MAX_BYTES + 1)
         text = content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -46,6 +47,7 @@ class SecretFile:
             status = self._path.stat()
         except OSError as error:
             raise WrongOption(self._option, f"cannot read the secret file {self._path}: {_why(error)}") from error
+        # Kubernetes renews a mounted Secret by moving a link, which changes the inode.
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if seen != self._seen:
             self._content = read_secret(self._path, self._option)

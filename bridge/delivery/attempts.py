@@ -147,6 +147,7 @@ class SinkAttempts:
         _raise_lost_cancellation()
         self._count(batch, receipt, self._now() - began)
         if len(receipt.pending) < len(batch) and self.circuit.state is not AT_REST:
+            # A part of the batch was stored: the destination works, whatever happened to the rest.
             number = self._succeeded(number)
         if receipt.failure is None:
             self._failing.pop(lane, None)

@@ -121,6 +121,7 @@ class Circuit:
         """The sink stored a record. If this closes the circuit, returns the seconds since it opened."""
         if attempt != self._state_number:
             return None
+        # A stored record proves that the destination works, even if others of its batch failed.
         self._backoff.reset()
         if isinstance(self.state, Closed):
             self.state = AT_REST

@@ -161,8 +161,7 @@ class LaneWorker(SinkWorker):
         if blocked:
             await self._parking.park([entry.record for entry in blocked])
             if self._dead_letters.retrying:
-                # The dead letters in front may be delivered by now, and the records parked behind them are to be
-                # retried too: a waiting take must not delay that.
+                # Newly parked records may be marked for retry too: a waiting take must not delay them.
                 self._pending.wake()
             self._finish(blocked)
         failure = await self._deliver(lane, batch) if batch else None
@@ -192,6 +191,7 @@ class LaneWorker(SinkWorker):
         receipt, _ = await self._attempts.deliver(
             [entry.record for entry in batch], lane if self._counts_lanes else None
         )
+        # By identity, because this is the hot path: a sink returns the same object when all is stored.
         if receipt is not ALL_STORED:
             return await self._handle(receipt, lane, batch)
         if self._retries.count:

@@ -59,5 +59,6 @@ class Parking:
 
 
 def _behind(sequence: int | None) -> str:
+    # None: an operator has dropped the dead letter in front meanwhile.
     front = "an earlier record" if sequence is None else f"record {sequence}"
     return f"parked behind {front} of this object, which was rejected"

@@ -39,6 +39,7 @@ class Worker(SinkWorker):
         """Returns when each record is stored, or a dead letter."""
         while batch:
             if self._dead_letters.keys:
+                # For every attempt, because a rejection in this very batch blocks later records of it.
                 batch, blocked = self._parking.split(batch)
                 if blocked:
                     await self._parking.park(blocked)

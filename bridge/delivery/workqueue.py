@@ -89,6 +89,7 @@ class WorkQueue(Generic[K]):
         loop = asyncio.get_running_loop()
         when, timer = loop.time() + seconds, self._delayed.get(key)
         if timer is not None:
+            # The present delay ends first.
             if timer.when() <= when:
                 return
             timer.cancel()
@@ -131,6 +132,7 @@ class WorkQueue(Generic[K]):
             await self._wait_for_change()
         key = self._queue.popleft()
         self._processing.add(key)
+        # From now on an addition makes the key wait again: the worker may have read older state.
         self._dirty.discard(key)
         return key
 

@@ -80,6 +80,7 @@ class FileConnection:
 
     def _open(self) -> int:
         existed = self._path.exists()
+        # O_RDWR, because the end of the file is read for a torn line.
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
         try:
             self._lock(fd)
@@ -93,6 +94,7 @@ class FileConnection:
 
     def _lock(self, fd: int) -> None:
         try:
+            # The kernel releases the lock when the process ends, in whichever way.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SinkUnavailable(f"cannot write to {self._path}: another kubedelta sink appends to it") from None

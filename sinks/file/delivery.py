@@ -67,6 +67,7 @@ class FileWriter:
     def append(self, lines: Sequence[bytes]) -> None:
         try:
             fd, is_new = self._connection.current()
+            # The part of an earlier append is in the file that was moved away.
             if is_new:
                 self._truncate_to = None
             self._take_back()
@@ -144,6 +145,7 @@ class PipeWriter:
             while view:
                 if self._interrupted.is_set() or time.monotonic() > deadline:
                     raise TimeoutError
+                # Milliseconds: an interrupt is noticed within this time.
                 if not waiter.poll(100):
                     continue
                 try:

@@ -28,6 +28,7 @@ class FileSink(NamesGaps):
         events = options.events(cluster)
         super().__init__(events)
         self._encoder = FileEncoder(events, options.format)
+        # A single thread: a cancelled append ends before the next begins.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sink-{name}")
         self._writer: LineWriter | None = None
 

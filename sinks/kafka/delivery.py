@@ -144,6 +144,7 @@ class KafkaDelivery:
         message = self._messages[index]
         if message.topic in self._unusable_topics or not self._result.sendable([index]):
             return True
+        # The producer may have the record since an earlier deliver: then producing it again would store it twice.
         record = self._earlier.take(self._batch[index])
         if record is None:
             record = self._new_in_flight(self._producer, len(message.values))
@@ -189,6 +190,7 @@ class KafkaDelivery:
             # A single refused record is the culprit. Of several, all but one may be fine.
             self._result.reject(refused[0], self._error_of(refused[0]))
             suspects = []
+        # The receipt adds the records behind an unstored record, stored or not: they are stored again in their order.
         receipt = self._result.receipt(self._result.sendable(unstored))
         pending = self._result.sendable(receipt.pending)
         failure = RetryLater(self._reason()) if pending and not refused else None

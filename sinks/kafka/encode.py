@@ -24,6 +24,7 @@ _KEY = "ce_partitionkey"
 _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 
 
+# gc=False: the collector would otherwise look at thousands of short-lived messages.
 class KafkaMessage(msgspec.Struct, frozen=True, gc=False):
     """One record: one Kafka message, or two with a tombstone."""
 

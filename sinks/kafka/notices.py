@@ -65,6 +65,7 @@ class MarkerDelivery:
                 if error is not None and (error.code() == _NEEDS_A_KEY or error.code() in _NO_MARKERS):
                     self.refused[partition[0]] = error.code() == _NEEDS_A_KEY
             again = [partition for partition in left if self._is_left(partition)]
+            # No marker was stored in this round, so that another round at once would not help either.
             if again and again == left:
                 errors = (error.str() for error in map(self._error, again) if error is not None)
                 return next(errors, current.last_error)
@@ -163,6 +164,7 @@ class NoticeMarkers:
         sent. Raises SinkUnavailable."""
         partition_counts = await self._topics.partition_counts(await self._producer())
         marked, encode = self._markers_of(notice, watched, partition_counts)
+        # Unknown policies (None) count as not compacted: the answer to the first marker shows the policy.
         compacted = await self._topics.compacted(marked.names)
         topics = [topic for topic in marked.names if not compacted[topic]]
         places = [(topic, number) for topic in topics for number in range(partition_counts.get(topic, 0))]

@@ -49,6 +49,7 @@ class InFlight:
 
     def report(self, error: KafkaError | None, _message: Message) -> None:
         """The delivery report of one message. Runs in the poll thread and must never raise: the binding would crash."""
+        # The first error counts: the success of a tombstone must not hide the failure of its record.
         self.error = self.error or error
         self.unreported -= 1
         self._producer.reported += 1
@@ -92,8 +93,10 @@ class KafkaProducer:
         """The fatal error. Set after every produced message has its delivery report."""
         self.last_error = ""
         """The last error of librdkafka's connections."""
+        # Quiet by default: errors come by error_cb, and the bridge logs them in its own format.
         logger = _outspoken if "debug" in config else _quiet
         self._producer = Producer(config | {"error_cb": self._on_error}, logger=logger)
+        # A daemon: a process that exits must not wait for a silent broker.
         self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-poll", daemon=True)
         self._thread.start()
 
@@ -126,6 +129,7 @@ class KafkaProducer:
             while self.reported < reports and self.broken is None:
                 before = self.reported
                 self._report_event.clear()
+                # The thread wakes the loop once for a whole batch, not for every report.
                 self._wake_at = reports
                 if self.reported >= reports or self.broken is not None:
                     break  # The report came before the thread could see _wake_at: the event stays unset.
@@ -133,6 +137,7 @@ class KafkaProducer:
                     async with asyncio.timeout(idle_timeout):
                         await self._report_event.wait()
                 except TimeoutError:
+                    # Reports that came in this time show progress, even if fewer than the batch has.
                     if self.reported == before:
                         return False
         finally:

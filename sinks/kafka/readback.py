@@ -112,6 +112,7 @@ class KafkaReadBack:
         starts = []
         for partition in ((name, number) for name in names for number in topics[name].partitions):
             low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=timeout)
+            # Retention may have deleted records that were not read yet: then the next record is the first that is left.
             start = max(low, self._next.get(partition, low))
             if start < high:
                 starts.append(TopicPartition(*partition, start))

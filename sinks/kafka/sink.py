@@ -115,6 +115,7 @@ class KafkaSink:
             if producer is not None:
                 await producer.close(_CLOSE_TIMEOUT)
         finally:
+            # Not waited for: a call of librdkafka to a silent broker may still block there.
             self._threads.shutdown(wait=False)
 
     async def _deliver(self, batch: Sequence[Record]) -> Receipt:

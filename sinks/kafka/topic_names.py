@@ -49,6 +49,7 @@ class TopicNames:
 
     def _topics_of(self, concern: Concern, partition_counts: Mapping[str, int]) -> tuple[Iterable[str], bool]:
         resource = concern.resource
+        # A namespace that appears later has a topic that cannot be marked now, so the topics are never complete.
         if resource.namespaced and concern.namespace is None and self.template.needs_namespace:
             sought = ReadFilter(resource.group, resource.version, resource.plural, resource.kind, None)
             form = re.compile("|".join(_patterns(self.text, self.cluster, (sought,))))

@@ -105,6 +105,7 @@ class Topics:
         created = False
         try:
             for pause in _PAUSES:
+                # Blocks: runs in a thread of the sink.
                 time.sleep(pause)
                 errors = {topic: _error_of(producer, topic, self._options.connect_timeout) for topic in unusable}
                 unusable = {topic: _reason(topic, error) for topic, error in errors.items() if error is not None}
@@ -122,6 +123,7 @@ class Topics:
 
     def _create(self, topics: list[str], how: CreateTopics) -> dict[str, str]:
         """Topic → reason, of the topics that could not be created."""
+        # log_level 0: librdkafka would write lines of its own to standard error.
         admin = AdminClient(connection_config(self._options) | {"log_level": 0})
         wanted = [NewTopic(topic, how.partitions, how.replication_factor) for topic in topics]
         failed = {}

@@ -181,6 +181,7 @@ def _settings(options: NatsOptions) -> dict[str, Any]:
         "connect_timeout": options.connect_timeout,
         "max_reconnect_attempts": 1,  # The client tries each server twice with 1, and for ever with 0.
         "reconnect_time_wait": 0.1,
+        # Seconds: a half-open connection without traffic is noticed within a minute.
         "ping_interval": 20,
         "max_outstanding_pings": 2,
         "pending_size": _PENDING_SIZE,

@@ -65,6 +65,7 @@ class NatsDelivery:
         return self._result.receipt(pending, RetryLater(_LOST_AGAIN.format(self._options.stream)))
 
     async def _exchange(self, pending: Sequence[int]) -> PublishWindow:
+        # A duplicate may have to be sent again, and no message of its object may be in front of it then.
         one_per_object = self._duplicates.expected or not self._options.sole_writer
         indexes = self._first_of_each_object(pending) if one_per_object else pending
         self._duplicates.expected = True  # Holds if this exchange is cut short.
@@ -90,6 +91,7 @@ class NatsDelivery:
                     if not limit.expired():
                         limit.reschedule(clock())
 
+                # The timeout is one of idleness: every answer extends it.
                 window = PublishWindow(extend)
                 with connection.listening(window.answered, end):
                     await self._publish(indexes, window)

@@ -27,6 +27,7 @@ _PREAMBLE = len("NATS/1.0\r\n\r\n")
 _PER_HEADER = len(": \r\n")
 
 
+# gc=False: the collector would otherwise look at thousands of short-lived messages.
 class NatsMessage(msgspec.Struct, frozen=True, gc=False):
     """A record as a message: subject, headers and payload."""
 
@@ -95,4 +96,5 @@ def stream_subjects(options: NatsOptions, cluster: str) -> list[str]:
 
 
 def _size(headers: dict[str, str]) -> int:
+    # As the server counts: the preamble, and a separator and a line break for each header.
     return _PREAMBLE + sum(map(len, headers)) + sum(map(len, headers.values())) + _PER_HEADER * len(headers)

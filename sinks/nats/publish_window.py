@@ -43,6 +43,7 @@ class PublishWindow:
 
     async def room_for(self, size: int) -> None:
         """Returns when the window has room for ``size`` more bytes, or is broken."""
+        # A message that is larger than the window is sent when the window is empty.
         while self._bytes and self._bytes + size > MAX_BYTES and not self.broken():
             self._waits_for_room = True
             self._change.clear()

@@ -99,6 +99,7 @@ class NatsReadBack:
             raise
         for message in messages:
             self._read += 1
+            # A consumer without acknowledgements does not repeat a message that was lost on the way.
             if message.metadata.sequence.consumer != self._read:
                 raise SinkUnavailable(f"messages of {self._options.stream} were lost on the way here; try again")
         return messages

@@ -71,10 +71,13 @@ class NatsStream:
         with self._errors(connection):
             jetstream = connection.jetstream(self._options.connect_timeout)
             info = await jetstream.stream_info(self._name)
+            # Streams with work queue or interest retention delete consumed messages: a missing message is no loss.
             if info.config.retention not in (None, RetentionPolicy.LIMITS):
                 return set()
             state = info.state
             gone = {sequence for sequence in sought if not state.first_seq <= sequence <= state.last_seq}
+            # Between the first and the last message, single messages may have been deleted: only then each one is
+            # looked up.
             if state.num_deleted:
                 gone |= await self._not_found(jetstream, sought.keys() - gone)
             if (info.config.max_msgs_per_subject or 0) > 0:

@@ -62,6 +62,7 @@ class WebhookConnection:
         async with self._opening:
             if self._client is None or self._stale:
                 new = await self._new_client()
+                # Requests in flight go on with the former client, which closes after the last of them.
                 former, self._client = self._client, new
                 self._stale = False
                 if former is not None:
@@ -133,8 +134,10 @@ class WebhookConnection:
             tls = await asyncio.to_thread(tls_context, options.ca_file, options.cert_file, options.key_file)
 
         def session() -> aiohttp.ClientSession:
+            # A connection for each lane, and no cookies: requests must not depend on each other.
             connector = aiohttp.TCPConnector(ssl=tls, limit=options.concurrency)
             return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
+        # trust_env=False: a proxy of the environment is not meant for records.
         transport = AiohttpTransport(verify=tls, trust_env=False, client=session)
         return HttpClient(transport, options.url)

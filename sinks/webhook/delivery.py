@@ -51,6 +51,7 @@ class WebhookDelivery:
                 case PostAccepted():
                     pass
                 case PostRejected() if len(indexes) > 1:
+                    # Which event is at fault is unknown, so each is sent alone.
                     requests.extendleft([index] for index in reversed(indexes))
                 case PostRejected(reason, answer):
                     result.reject(indexes[0], reason, answer)
@@ -62,6 +63,7 @@ class WebhookDelivery:
         connection = self._connection
         headers = connection.headers | message.headers
         if connection.keys:
+            # A new timestamp for every attempt: receivers refuse old timestamps, to prevent replays.
             now = int(time.time())
             headers["webhook-id"] = message.id
             headers["webhook-timestamp"] = str(now)
