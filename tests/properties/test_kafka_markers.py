@@ -53,7 +53,7 @@ class Broker:
 class FakeProducer:
     """In place of a producer: every produced message has its report."""
 
-    gapless, failing, broken, last_error, in_flight = True, False, None, "", 0
+    gapless, fatal, broken, last_error, in_flight = True, None, None, "", 0
     produced = reported = 0
 
     def __init__(self, broker: Broker) -> None:
