@@ -1,4 +1,4 @@
-"""Passes a sink its saved memory and the watched resources, if it asks for them (``sinks.base.Aware``)."""
+"""Passes a sink its saved memory and the watched resources, if it asks for them (``sinks.base.StatefulSink``)."""
 
 from __future__ import annotations
 
