@@ -215,16 +215,16 @@ class DeltaFIFO:
 
     @property
     def arrivals(self) -> int:
-        """Number of deltas that were ever added."""
+        """The number of deltas that were ever added."""
         return self._arrivals
 
     @property
     def drained_through(self) -> int:
-        """The first so many of these have been passed to ``process``."""
+        """The number of these deltas that were passed to ``process``."""
         return self._drained_through
 
     async def wait_drained(self) -> None:
-        """Return when every delta that has been added until now was passed to ``process``."""
+        """Returns when all deltas that were added until now were passed to ``process``."""
         through = self._arrivals
         while self._drained_through < through:
             self._emptied.clear()

@@ -8,6 +8,7 @@ list_watch     the list-watch state machine (pure)
 pacing         the time of the next request (pure)
 page_size      the number of objects in the next page (pure)
 proof          the conclusion from an answer about the history (pure)
+prover         makes the requests of a proof
 reflector      makes the requests, keeps the deadlines, and fills the DeltaFIFO
 states         states, steps and results of the state machine
 """

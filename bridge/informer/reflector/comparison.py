@@ -25,7 +25,7 @@ class Comparison:
         """DeltaFIFO.arrivals with the last delta of a complete list; None until there is such a list."""
 
     def begin(self) -> None:
-        """Also where a comparison is under way: its lists may be of a former history."""
+        """Begins a comparison, in place of a former comparison, whose lists may be of a former history."""
         self._under_way, self._ends_with = True, None
         self._listed.clear()
 

@@ -1,4 +1,4 @@
-"""The history of an API server, as one informer asks for it."""
+"""The interface of an API server's history for a single informer."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory
 
 
 class Histories(Protocol):
-    """``history.History`` for one member."""
+    """``history.History`` for a single member."""
 
     async def prove(self) -> Proof:
-        """Whether the server's history is the known one, at a moment after the call."""
+        """Whether the server's history is the known history, at a moment after the call."""
         ...
 
     async def disprove(self, other: OtherHistory) -> None:
-        """Tell the other members. Durable when this returns."""
+        """Announces another history to the other members. Durable when this returns."""
         ...
 
     async def renew(self) -> None:
-        """Begin another epoch for this member alone. Durable when this returns."""
+        """Begins another epoch for this member alone. Durable when this returns."""
         ...
 
     @property
