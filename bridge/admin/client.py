@@ -46,7 +46,7 @@ class CommandFailed(Exception):
 
 
 class AdminClient:
-    """``Upkeep`` of the bridge that runs on ``directory``, inside ``async with``.
+    """``AdminOperations`` of the bridge that runs on ``directory``, inside ``async with``.
 
     Entering raises NobodyThere or NoAnswer. Every method raises them too, if the bridge has ended since; after NoAnswer
     the command may have been done or not. A method raises CommandFailed if the bridge failed at it.

@@ -6,6 +6,7 @@ log           records: appending, encoding, cleaning
 maintenance   the log in memory, its trimming and cleaning
 objects       the ledger: which objects were exported, in which version
 outbox        the interface for the other rooms
+rebuild       the new database in place of a damaged one
 recovery      opens the state at a start, and repairs what can be repaired
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number

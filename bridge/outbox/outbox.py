@@ -118,7 +118,7 @@ class Outbox:
         """Saves unsaved progress if there is room, and releases the directory. Raises Damaged if the files are gone,
         since the progress then went with them."""
         try:
-            self._require_files()
+            self._store.state_directory.require_files()
             with suppress(OutboxClosed, Damaged):
                 self._save()
         finally:
@@ -151,7 +151,7 @@ class Outbox:
         counted = self._now()
         while True:
             await asyncio.sleep(TICK)
-            self._require_files()
+            self._store.state_directory.require_files()
             await self._store.clear_up()
             await self.maintain()
             if self._now() - counted >= _ABSENCE:
@@ -244,20 +244,6 @@ class Outbox:
         if self._log.is_cleaning_due(has_backfills=any(cursor.backfill for cursor in self.sinks.all)):
             await self._log.clean(self._save_progress)
         await self._log.train_dictionary()
-
-    def _require_files(self) -> None:
-        """Raises Damaged if the open files no longer have their names: whatever is written then disappears with the
-        process."""
-        if not (gone := self._store.state_directory.gone()):
-            return
-        last, epoch = self._appender.counted()
-        if self._store.state_directory.mark_gone(gone):
-            raise Damaged(f"{gone}: the next start begins behind record {last}, and every sink gets a Gap first")
-        raise Damaged(
-            f"{gone}. The next start finds no mark there: on an empty directory it exports every object again, with "
-            f"record 1 in epoch 1 and without a Gap. The last record was {last}, in epoch {epoch} at most. If the "
-            "directory was moved, move it back; otherwise let consumers forget the ids that they remember"
-        )
 
     async def _save_progress(self) -> None:
         if self._appender.has_reached or self.sinks.have_progressed:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from time import time_ns
 
 import apsw
 
-from bridge.model.gaps import rebuilt_gap
 from bridge.model.policies import StartPolicy
 from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.cursors import SinkCursor
@@ -20,20 +17,12 @@ from bridge.outbox.log import cleaner, dictionaries, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
 from bridge.outbox.objects import ledger_sql
+from bridge.outbox.rebuild import MOST, NEWEST_EPOCH, begin_anew, last_exported, unused_epoch
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.outbox.storage.integrity import find_damage, require_small
 from bridge.outbox.storage.mark import Mark
 from bridge.outbox.storage.state_directory import StateDirectory
-
-_SKIPPED = 1_000_000
-"""Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
-_MOST = 1 << 62
-"""Exclusive upper bound of believable sequence numbers."""
-_MOST_EPOCHS = 1 << 31
-"""Exclusive upper bound of believable epochs: CloudEvents integers are signed 32-bit."""
-_2026 = 1_767_225_600
-"""The beginning of 2026 as Unix time in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +63,10 @@ def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> O
                 state_directory.mark_damaged(
                     mark.reason
                 )  # Removed after the repair: a crash during the repair repeats it.
-        last, epoch = _last_exported(state_directory.file, mark), _unused_epoch(state_directory.file, mark)
+        last, epoch = last_exported(state_directory.file, mark), unused_epoch(state_directory.file, mark)
         aside = state_directory.move_aside()
         connection = _open(state_directory)
-        _begin_anew(connection, last, epoch, sinks, now)
+        begin_anew(connection, last, epoch, sinks, now)
         state_directory.remove_mark()
         return replace(_read_or_close(state_directory, connection, sinks, now), damage=mark.reason, aside=aside)
     except BaseException:
@@ -164,7 +153,7 @@ def _read(
             one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
             cleaner.cleanable_log(connection),
             list(_ranges(connection, log_start, now)),
-            one(connection, _NEWEST_EPOCH),
+            one(connection, NEWEST_EPOCH),
         )
 
 
@@ -173,7 +162,7 @@ def _check(connection: apsw.Connection) -> None:
     last, log_start, checkpoint = row(connection, "SELECT last, log_start, cleaner_checkpoint FROM meta")
     newest = one(connection, "SELECT coalesce(max(seq), 0) FROM log")
     settled = one(connection, "SELECT coalesce(max(settled), 0) FROM cursors")
-    if not 1 <= checkpoint <= log_start <= last + 1 <= _MOST or newest > last or settled > last:
+    if not 1 <= checkpoint <= log_start <= last + 1 <= MOST or newest > last or settled > last:
         raise Damaged(
             f"the newest record has the number {newest}, the last assigned is {last}, the log starts at "
             f"{log_start}, the cleaner's checkpoint is {checkpoint}, the newest cursor is at {settled}"
@@ -202,51 +191,6 @@ def _ranges(connection: apsw.Connection, log_start: int, now: str) -> Iterator[t
         if not isinstance(size, int):  # SQLite's sum() of NULLs only.
             raise Damaged(f"the records up to {last} have no bodies")
         yield last, size, max(0.0, age)
-
-
-def _begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
-    """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
-    ``sync``, in this epoch."""
-    gap = rebuilt_gap(last + 1, now)
-    with usable(Path(connection.filename)), connection:
-        connection.execute(
-            # Replay numbers must not repeat; no earlier database planned more replays than it had records.
-            "UPDATE meta SET last = ?1, log_start = ?1, cleaner_checkpoint = ?1, rebuilt = 1, epoch = ?3, replays = ?2",
-            (gap.sequence, last, epoch),
-        )
-        connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None))
-        connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
-
-
-_UNREADABLE = (apsw.Error, Damaged, ValueError, TypeError)
-_NEWEST_EPOCH = (
-    "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds), (SELECT coalesce(max(epoch), 0) FROM informers))"
-    " FROM meta"
-)
-
-
-def _last_exported(file: Path, mark: Mark) -> int:
-    """A sequence number behind all that any sink has received: from the mark or the damaged file; if neither has one,
-    made of the time."""
-    try:
-        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta")
-    except _UNREADABLE:
-        last = 0
-    known = max(mark.last or 0, last if 0 < last < _MOST else 0)
-    return known + _SKIPPED if known else time_ns() // 1000
-
-
-def _unused_epoch(file: Path, mark: Mark) -> int:
-    """An epoch without exported records: from the mark or the damaged file; if neither has one, made of the time."""
-    try:
-        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            epoch = one(connection, _NEWEST_EPOCH)
-    except _UNREADABLE:
-        epoch = 0
-    known = max(mark.epoch or 0, epoch if 0 < epoch < _MOST_EPOCHS - 1 else 0)
-    return known + 1 if known else max(2, time_ns() // 10**9 - _2026)
 
 
 def utc_now() -> str:

@@ -44,7 +44,7 @@ def leavers_leave_one_by_one_and_an_hour_passes_between_two_damages() -> Iterato
     hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
     with (
         patch("bridge.outbox.objects.ledger._AT_ONCE", 1),
-        patch("bridge.outbox.recovery.time_ns", side_effect=lambda: next(hours)),
+        patch("bridge.outbox.rebuild.time_ns", side_effect=lambda: next(hours)),
     ):
         yield
 

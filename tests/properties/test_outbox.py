@@ -485,7 +485,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.run(self.outbox.sinks.count_absence(3600.0, 3000.0))
             self.consumers = {each: self.consumers[each] for each in self.configured}
 
-    # ── Upkeep ───────────────────────────────────────────────────────────────
+    # ── Maintenance ──────────────────────────────────────────────────────────
 
     @rule(data=st.data())
     def tidy(self, data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""Milestones against a model that remembers every record."""
+"""The sparse index against a model that remembers every record."""
 
 from __future__ import annotations
 

@@ -97,14 +97,14 @@ class DeadLetters:
     # ── Commands of an operator ──────────────────────────────────────────────
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
-        """See model.admin.Upkeep.retry."""
+        """See AdminOperations.retry."""
         count = await self._store.write(partial(dead_letters_sql.retry, sink=self._sink, numbers=numbers), shrinks=True)
         self.retrying = self.retrying or count > 0
         self._has_changed.set()
         return count
 
     async def drop(self, numbers: Sequence[int] | None) -> int:
-        """See model.admin.Upkeep.drop."""
+        """See AdminOperations.drop."""
         deleted, _ = await self._store.write(
             partial(dead_letters_sql.drop, sink=self._sink, numbers=numbers),
             committed=lambda done: self._note_dropped(*done),

@@ -102,7 +102,7 @@ class Ledger:
         return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
 
     def forsake(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
-        """See Intake.forsake."""
+        """See Appender.forsake."""
         return self._appender.forsake(parts, restored=restored)
 
     @asynccontextmanager

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
+from bridge.outbox.errors import Damaged
 from bridge.outbox.storage import mark
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, WAL, DirectoryLock
 from bridge.outbox.storage.mark import Mark
@@ -106,6 +107,20 @@ class StateDirectory:
         if self._files and not self._size(FILE):
             return f"{self.file} was emptied while it was in use"
         return ""
+
+    def require_files(self) -> None:
+        """Raises Damaged if the open files no longer have their names: whatever is written then disappears with the
+        process."""
+        if not (gone := self.gone()):
+            return
+        last, epoch = self.counted()
+        if self.mark_gone(gone):
+            raise Damaged(f"{gone}: the next start begins behind record {last}, and every sink gets a Gap first")
+        raise Damaged(
+            f"{gone}. The next start finds no mark there: on an empty directory it exports every object again, with "
+            f"record 1 in epoch 1 and without a Gap. The last record was {last}, in epoch {epoch} at most. If the "
+            "directory was moved, move it back; otherwise let consumers forget the ids that they remember"
+        )
 
     def _moved(self) -> str:
         try:

@@ -87,7 +87,7 @@ def test_a_settled_record_leaves_at_the_first_retention_bound(
     assert trim_through(iter(cursors), age, size, ten_commits(), now=10.0, last=100) == through
 
 
-# ── Milestones ───────────────────────────────────────────────────────────────
+# ── Sparse index ─────────────────────────────────────────────────────────────
 
 
 def test_before_the_first_record_there_is_nothing_to_know() -> None:

@@ -391,7 +391,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
                 await outbox.maintain()
 
 
-@pytest.mark.parametrize("after", ["move_aside", "open_writer", "_begin_anew"])
+@pytest.mark.parametrize("after", ["move_aside", "open_writer", "begin_anew"])
 async def test_a_crash_while_damage_is_replaced_does_not_hide_it(
     tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
