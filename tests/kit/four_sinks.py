@@ -62,6 +62,6 @@ class FourSinks:
             "copy": from_file(self.file),
         }
 
-    async def told(self) -> dict[str, list[Told]]:
+    async def delivered(self) -> dict[str, list[Told]]:
         """The same, where no sink may have a gap."""
         return {name: tolds(stream) for name, stream in (await self.streams()).items()}

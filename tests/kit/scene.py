@@ -103,12 +103,12 @@ class Scene:
         """By the file alone, until now."""
         return tolds(from_file(self.sinks.file))
 
-    async def told(self) -> dict[str, list[Told]]:
+    async def delivered(self) -> dict[str, list[Told]]:
         """By each sink, none of which may have a gap."""
         return {name: tolds(stream) for name, stream in (await self.sinks.streams()).items()}
 
     async def judged(self) -> dict[str, Verdict]:
         """Of all sinks, of all that happened."""
         happened = await self.remember()
-        streams: Mapping[str, list[Told]] = await self.told()
+        streams: Mapping[str, list[Told]] = await self.delivered()
         return await asyncio.to_thread(judge_all, streams, happened)

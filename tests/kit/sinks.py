@@ -41,7 +41,7 @@ class RecordingSink:
     def deltas(self) -> list[Delta]:
         return [record for record in self.records if isinstance(record, Delta)]
 
-    def told(self) -> list[str]:
+    def delivered(self) -> list[str]:
         """``op key`` of every delta, in order of arrival."""
         return [f"{delta.op} {delta.key}" for delta in self.deltas]
 
@@ -53,7 +53,7 @@ class RecordingSink:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            last = self.told()[-10:]
+            last = self.delivered()[-10:]
             raise TimeoutError(f"not so after {timeout} s; {len(self.records)} arrived, the last: {last}") from None
 
 

@@ -40,7 +40,7 @@ class World:
     file: Path
     backup: Path
 
-    def told(self) -> list[Told]:
+    def delivered(self) -> list[Told]:
         return tolds(from_file(self.file)) if self.file.exists() else []
 
     async def be_restored(self) -> None:
@@ -54,7 +54,7 @@ class World:
 
     async def until_told(self, kube: KubeClient) -> dict[str, Manifest]:
         state = await state_of(kube)
-        await self.bridge.until("the state is told", lambda _: without(rebuilt(self.told())) == without(state), 120)
+        await self.bridge.until("it is delivered", lambda _: without(rebuilt(self.delivered())) == without(state), 120)
         return state
 
 
@@ -126,7 +126,7 @@ async def pass_by(world: World, kube: KubeClient, version: int) -> None:
 
 
 def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], when: str) -> None:
-    told = world.told()
+    told = world.delivered()
     assert without(rebuilt(told)) == without(state)
     assert len({each.unique_id for each in told}) == len(told), "an id came again"
     assert_makes_sense(told, "copy")
@@ -201,7 +201,7 @@ async def test_a_restore_is_noticed_though_its_changes_came_and_went(world: Worl
             metrics = await world.bridge.until_delivered()
 
     assert metrics.value("history_proofs_total", outcome="other") == 1
-    told = world.told()
+    told = world.delivered()
     assert len({each.unique_id for each in told}) == len(told), "an id came again"
     [why] = world.bridge.logged("has another history")
     print(f"restored, and all that was undone had come and gone: {json.loads(why)['reason']}")
@@ -237,4 +237,4 @@ async def test_a_restart_without_a_restore_lists_nothing(world: World) -> None:
     assert before.value("reflector_relists_total") == 0
     assert after.value("history_proofs_total", outcome="same") == 1
     assert after.value("reflector_lists_total") == 0
-    assert {each.epoch for each in world.told()} == {1}
+    assert {each.epoch for each in world.delivered()} == {1}

@@ -63,7 +63,7 @@ async def test_sigterm_under_load_delivers_everything_that_was_read(four_sinks: 
             ending = asyncio.get_running_loop().time()
             await asyncio.to_thread(bridge.stop)
             seconds = asyncio.get_running_loop().time() - ending
-        streams = await four_sinks.told()
+        streams = await four_sinks.delivered()
 
     read = len(streams["copy"])
     for sink, stream in streams.items():

@@ -72,7 +72,7 @@ async def test_an_example_brings_a_change_to_each_of_its_sinks(
             made = [_create(cluster, entry, name) for entry in document["resources"]]
             await bridge.until("all is read", lambda now: now.value("records_committed_total") >= len(made))
             await bridge.until_delivered()
-            told = {sink: tolds(await destination.told(bridge)) for sink, destination in destinations.items()}
+            told = {sink: tolds(await destination.delivered(bridge)) for sink, destination in destinations.items()}
 
     want = sorted(thing["metadata"]["uid"] for thing in made)
     for sink, stream in told.items():
@@ -87,7 +87,7 @@ async def test_an_example_brings_a_change_to_each_of_its_sinks(
 class Destination:
     options: Mapping[str, str]
     """What the environment sets."""
-    told: Callable[[BridgeProcess], Awaitable[Stream]]
+    delivered: Callable[[BridgeProcess], Awaitable[Stream]]
 
 
 async def _kafka(options: Manifest, request: pytest.FixtureRequest, stack: AsyncExitStack, _: Path) -> Destination:
@@ -97,10 +97,10 @@ async def _kafka(options: Manifest, request: pytest.FixtureRequest, stack: Async
         kafka.create_topic(topic)
         stack.callback(kafka.delete_topic, topic)
 
-    async def told(_: BridgeProcess) -> Stream:
+    async def delivered(_: BridgeProcess) -> Stream:
         return from_kafka(record for topic in topics for record in kafka.read_all(topic))
 
-    return Destination({"bootstrap_servers": kafka.bootstrap}, told)
+    return Destination({"bootstrap_servers": kafka.bootstrap}, delivered)
 
 
 async def _nats(options: Manifest, request: pytest.FixtureRequest, stack: AsyncExitStack, _: Path) -> Destination:
@@ -110,10 +110,10 @@ async def _nats(options: Manifest, request: pytest.FixtureRequest, stack: AsyncE
     await connection.jetstream().add_stream(name=stream, subjects=[f"{options['subject'].partition('.')[0]}.>"])
     stack.push_async_callback(connection.jetstream().delete_stream, stream)
 
-    async def told(_: BridgeProcess) -> Stream:
+    async def delivered(_: BridgeProcess) -> Stream:
         return from_nats(await server.read_all(stream))
 
-    return Destination({"servers": f"[{server.url}]"}, told)
+    return Destination({"servers": f"[{server.url}]"}, delivered)
 
 
 async def _webhook(options: Manifest, _: pytest.FixtureRequest, stack: AsyncExitStack, folder: Path) -> Destination:
@@ -122,23 +122,23 @@ async def _webhook(options: Manifest, _: pytest.FixtureRequest, stack: AsyncExit
     file = folder / "secret"
     file.write_text(f"{secret}\n")
 
-    async def told(_: BridgeProcess) -> Stream:
+    async def delivered(_: BridgeProcess) -> Stream:
         for posted in receiver.accepted:
             Webhook(secret).verify(posted.body, posted.headers)
         return from_events(receiver.events)
 
     signs = {"secret_file": str(file)} if "secret_file" in options else {}
-    return Destination({"url": receiver.url, **signs}, told)
+    return Destination({"url": receiver.url, **signs}, delivered)
 
 
 async def _file(options: Manifest, _: pytest.FixtureRequest, __: AsyncExitStack, folder: Path) -> Destination:
-    async def told(bridge: BridgeProcess) -> Stream:
+    async def delivered(bridge: BridgeProcess) -> Stream:
         if options["path"] != "-":
             return from_file(folder / "deltas.ndjson")
         printed = bridge.log.read_text().splitlines()  # Standard output and error, in one file.
         return from_events(json.loads(line) for line in printed if line.startswith('{"specversion"'))
 
-    return Destination({} if options["path"] == "-" else {"path": str(folder / "deltas.ndjson")}, told)
+    return Destination({} if options["path"] == "-" else {"path": str(folder / "deltas.ndjson")}, delivered)
 
 
 def _create(cluster: Playground, entry: str | Manifest, name: str) -> Manifest:

@@ -87,7 +87,7 @@ class Bridge:
             process.kill()
             await asyncio.to_thread(process.join)
 
-    def told(self) -> list[dict[str, Any]]:
+    def delivered(self) -> list[dict[str, Any]]:
         file = self.folder / "deltas.ndjson"
         whole = file.read_text().rpartition("\n")[0] if file.exists() else ""
         return [json.loads(line) for line in whole.splitlines()]
@@ -100,7 +100,7 @@ async def _until_told(bridge: Bridge, process: multiprocessing.process.BaseProce
     """Whether the sink hears of the newest change before the process ends."""
     give_up = monotonic() + 60
     while process.is_alive():
-        for each in reversed(bridge.told()):
+        for each in reversed(bridge.delivered()):
             if each.get("data", {}).get("data", {}).get("value") == value:
                 return True
         assert monotonic() < give_up, f"it runs and tells nothing\n{bridge.log()[-2000:]}"
@@ -144,7 +144,7 @@ async def _live(folder: Path, cluster: Playground, state: Path, seed: int) -> St
             await asyncio.to_thread(process.join, 30)
             story.codes.append(-1 if process.exitcode is None else process.exitcode)
     story.left = await asyncio.to_thread(find_damage, bridge.state / FILE)
-    story.anew = any(bridge.state.glob("*.aside")) or '"kubedelta.gap.v1"' in str(bridge.told()[:1])
+    story.anew = any(bridge.state.glob("*.aside")) or '"kubedelta.gap.v1"' in str(bridge.delivered()[:1])
     return story
 
 

@@ -67,7 +67,7 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
             await bridge.until_delivered()
             assert await bridge.ready()
             happened = witness.versions
-            told = await four_sinks.told()
+            told = await four_sinks.delivered()
         finally:
             await kube.delete_crd(definition)
 

@@ -83,7 +83,7 @@ async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
             at_last = await _state(behind)
             await bridge.until("the markers are told", lambda _: _is_told(at_last, four_sinks))
             metrics = await bridge.until_delivered()
-            streams = await four_sinks.told()
+            streams = await four_sinks.delivered()
 
     found, watched = _net_changes(before, after), _net_changes(after, at_last)
     assert Counter(version.op for version in found) == {

@@ -74,13 +74,13 @@ async def test_objects_that_left_the_scope_are_deleted_new_ones_added(scene: Sce
         async with bridge.started():
             state_before = await _state(kube, before)
             await _until_state(bridge, scene, state_before)
-        last = max(told.sequence for told in (await scene.told())["copy"])
+        last = max(told.sequence for told in (await scene.delivered())["copy"])
         bridge.configure(scene.config(resources=after))
         async with bridge.started():
             state_after = await _state(kube, after)
             await _until_state(bridge, scene, state_after)
             await bridge.until_delivered()
-            told = await scene.told()
+            told = await scene.delivered()
 
     for sink, stream in told.items():
         fresh = [each for each in stream if each.sequence > last]

@@ -105,11 +105,11 @@ async def test_another_clusters_state_is_refused_or_begins_an_epoch(scene: Scene
             await bridge.until("the state is told", lambda _: rebuilt(scene.written()) == state)
             await bridge.until_delivered()
             metrics = await bridge.metrics()
-            told = await scene.told()
+            told = await scene.delivered()
         async with bridge.started():
             assert (await bridge.metrics()).value("reflector_lists_total") == 0, "the state belongs to this one now"
             await bridge.until_delivered()
-            assert (await scene.told()).keys() == told.keys()
+            assert (await scene.delivered()).keys() == told.keys()
     finally:
         await kube.delete_namespace(scene.namespace)
 
@@ -152,7 +152,7 @@ async def test_a_cluster_restored_from_a_backup_begins_an_epoch(scene: Scene, tm
         await bridge.until("the past is told", lambda _: rebuilt(scene.written()) == state)
         await bridge.until_delivered()
         metrics = await bridge.metrics()
-        told = await scene.told()
+        told = await scene.delivered()
 
     assert metrics.value("reflector_version_resets_total", resource="configmaps") == 1
     for sink, stream in told.items():

@@ -117,7 +117,7 @@ async def test_an_idle_bridge_delivers_a_retried_dead_letter_at_once(tmp_path: P
 
         sink.picky = False
         assert await client.retry(SINK, [dead_letters[0].number]) == 2
-        await sink.until(lambda sink: sink.told() == ["added default/a", "updated default/a"])
+        await sink.until(lambda sink: sink.delivered() == ["added default/a", "updated default/a"])
         await world.until(lambda: not world.bridge.snapshot().sinks[0].dead_letters)
 
 
@@ -128,7 +128,7 @@ async def test_records_behind_a_dropped_letter_are_delivered_at_once(tmp_path: P
         await rejected_and_parked(world)
         [rejected, _] = await client.dead_letters(SINK)
         assert await client.drop(SINK, [rejected.number]) == 1
-        await sink.until(lambda sink: sink.told() == ["updated default/a"])
+        await sink.until(lambda sink: sink.delivered() == ["updated default/a"])
 
 
 async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_a_sink_that_asked_for_an_hour_is_tried_on_request(tmp_path: Path)
 
         sink.shy = False
         assert await client.retry_sink(SINK)
-        await sink.until(lambda sink: sink.told() == ["added default/a"])
+        await sink.until(lambda sink: sink.delivered() == ["added default/a"])
         assert world.bridge.snapshot().sinks[0].asked is None
 
 

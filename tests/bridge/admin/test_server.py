@@ -342,20 +342,20 @@ async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path
         await client.state_check()
         await client.pause_sink("hook")
 
-    told = [fact for fact in facts if isinstance(fact, OperatorCommand)]
-    assert [(fact.command, fact.result, fact.done) for fact in told] == [
+    delivered = [fact for fact in facts if isinstance(fact, OperatorCommand)]
+    assert [(fact.command, fact.result, fact.done) for fact in delivered] == [
         ("cursors", "1 sink", True),
         ("replay hook --from 12 --resource pods --namespace shop", "30 records", True),
         ("dead-letters list hook", "2 dead letters", True),
         ("dead-letters list hook", "1 dead letter", True),
         ("dead-letters show 1", "2 bytes", True),
-        ("dead-letters retry hook 1 2 3 4 5 6 7 8 9 10 and 4 more", told[5].result, True),
-        ("dead-letters drop no-such-sink --all", told[6].result, False),
+        ("dead-letters retry hook 1 2 3 4 5 6 7 8 9 10 and 4 more", delivered[5].result, True),
+        ("dead-letters drop no-such-sink --all", delivered[6].result, False),
         ("state check", "0 problems", True),
-        ("sinks pause hook", told[8].result, True),
+        ("sinks pause hook", delivered[8].result, True),
     ]
-    assert [fact.continued for fact in told] == [False] * 3 + [True] + [False] * 5
-    assert {(fact.uid, fact.pid) for fact in told} == {(os.getuid(), os.getpid())}
+    assert [fact.continued for fact in delivered] == [False] * 3 + [True] + [False] * 5
+    assert {(fact.uid, fact.pid) for fact in delivered} == {(os.getuid(), os.getpid())}
 
 
 async def test_silent_connections_keep_nobody_from_asking(

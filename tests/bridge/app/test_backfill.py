@@ -58,13 +58,13 @@ class Bench:
 
     async def take_all(self, sink: str = "one", *, settle: bool = True, limit: int = 100) -> list[str]:
         """Everything that there is, as ``op name``; notices by their type."""
-        told, stream = list[str](), self.streams[sink]
+        delivered, stream = list[str](), self.streams[sink]
         while not stream.exhausted:
             taken = await stream.take(limit)
-            told += map(shown, taken.items)
+            delivered += map(shown, taken.items)
             if settle:
                 stream.settle(taken)
-        return told
+        return delivered
 
     async def take(self, limit: int, sink: str = "one") -> tuple[Fetch[Record], list[str]]:
         taken = await self.streams[sink].take(limit)
@@ -95,11 +95,11 @@ async def test_a_new_sink_gets_a_snapshot_unnoticed_by_the_others(tmp_path: Path
         await it.take_all()
     async with bench(tmp_path, {"one": StartPolicy.SNAPSHOT, "late": StartPolicy.SNAPSHOT}) as it:
         it.know("a", "b")
-        began, told = await it.take(1, "late")
+        began, delivered = await it.take(1, "late")
         it.streams["late"].settle(began)
         await it.change("updated a")
         assert await it.take_all() == ["updated a"]
-        assert told + await it.take_all("late") == ["Snapshot", "added a", "added b", "Snapshot", "updated a"]
+        assert delivered + await it.take_all("late") == ["Snapshot", "added a", "added b", "Snapshot", "updated a"]
 
 
 async def test_a_delete_behind_a_replay_is_delivered_after_compaction(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ async def test_a_delete_behind_a_replay_is_delivered_after_compaction(tmp_path: 
         await it.streams["one"].replay(1, None, None)
         await it.change("deleted a")
         await it.streams["one"].compact(it.outbox.boot_last)
-        told = await it.take_all()
-    assert told[-1:] == ["deleted a"], "the sink has the object since before the replay"
+        delivered = await it.take_all()
+    assert delivered[-1:] == ["deleted a"], "the sink has the object since before the replay"
 
 
 async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ async def test_a_backlog_is_compacted_while_a_snapshot_object_is_stuck(tmp_path:
     both = {"one": StartPolicy.SNAPSHOT, "other": StartPolicy.NOW}
     async with bench(tmp_path, both) as it:
         it.know("a", "b")
-        _, told = await it.take(100)
-        assert told == ["Snapshot", "added a", "added b", "Snapshot"]
+        _, delivered = await it.take(100)
+        assert delivered == ["Snapshot", "added a", "added b", "Snapshot"]
         await it.change("updated a", "updated a", "added c", "deleted c", "deleted b")
         assert await it.streams["one"].compact(it.outbox.boot_last) == (5, 2)
         assert await it.streams["one"].drop(it.outbox.last) == (0, 0), "all of it is in the backfill"
-        _, told = await it.take(100)
-        assert told == ["updated a", "deleted b"]
+        _, delivered = await it.take(100)
+        assert delivered == ["updated a", "deleted b"]
     async with bench(tmp_path, both) as it:
         assert await it.take_all() == ["Snapshot", "added a", "added b", "Snapshot", "updated a", "deleted b"]
 
@@ -190,5 +190,5 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
             await worker.wait_idle()
             assert it.outbox.sinks.lag("one") == 0
             working.cancel()
-    assert sorted(sink.told()[3:6]) == ["added shop/a", "added shop/b", "updated shop/a"]
-    assert sink.told()[6:] == ["updated shop/b"]
+    assert sorted(sink.delivered()[3:6]) == ["added shop/a", "added shop/b", "updated shop/a"]
+    assert sink.delivered()[6:] == ["updated shop/b"]

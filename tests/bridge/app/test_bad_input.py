@@ -37,11 +37,11 @@ async def test_an_unreadable_line_is_reported_once_and_loses_no_other(line: byte
         world.cluster.create("configmaps", a_config_map("before"))
         world.cluster.misbehave.inject(line, "configmaps")
         world.cluster.create("configmaps", a_config_map("after"))
-        await sink.until(lambda sink: {"added default/before", "added default/after"} <= set(sink.told()))
+        await sink.until(lambda sink: {"added default/before", "added default/after"} <= {*sink.delivered()})
         world.cluster.patch("configmaps", "before", {"data": {"value": "2"}})
-        await sink.until(lambda sink: "updated default/before" in sink.told())
+        await sink.until(lambda sink: "updated default/before" in sink.delivered())
 
-    assert sink.told() == ["added default/before", "added default/after", "updated default/before"]
+    assert sink.delivered() == ["added default/before", "added default/after", "updated default/before"]
     (unreadable,) = world.reported(InputUnreadable)
     assert unreadable.resource.name == "configmaps"
     assert len(unreadable.reason) < 500
@@ -56,7 +56,7 @@ async def test_a_line_of_three_megabytes_and_its_neighbours_arrive() -> None:
         world.cluster.create("configmaps", a_config_map("after"))
         await sink.until(lambda sink: len(sink.records) == 3)
 
-    assert sink.told() == ["added default/before", "added default/large", "added default/after"]
+    assert sink.delivered() == ["added default/before", "added default/large", "added default/after"]
     assert len(sink.deltas[1].body) > 3_000_000
     assert not world.reported(InputUnreadable)
 
@@ -67,7 +67,7 @@ async def test_line_ends_of_other_languages_pass_through() -> None:
     async with running(sink) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a", value))
-        await sink.until(lambda sink: sink.told() == ["added default/a"])
+        await sink.until(lambda sink: sink.delivered() == ["added default/a"])
 
     assert b"one" in sink.deltas[0].body
     assert json.loads(sink.deltas[0].body)["data"]["value"] == value
@@ -109,8 +109,10 @@ async def test_a_broken_watch_resumes_without_loss_or_repetition(
         world.cluster.create("configmaps", a_config_map("b"))
         world.cluster.delete("configmaps", "a")
         world.cluster.create("secrets", {"metadata": {"name": "s", "namespace": "default"}})
-        await sink.until(lambda sink: {"added default/b", "deleted default/a", "added default/s"} <= set(sink.told()))
+        await sink.until(
+            lambda sink: {"added default/b", "deleted default/a", "added default/s"} <= set(sink.delivered())
+        )
         await world.until_ready()
 
-    assert sorted(sink.told()) == ["added default/a", "added default/b", "added default/s", "deleted default/a"]
+    assert sorted(sink.delivered()) == ["added default/a", "added default/b", "added default/s", "deleted default/a"]
     assert {fact.resource.name for fact in world.reported(ListWatchFailed)} <= {"configmaps"}

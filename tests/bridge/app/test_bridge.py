@@ -126,10 +126,10 @@ async def test_objects_and_their_changes_reach_every_sink_in_order() -> None:
         world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
         world.cluster.delete("configmaps", "a")
         for sink in (one, other):
-            await sink.until(lambda sink: "deleted default/a" in sink.told())
+            await sink.until(lambda sink: "deleted default/a" in sink.delivered())
 
     for sink in (one, other):
-        assert [told for told in sink.told() if told.endswith("default/a")] == [
+        assert [delivered for delivered in sink.delivered() if delivered.endswith("default/a")] == [
             "added default/a",
             "updated default/a",
             "deleted default/a",
@@ -172,14 +172,14 @@ async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None
 
         world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
         world.cluster.create("widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}})
-        await sink.until(lambda sink: "added default/w" in sink.told())
+        await sink.until(lambda sink: "added default/w" in sink.delivered())
         await world.until_ready()
 
         world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
-        await sink.until(lambda sink: "deleted default/w" in sink.told())
+        await sink.until(lambda sink: "deleted default/w" in sink.delivered())
         await world.until(lambda: world.bridge.snapshot().informers[0].state == "unknown")
 
-    assert sink.told() == ["added default/w", "deleted default/w"]
+    assert sink.delivered() == ["added default/w", "deleted default/w"]
 
 
 async def test_a_resource_is_followed_into_its_next_served_version() -> None:
@@ -196,9 +196,9 @@ async def test_a_resource_is_followed_into_its_next_served_version() -> None:
         world.cluster.misbehave.reset()
         await world.until(lambda: any(fact.resource.version == "v1" for fact in world.reported(WatchOpened)))
         world.cluster.patch("widgets.example.test", "changed", {"spec": {"n": 2}})
-        await sink.until(lambda sink: "updated default/changed" in sink.told())
+        await sink.until(lambda sink: "updated default/changed" in sink.delivered())
 
-    assert sorted(sink.told()) == ["added default/changed", "added default/kept", "updated default/changed"]
+    assert sorted(sink.delivered()) == ["added default/changed", "added default/kept", "updated default/changed"]
     assert [delta.resource.version for delta in sink.deltas] == ["v1beta1", "v1beta1", "v1"]
 
 
@@ -209,12 +209,12 @@ async def test_missed_deletes_are_exported_when_a_resource_is_released() -> None
         world.cluster.create(
             "widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}, "spec": {"n": 1}}
         )
-        await sink.until(lambda sink: "added default/w" in sink.told())
+        await sink.until(lambda sink: "added default/w" in sink.delivered())
         await world.until_ready()
         world.cluster.misbehave.lose_event("widgets.example.test")
 
         world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
-        await sink.until(lambda sink: "deleted default/w" in sink.told())
+        await sink.until(lambda sink: "deleted default/w" in sink.delivered())
 
     deleted = sink.deltas[-1]
     assert deleted.evidence is Evidence.RELISTED
@@ -226,7 +226,7 @@ async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
     async with running(sink, wanted=(Wanted("configmaps"), Wanted("secrets"))) as world:
         rule = world.cluster.misbehave.forbid("secrets")
         world.cluster.create("configmaps", a_config_map("a"))
-        await sink.until(lambda sink: "added default/a" in sink.told())
+        await sink.until(lambda sink: "added default/a" in sink.delivered())
         await world.until(lambda: world.reported(ResourceRefused))
         refused = {each.resource: each for each in world.bridge.snapshot().informers}["secrets"]
         assert (refused.state, refused.ready) == ("refused", False)
@@ -261,9 +261,9 @@ async def test_only_objects_in_scope_are_exported_and_leaving_deletes() -> None:
         world.cluster.create("configmaps", a_config_map("other", tier="db"))
         world.cluster.create("configmaps", a_config_map("a", tier="web"))
         world.cluster.patch("configmaps", "a", {"metadata": {"labels": {"tier": "db"}}})
-        await sink.until(lambda sink: "deleted default/a" in sink.told())
+        await sink.until(lambda sink: "deleted default/a" in sink.delivered())
 
-    assert sink.told() == ["added default/a", "deleted default/a"]
+    assert sink.delivered() == ["added default/a", "deleted default/a"]
 
 
 async def resolved(*wanted: Wanted) -> Resolution:
@@ -323,13 +323,13 @@ async def test_a_resync_reaches_its_sink_without_asking_the_server(
         bridge = Bridge(plan, facts.append)
         async with asyncio.TaskGroup() as tasks:
             running_bridge = tasks.create_task(bridge.run())
-            await due.until(lambda sink: sink.told().count("sync default/a") >= 2)
+            await due.until(lambda sink: sink.delivered().count("sync default/a") >= 2)
             asked = len(cluster.seen("list", "configmaps")) + len(cluster.seen("watch", "configmaps"))
             bridge.stop()
             await running_bridge
 
     assert asked == 1
-    assert other.told() == ["added default/a"]
+    assert other.delivered() == ["added default/a"]
 
 
 async def test_stopping_delivers_what_was_read() -> None:
@@ -342,7 +342,7 @@ async def test_stopping_delivers_what_was_read() -> None:
         world.bridge.stop()
         asyncio.get_running_loop().call_later(0.1, stuck.loose.set)
 
-    assert stuck.told() == ["added default/a", "added default/b"]
+    assert stuck.delivered() == ["added default/a", "added default/b"]
 
 
 async def test_a_sink_stuck_at_the_end_gets_the_grace_and_no_more() -> None:
@@ -365,16 +365,18 @@ async def test_a_reused_version_after_a_restore_is_exported_as_it_is() -> None:
         lost = world.cluster.patch("configmaps", "a", {"data": {"value": "lost"}})
         for name in ("gone-0", "gone-1", "gone-2"):
             world.cluster.create("configmaps", a_config_map(name))
-        await sink.until(lambda sink: "added default/gone-2" in sink.told())
+        await sink.until(lambda sink: "added default/gone-2" in sink.delivered())
 
         world.cluster.restore(snapshot)
         other = world.cluster.patch("configmaps", "a", {"data": {"value": "other"}})
         assert other["metadata"]["resourceVersion"] == lost["metadata"]["resourceVersion"]
-        await sink.until(lambda sink: "deleted default/gone-2" in sink.told())
+        await sink.until(lambda sink: "deleted default/gone-2" in sink.delivered())
 
-    told = [delta.body for delta in sink.deltas if delta.key == "default/a"]
-    assert [b'"other"' in body for body in told] == [False, False, True]
-    assert [told for told in sink.told() if told.endswith("same")] == ["added default/same"], "unchanged, told once"
+    delivered = [delta.body for delta in sink.deltas if delta.key == "default/a"]
+    assert [b'"other"' in body for body in delivered] == [False, False, True]
+    assert [delivered for delivered in sink.delivered() if delivered.endswith("same")] == ["added default/same"], (
+        "exported once"
+    )
 
 
 async def test_a_restored_server_is_noticed_and_begins_a_new_epoch() -> None:

@@ -38,4 +38,4 @@ async def test_the_part_that_was_let_go_already_is_followed_again(
             await cluster.until(lambda: len(looked_at) >= 2)
             widget = {"metadata": {"name": "new", "namespace": "default"}, "spec": {}}
             cluster.create("widgets.example.test", widget)
-            await run.sink.until(lambda sink: sink.told() == ["added default/new"])
+            await run.sink.until(lambda sink: sink.delivered() == ["added default/new"])

@@ -80,17 +80,17 @@ async def test_a_definition_that_comes_back_for_the_whole_cluster(
             if not down:
                 replace(cluster, definition(scope="Cluster"))
                 cluster.create(WIDGETS, widget("o"))
-                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= set(sink.told()))
-        told = run.sink.deltas
+                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= {*sink.delivered()})
+        delivered = run.sink.deltas
         if down:
             replace(cluster, definition(scope="Cluster"))
             cluster.create(WIDGETS, widget("o"))
             async with life(tmp_path, cluster, wanted) as run:
-                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= set(sink.told()))
-            told = [*told, *run.sink.deltas]
+                await run.sink.until(lambda sink: {"deleted default/w", "added o"} <= {*sink.delivered()})
+            delivered = [*delivered, *run.sink.deltas]
         from_disk = await everything(tmp_path, cluster, wanted)
 
-    assert names_of(told) == from_disk
+    assert names_of(delivered) == from_disk
     assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_A_NAMESPACE)])
 
 
@@ -106,17 +106,17 @@ async def test_a_definition_that_comes_back_with_namespaces(
             if not down:
                 replace(cluster, definition())
                 cluster.create(WIDGETS, widget("w", "default"))
-                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= set(sink.told()))
-        told = run.sink.deltas
+                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= {*sink.delivered()})
+        delivered = run.sink.deltas
         if down:
             replace(cluster, definition())
             cluster.create(WIDGETS, widget("w", "default"))
             async with life(tmp_path, cluster, wanted) as run:
-                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= set(sink.told()))
-            told = [*told, *run.sink.deltas]
+                await run.sink.until(lambda sink: {"deleted o", "added default/w"} <= {*sink.delivered()})
+            delivered = [*delivered, *run.sink.deltas]
         from_disk = await everything(tmp_path, cluster, wanted)
 
-    assert names_of(told) == from_disk
+    assert names_of(delivered) == from_disk
     assert sorted(from_disk) == sorted([("added", *IN_NONE), ("added", *IN_A_NAMESPACE), ("deleted", *IN_NONE)])
 
 
@@ -132,16 +132,18 @@ async def test_a_late_short_name_takes_its_part_from_the_wildcard(
             await run.sink.until(lambda sink: len(sink.deltas) == 2)
             status = cluster.get(DEFINITIONS, WIDGETS)["status"]
             cluster.update(DEFINITIONS, {**definition(short="wd"), "status": status})
-            await run.sink.until(lambda sink: "deleted kube-public/left" in sink.told())
+            await run.sink.until(lambda sink: "deleted kube-public/left" in sink.delivered())
             cluster.create(WIDGETS, widget("other", "kube-public"))
             cluster.create(WIDGETS, widget("new", "default"))
-            await run.sink.until(lambda sink: "added default/new" in sink.told())
+            await run.sink.until(lambda sink: "added default/new" in sink.delivered())
             cluster.update(DEFINITIONS, {**definition(), "status": status})
-            await run.sink.until(lambda sink: {"added kube-public/left", "added kube-public/other"} <= set(sink.told()))
+            await run.sink.until(
+                lambda sink: {"added kube-public/left", "added kube-public/other"} <= set(sink.delivered())
+            )
             cluster.delete(WIDGETS, "kept")
-            await run.sink.until(lambda sink: "deleted default/kept" in sink.told())
+            await run.sink.until(lambda sink: "deleted default/kept" in sink.delivered())
 
-    assert sorted(run.sink.told()) == [
+    assert sorted(run.sink.delivered()) == [
         "added default/kept",
         "added default/new",
         "added kube-public/left",
@@ -163,11 +165,13 @@ async def test_a_short_name_with_a_new_meaning_releases_the_old_one(tmp_path: Pa
         cluster.create("gadgets.example.test", widget("gadget", "default"))
         cluster.create(WIDGETS, widget("widget", "default"))
         async with life(tmp_path, cluster, (Wanted("wd"),), ready=False) as run:
-            await run.sink.until(lambda sink: sink.told() == ["added default/gadget"])
+            await run.sink.until(lambda sink: sink.delivered() == ["added default/gadget"])
             for plural, new in (("gadgets", a_definition("gadgets")), ("widgets", definition(short="wd"))):
                 status = cluster.get(DEFINITIONS, f"{plural}.example.test")["status"]
                 cluster.update(DEFINITIONS, {**new, "status": status})
-            await run.sink.until(lambda sink: {"deleted default/gadget", "added default/widget"} <= set(sink.told()))
+            await run.sink.until(
+                lambda sink: {"deleted default/gadget", "added default/widget"} <= set(sink.delivered())
+            )
 
     assert len(run.sink.deltas) == 3
 
@@ -189,9 +193,9 @@ async def test_a_short_name_missing_once_at_the_start_deletes_nothing(
         monkeypatch.setattr(KubeClient, "discover", nothing_at_first)
         async with life(tmp_path, cluster, (Wanted("wd"),)) as run:
             cluster.patch(WIDGETS, "w", {"spec": {"n": 2}})
-            await run.sink.until(lambda sink: "updated default/w" in sink.told())
+            await run.sink.until(lambda sink: "updated default/w" in sink.delivered())
 
-    assert run.sink.told() == ["updated default/w"]
+    assert run.sink.delivered() == ["updated default/w"]
 
 
 async def test_a_redefined_kind_is_exported_and_old_deletes_keep_it(
@@ -202,10 +206,10 @@ async def test_a_redefined_kind_is_exported_and_old_deletes_keep_it(
         cluster.create(WIDGETS, widget("w", "default"))
         async with life(tmp_path, cluster, EVERYWHERE) as run:
             replace(cluster, definition(kind="Gadget"))
-            await run.sink.until(lambda sink: "deleted default/w" in sink.told())
+            await run.sink.until(lambda sink: "deleted default/w" in sink.delivered())
             for number in count():
                 cluster.create(WIDGETS, widget(f"new-{number}", "default"))
-                await run.sink.until(lambda sink: f"added default/new-{number}" in sink.told())  # noqa: B023
+                await run.sink.until(lambda sink: f"added default/new-{number}" in sink.delivered())  # noqa: B023
                 if run.sink.deltas[-1].resource.kind == "Gadget":
                     break
 

@@ -91,7 +91,7 @@ async def test_a_resource_that_was_away_with_its_objects_is_back(tmp_path: Path)
                 await until_told(run, 2 * times + 1)
     consumer.hear(run.sink.deltas)
 
-    assert run.sink.told() == ["added default/a", *["deleted default/a", "added default/a"] * 2]
+    assert run.sink.delivered() == ["added default/a", *["deleted default/a", "added default/a"] * 2]
     assert len({(delta.uid, delta.resource_version) for delta in run.sink.deltas if delta.op == "added"}) == 1
     assert consumer.state.keys() == {"default/a"}
     assert consumer.dropped == []

@@ -38,5 +38,5 @@ async def test_all_objects_until_the_end_of_the_first_list_are_sync(tmp_path: Pa
         await outbox.append(listed("b", Evidence.RELISTED, "7", blank.epoch))
         await outbox.append(listed("c", Evidence.RELISTED, "8", blank.epoch))
         found = await outbox.read(0, 10)
-    told = [(record.op, record.key) for record in found.items if isinstance(record, Delta)]
-    assert told == [("sync", "shop/a"), ("sync", "shop/b"), ("added", "shop/c")]
+    delivered = [(record.op, record.key) for record in found.items if isinstance(record, Delta)]
+    assert delivered == [("sync", "shop/a"), ("sync", "shop/b"), ("added", "shop/c")]

@@ -138,9 +138,9 @@ async def test_an_expired_position_exports_the_difference_alone(tmp_path: Path) 
         async with life(tmp_path, cluster) as second:
             pass
 
-    told = evidence(second.sink.deltas)
-    assert {each[2] for each in told} == {Evidence.RELISTED}
-    assert {each[:2] for each in told} == {
+    delivered = evidence(second.sink.deltas)
+    assert {each[2] for each in delivered} == {Evidence.RELISTED}
+    assert {each[:2] for each in delivered} == {
         ("updated", "default/changed"),
         ("deleted", "default/deleted"),
         ("deleted", "default/recreated"),
@@ -318,18 +318,18 @@ async def test_a_repeated_delete_is_exported_once_across_a_restart(
         cluster.create("configmaps", a_config_map("gone"))
         async with life(tmp_path, cluster) as first:
             gone = cluster.delete("configmaps", "gone")
-            await first.sink.until(lambda sink: "deleted default/gone" in sink.told())
+            await first.sink.until(lambda sink: "deleted default/gone" in sink.delivered())
             gone["metadata"]["resourceVersion"] = first.sink.deltas[-1].resource_version
             again = msgspec.json.encode({"type": "DELETED", "object": gone}) + b"\n"
             assert cluster.misbehave.inject(again, "configmaps") == 1
         async with life(tmp_path, cluster) as second:
             assert cluster.misbehave.inject(again, "configmaps") == 1
             cluster.create("configmaps", a_config_map("marker"))
-            await second.sink.until(lambda sink: "added default/marker" in sink.told())
+            await second.sink.until(lambda sink: "added default/marker" in sink.delivered())
             await cluster.until_watched("configmaps")
             assert cluster.misbehave.inject(again, "configmaps") == 1
             cluster.create("configmaps", a_config_map("last"))
-            await second.sink.until(lambda sink: "added default/last" in sink.told())
+            await second.sink.until(lambda sink: "added default/last" in sink.delivered())
 
-    assert first.sink.told() == ["added default/gone", "deleted default/gone"]
-    assert second.sink.told() == ["added default/marker", "added default/last"]
+    assert first.sink.delivered() == ["added default/gone", "deleted default/gone"]
+    assert second.sink.delivered() == ["added default/marker", "added default/last"]

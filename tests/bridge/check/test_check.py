@@ -275,7 +275,7 @@ async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path)
     ],
 )
 async def test_too_many_deletes_by_configuration_are_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted, said: str
 ) -> None:
     monkeypatch.setattr(check, "MOST_DELETES", 3)
     async with Playground() as cluster:
@@ -287,7 +287,7 @@ async def test_too_many_deletes_by_configuration_are_wrong(
             pass
         findings = await found(a_plan(tmp_path, cluster.url, wanted))
         unchanged = await found(a_plan(tmp_path, cluster.url, *everywhere))
-    assert (findings["resources"].verdict, told in findings["resources"].detail) == (CheckResult.WRONG, True)
+    assert (findings["resources"].verdict, said in findings["resources"].detail) == (CheckResult.WRONG, True)
     assert "resources" not in unchanged
 
 

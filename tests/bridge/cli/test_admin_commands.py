@@ -348,8 +348,8 @@ async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state
 
     assert code == Exit.OK
     assert [asked[1:] for asked in state.asked] == [("hook", after, 1000) for after in (0, 1000, 2000, 2501)]
-    told = [line.split()[0] for line in out.splitlines()[:-1] if not line.startswith("NUMBER")]
-    assert told == [str(number) for number in range(1, 2502)]
+    printed = [line.split()[0] for line in out.splitlines()[:-1] if not line.startswith("NUMBER")]
+    assert printed == [str(number) for number in range(1, 2502)]
     assert out.endswith("\n2501 dead letters\n")
 
 
@@ -416,8 +416,8 @@ async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Adm
     code, out, _ = await running("dead-letters show 7 --json")
 
     assert code == Exit.OK
-    told = json.loads(out)
-    assert (told["dead_letter"]["number"], told["object"]) == (7, {"kind": "Pod"})
+    printed_lines = json.loads(out)
+    assert (printed_lines["dead_letter"]["number"], printed_lines["object"]) == (7, {"kind": "Pod"})
 
 
 async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeAdmin) -> None:
@@ -457,7 +457,7 @@ async def test_a_number_that_no_dead_letter_has_is_exit_1(running: AdminCommand,
 
 
 @pytest.mark.parametrize(
-    ("words", "asked", "told"),
+    ("words", "asked", "printed"),
     [
         ("retry hook 7", ("retry", "hook", [7]), "1 dead letter of hook will be delivered again"),
         ("retry hook 7 9", ("retry", "hook", [7, 9]), "2 dead letters of hook will be delivered again"),
@@ -467,10 +467,10 @@ async def test_a_number_that_no_dead_letter_has_is_exit_1(running: AdminCommand,
     ],
 )
 async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
-    running: AdminCommand, state: FakeAdmin, words: str, asked: tuple[object, ...], told: str
+    running: AdminCommand, state: FakeAdmin, words: str, asked: tuple[object, ...], printed: str
 ) -> None:
     state.letters = [a_letter(number) for number in (7, 8, 9)]
-    assert await running(f"dead-letters {words}") == (Exit.OK, lines(told), "")
+    assert await running(f"dead-letters {words}") == (Exit.OK, lines(printed), "")
     assert state.asked == [asked]
 
 
@@ -636,7 +636,7 @@ async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Admin
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "printed"),
     [
         (
             StateUnusable("state.directory: another process holds the lock"),
@@ -647,7 +647,7 @@ async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Admin
     ],
 )
 async def test_files_that_cannot_be_used_are_told_with_the_reason(
-    kubedelta: AdminCommand, monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, told: str
+    kubedelta: AdminCommand, monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, printed: str
 ) -> None:
     @asynccontextmanager
     async def unusable(_: Settings) -> AsyncIterator[AdminOperations]:
@@ -655,7 +655,7 @@ async def test_files_that_cannot_be_used_are_told_with_the_reason(
         yield
 
     monkeypatch.setattr(access, "on_files", unusable)
-    assert await kubedelta("cursors") == (code, "", lines(told))
+    assert await kubedelta("cursors") == (code, "", lines(printed))
 
 
 async def test_all_configuration_mistakes_come_before_any_request(
@@ -693,7 +693,7 @@ def test_every_command_takes_a_configuration_and_prints_json(words: str, capsys:
     with pytest.raises(SystemExit) as ended:
         main([*words.split(), "--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"usage: kubedelta {words}")
-    assert "--config FILE" in told
-    assert "--json" in told
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"usage: kubedelta {words}")
+    assert "--config FILE" in printed
+    assert "--json" in printed

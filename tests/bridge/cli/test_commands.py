@@ -75,11 +75,11 @@ def test_every_mistake_in_a_file_is_printed_and_nothing_starts(
 
     assert main(["run", "-c", str(path)]) == Exit.CONFIG
 
-    told = capsys.readouterr().err
-    assert "resorces" in told
-    assert "resources" in told
-    assert "watch.silence_secnds" in told
-    assert "silence_seconds" in told
+    printed = capsys.readouterr().err
+    assert "resorces" in printed
+    assert "resources" in printed
+    assert "watch.silence_secnds" in printed
+    assert "silence_seconds" in printed
     assert not (tmp_path / "deltas.ndjson").exists()
 
 
@@ -96,9 +96,9 @@ def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: py
 
     assert main(["check", "-c", str(path)]) == Exit.UNAVAILABLE
 
-    told = capsys.readouterr().out
-    assert f"unreachable cluster: http://127.0.0.1:{port}" in told
-    assert "sinks.copy" in told, "the other findings are told all the same"
+    printed = capsys.readouterr().out
+    assert f"unreachable cluster: http://127.0.0.1:{port}" in printed
+    assert "sinks.copy" in printed, "the other findings are told all the same"
 
 
 async def test_a_check_finds_unknown_names_and_missing_rights(command: Command, tmp_path: Path) -> None:
@@ -215,8 +215,8 @@ async def test_a_check_prints_what_a_start_would_tell_as_a_table(command: Comman
         stopped = await command("check", "-c", str(path))
 
     assert (running.code, stopped.code) == (Exit.OK, Exit.OK)
-    told = f"a bridge with this configuration runs on it (process {process.pid})"
-    assert f"note        state.directory: {told}" in running.out
+    note = f"a bridge with this configuration runs on it (process {process.pid})"
+    assert f"note        state.directory: {note}" in running.out
     rows = [line.split() for line in stopped.out.splitlines() if line.startswith("copy ")]
     assert rows == [["copy", "deleted", "2"]]
     assert sorted(state.iterdir()) == before

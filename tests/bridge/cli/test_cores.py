@@ -16,13 +16,13 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
 
 def test_no_command_leaves_a_core_dump_even_through_a_pipe() -> None:
     """1 byte: with 0, Linux still feeds a core_pattern that is a pipe."""
-    told = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True, text=True)
+    printed = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True, text=True)
 
-    assert told.stdout.splitlines()[-1] == "(1, 1)"
+    assert printed.stdout.splitlines()[-1] == "(1, 1)"
 
 
 def test_a_limit_that_is_tighter_stays() -> None:
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         capture_output=True,
         check=True,
@@ -30,4 +30,4 @@ def test_a_limit_that_is_tighter_stays() -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
     )
 
-    assert told.stdout.splitlines()[-1] == "(0, 0)"
+    assert printed.stdout.splitlines()[-1] == "(0, 0)"

@@ -98,6 +98,6 @@ def test_the_integrity_of_a_database_that_is_not_there_is_not_ok(
     harm(state)
 
     assert run(state, command) == code
-    told = capsys.readouterr()
-    assert said in told.err
-    assert not told.out
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert not printed.out

@@ -23,8 +23,8 @@ from bridge.cli.terminal.text import age, counted, pairs, plain, shortened, size
         (5000 * 1024**4, "5000.0 TiB"),
     ],
 )
-def test_sizes_are_told_in_powers_of_1024(count: int, told: str) -> None:
-    assert size(count) == told
+def test_sizes_are_told_in_powers_of_1024(count: int, printed: str) -> None:
+    assert size(count) == printed
 
 
 @given(integers(0, 2**63))
@@ -37,8 +37,8 @@ def test_a_size_never_needs_four_digits_below_the_largest_unit(count: int) -> No
     ("seconds", "told"),
     [(0.0, "0s"), (59.9, "59s"), (60.0, "1m"), (3599.0, "59m"), (3600.0, "1h"), (86_399.0, "23h"), (172_800.0, "2d")],
 )
-def test_ages_are_told_in_the_largest_unit(seconds: float, told: str) -> None:
-    assert age(seconds) == told
+def test_ages_are_told_in_the_largest_unit(seconds: float, printed: str) -> None:
+    assert age(seconds) == printed
 
 
 @given(floats(0, 1e12), floats(0, 1e12))
@@ -50,9 +50,9 @@ def test_an_older_age_never_looks_younger(one: float, other: float) -> None:
 
 @given(text())
 def test_nothing_that_a_terminal_would_obey_is_left(written: str) -> None:
-    told = plain(written)
-    assert told.isprintable()
-    assert plain(told) == told
+    printed = plain(written)
+    assert printed.isprintable()
+    assert plain(printed) == printed
 
 
 @given(lists(tuples(text(), text(), text()), max_size=5))

@@ -133,15 +133,15 @@ async def test_programs_are_told_as_one_json_document(command: Command, cluster:
     done = await command("verify", "copy", "-c", config, *AT_ONCE, "--json", "--limit", "1")
 
     assert done.code == Exit.NO
-    told = json.loads(done.out)
-    assert {name: told[name] for name in ("sink", "missing", "stale", "extra", "live", "stored", "gaps", "more")} == {
+    found = json.loads(done.out)
+    assert {name: found[name] for name in ("sink", "missing", "stale", "extra", "live", "stored", "gaps", "more")} == {
         "sink": "copy", "missing": 1, "stale": 1, "extra": 0, "live": 2, "stored": 1, "gaps": 0, "more": 1
     }  # fmt: skip
     versions = [
         {"uid": each["metadata"]["uid"], "resourceVersion": each["metadata"]["resourceVersion"]}
         for each in (live, stored)
     ]
-    assert told["differences"] == [
+    assert found["differences"] == [
         {
             "kind": "stale",
             "resource": "configmaps",

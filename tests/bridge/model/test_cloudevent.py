@@ -134,10 +134,10 @@ def test_a_snapshots_notices_count_the_objects_between_them(edge: SnapshotEdge) 
 
 
 def test_only_a_snapshots_record_names_it_in_every_form() -> None:
-    told = a_delta(snapshot="snapshot/audit/9")
+    encoded = a_delta(snapshot="snapshot/audit/9")
 
-    assert read_structured(told)[0]["snapshot"] == read_binary(told)[0]["snapshot"] == "snapshot/audit/9"
-    assert EVENTS.encoded_headers(told, HTTP)["ce-snapshot"] == "snapshot/audit/9"
+    assert read_structured(encoded)[0]["snapshot"] == read_binary(encoded)[0]["snapshot"] == "snapshot/audit/9"
+    assert EVENTS.encoded_headers(encoded, HTTP)["ce-snapshot"] == "snapshot/audit/9"
     for other in (a_delta(), a_gap()):
         assert "snapshot" not in read_structured(other)[0]
         assert "snapshot" not in read_binary(other)[0]
@@ -146,16 +146,16 @@ def test_only_a_snapshots_record_names_it_in_every_form() -> None:
 
 def test_an_id_reused_in_a_later_epoch_has_another_source() -> None:
     events = CloudEvents("prod-eu1")
-    told = [read_structured(a_delta(epoch=epoch), events)[0] for epoch in (1, 2, 17, 2)]
+    encoded = [read_structured(a_delta(epoch=epoch), events)[0] for epoch in (1, 2, 17, 2)]
 
-    assert len({attributes["id"] for attributes in told}) == 1
-    assert [attributes["source"] for attributes in told] == [
+    assert len({attributes["id"] for attributes in encoded}) == 1
+    assert [attributes["source"] for attributes in encoded] == [
         "/clusters/prod-eu1",
         "/clusters/prod-eu1/epochs/2",
         "/clusters/prod-eu1/epochs/17",
         "/clusters/prod-eu1/epochs/2",
     ]
-    assert [attributes["epoch"] for attributes in told] == [1, 2, 17, 2]
+    assert [attributes["epoch"] for attributes in encoded] == [1, 2, 17, 2]
 
 
 def test_an_envelope_as_data_is_said_in_the_type() -> None:

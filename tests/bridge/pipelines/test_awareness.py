@@ -121,7 +121,7 @@ async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path
         async with on_playground((plan,), wanted, settings, []) as world:
             world.cluster.create("configmaps", a_config_map("a"))
             await world.until_ready()
-            await sink.until(lambda sink: "default/a" in " ".join(sink.told()))
+            await sink.until(lambda sink: "default/a" in " ".join(sink.delivered()))
 
     assert set(sinks[0].where) == {"configmaps", "secrets"}
     assert isinstance(sinks[0].records[0], Gap)

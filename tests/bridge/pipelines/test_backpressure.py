@@ -36,9 +36,9 @@ async def beside_a_stuck_sink(
 
 async def change(world: World, live: RecordingSink, times: int) -> None:
     for value in range(times):
-        told = len(live.records)
+        delivered = len(live.records)
         world.cluster.patch("configmaps", "a", {"data": {"value": f"changed {value}"}})
-        await live.until(lambda sink, told=told: len(sink.records) > told)  # type: ignore[misc]
+        await live.until(lambda sink, delivered=delivered: len(sink.records) > delivered)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Bounds,
         assert "sink-0" in world.bridge.snapshot().intake_blocked
         assert bound in world.bridge.snapshot().intake_blocked
         assert not world.bridge.snapshot().ready
-        told = len(live.records)
+        delivered = len(live.records)
         await asyncio.sleep(0.3)  # Longer than between two looks at the backlog.
-        assert len(live.records) == told, "nothing is read for anybody"
+        assert len(live.records) == delivered, "nothing is read for anybody"
         assert not changing.done()
 
         stuck.loose.set()

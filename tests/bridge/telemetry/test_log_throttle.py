@@ -15,12 +15,12 @@ def test_a_repeated_failure_is_logged_once_a_period_with_a_count() -> None:
 
 def test_another_reason_and_another_subject_are_told_at_once() -> None:
     throttle = LogThrottle(StandingClock())
-    told = [
+    logged = [
         throttle.due("audit", "no broker"),
         throttle.due("audit", "not authorized"),
         throttle.due("hook", "no broker"),
     ]
-    assert told == [1, 1, 1]
+    assert logged == [1, 1, 1]
 
 
 def test_numbers_do_not_make_another_reason() -> None:
@@ -38,11 +38,11 @@ def test_the_end_of_a_failure_is_logged_once_where_it_was() -> None:
 def test_a_flapping_failure_is_logged_no_more_than_a_lasting_one() -> None:
     clock = StandingClock()
     throttle = LogThrottle(clock)
-    told = []
+    logged = []
     for _ in range(60):
-        told.append((throttle.due("audit", "no broker"), throttle.over("audit")))
+        logged.append((throttle.due("audit", "no broker"), throttle.over("audit")))
         clock.now += 1
-    assert [each for each in told if each != (None, False)] == [(1, True), (30, True)]
+    assert [each for each in logged if each != (None, False)] == [(1, True), (30, True)]
 
 
 def test_reasons_without_end_do_not_fill_the_memory() -> None:

@@ -89,7 +89,7 @@ def _lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().split("\n") if line]
 
 
-def _told(*facts: Fact, level: str = "info", clock: Clock | None = None) -> list[tuple[str, str]]:
+def _logged(*facts: Fact, level: str = "info", clock: Clock | None = None) -> list[tuple[str, str]]:
     """Level and text of each line that these facts make."""
     stream = io.StringIO()
     set_up_logging(level, "json", stream)
@@ -113,7 +113,7 @@ def test_a_good_day_logs_each_state_and_no_batch() -> None:
         SinkOpened("audit"),
     ]
     watches: list[Fact] = [WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "the server's timeout", 300, 12)]
-    assert _told(*day, *((watches + batch) * 50), InformerStopped(PODS, ALL)) == [
+    assert _logged(*day, *((watches + batch) * 50), InformerStopped(PODS, ALL)) == [
         ("info", "synced"),
         ("info", "sink is set up"),
         ("info", "sink delivers"),
@@ -123,8 +123,8 @@ def test_a_good_day_logs_each_state_and_no_batch() -> None:
 
 def test_batches_and_watches_are_told_at_debug() -> None:
     committed = BatchCommitted(PODS, ALL, records=500, bytes=9, added=500, updated=0, deleted=0)
-    told = _told(committed, WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "timeout", 300, 12), level="debug")
-    assert told == [("debug", "batch committed"), ("debug", "watch opened"), ("debug", "watch ended")]
+    logged = _logged(committed, WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "timeout", 300, 12), level="debug")
+    assert logged == [("debug", "batch committed"), ("debug", "watch opened"), ("debug", "watch ended")]
 
 
 def test_every_fact_is_told_at_some_level() -> None:
@@ -141,11 +141,11 @@ def test_a_refused_resource_is_logged_once_and_when_it_changes() -> None:
     forbidden = ResourceRefused(PODS, SHOP, 403, "forbidden", 60)
     missing = ResourceRefused(PODS, SHOP, 404, "not found", 60)
     served = ListCompleted(PODS, SHOP, 3, 0.1, relist=False)
-    told = _told(forbidden, forbidden, forbidden, missing, missing, served, forbidden)
-    assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
-    assert '"list" and "watch"' in told[0][1]
-    assert "install its CRD" in told[1][1]
-    assert told[2][1] == "the API server serves the resource"
+    logged = _logged(forbidden, forbidden, forbidden, missing, missing, served, forbidden)
+    assert [level for level, _ in logged] == ["warning", "warning", "info", "warning"]
+    assert '"list" and "watch"' in logged[0][1]
+    assert "install its CRD" in logged[1][1]
+    assert logged[2][1] == "the API server serves the resource"
 
 
 def test_a_failing_watch_is_logged_each_30_s_and_at_its_end() -> None:
@@ -172,7 +172,7 @@ def test_a_failing_watch_is_logged_each_30_s_and_at_its_end() -> None:
 def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
     delayed = DeliveryDelayed("audit", 10, "no broker", 2.0, 76)
     delivered = BatchDelivered("audit", 10, 900, 0.1)
-    assert _told(SinkOpened("audit"), delivered, delayed, delayed, delayed, delivered, delivered) == [
+    assert _logged(SinkOpened("audit"), delivered, delayed, delayed, delayed, delivered, delivered) == [
         ("info", "sink is set up"),
         ("info", "sink delivers"),
         ("warning", "delivery failed"),
@@ -183,14 +183,14 @@ def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
 def test_records_that_a_sink_lost_are_always_told() -> None:
     overrun = ListenerOverrun("audit", first=3, last=9, count=7)
     dropped = BacklogDropped("audit", first=10, last=19, count=8)
-    assert [level for level, _ in _told(overrun, overrun, dropped, dropped)] == ["error"] * 4
+    assert [level for level, _ in _logged(overrun, overrun, dropped, dropped)] == ["error"] * 4
 
 
 def test_a_full_disk_is_told_once_as_an_error_and_so_is_its_end() -> None:
     full = OutboxFull("database or disk is full", 1.0)
-    told = _told(full, full, full, OutboxHasRoom(60.0), OutboxHasRoom(60.0))
-    assert [level for level, _ in told] == ["error", "info"]
-    assert "no disk space for the state" in told[0][1]
+    logged = _logged(full, full, full, OutboxHasRoom(60.0), OutboxHasRoom(60.0))
+    assert [level for level, _ in logged] == ["error", "info"]
+    assert "no disk space for the state" in logged[0][1]
 
 
 def test_a_sink_that_stops_the_intake_is_logged_by_name() -> None:
@@ -209,8 +209,8 @@ def test_an_outage_is_one_story_however_often_it_is_tried() -> None:
     delayed = DeliveryDelayed("audit", 10, "no broker", 2.0, 76)
     opened = CircuitOpened("audit", failures=5, reason="no broker")
     delivered = BatchDelivered("audit", 1, 9, 0.1)
-    told = _told(delivered, delayed, delayed, opened, delayed, opened, CircuitClosed("audit", 60.0), delivered)
-    assert told == [
+    logged = _logged(delivered, delayed, delayed, opened, delayed, opened, CircuitClosed("audit", 60.0), delivered)
+    assert logged == [
         ("info", "sink delivers"),
         ("warning", "delivery failed"),
         ("warning", "circuit open: deliveries failed in a row; one at a time is tried"),
@@ -231,8 +231,8 @@ def test_repeated_compactions_are_logged_each_30_seconds() -> None:
 
 
 def test_dropped_or_left_out_records_warn_only_if_there_were_any() -> None:
-    assert [level for level, _ in _told(SinkForgotten("gone", 30), SinkForgotten("gone", 0))] == ["warning", "info"]
-    assert [level for level, _ in _told(ScopeChanged("pods", 4), ScopeChanged("pods", 0))] == ["warning", "info"]
+    assert [level for level, _ in _logged(SinkForgotten("gone", 30), SinkForgotten("gone", 0))] == ["warning", "info"]
+    assert [level for level, _ in _logged(ScopeChanged("pods", 4), ScopeChanged("pods", 0))] == ["warning", "info"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_dropped_or_left_out_records_warn_only_if_there_were_any() -> None:
     ],
 )
 def test_a_state_is_told_for_information(fact: Fact) -> None:
-    assert [level for level, _ in _told(fact)] == ["info"]
+    assert [level for level, _ in _logged(fact)] == ["info"]
 
 
 def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
@@ -258,8 +258,8 @@ def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
 
 def test_an_unknown_resource_is_logged_once_until_it_changes() -> None:
     gone, groupless = ResourceUnknown("pods", "no such resource"), ResourceUnknown("pods", "no such group")
-    told = _told(gone, gone, groupless, groupless, InformerSynced(PODS, ALL, 0), groupless)
-    assert [level for level, _ in told] == ["warning", "warning", "info", "warning"]
+    logged = _logged(gone, gone, groupless, groupless, InformerSynced(PODS, ALL, 0), groupless)
+    assert [level for level, _ in logged] == ["warning", "warning", "info", "warning"]
 
 
 @pytest.mark.parametrize(
@@ -281,11 +281,11 @@ def test_an_unknown_resource_is_logged_once_until_it_changes() -> None:
     ],
 )
 def test_every_trouble_is_a_warning(fact: Fact) -> None:
-    assert [level for level, _ in _told(fact)] == ["warning"]
+    assert [level for level, _ in _logged(fact)] == ["warning"]
 
 
 def test_a_relist_is_told_since_it_is_rare() -> None:
-    assert _told(ListCompleted(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
+    assert _logged(ListCompleted(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
 
 
 # ── How it is written ────────────────────────────────────────────────────────
@@ -429,14 +429,14 @@ def test_nothing_that_a_terminal_would_obey_reaches_a_log(form: str, stream: typ
     ],
 )
 def test_the_end_of_a_refusal_says_what_had_been_the_matter(status: int, text: str) -> None:
-    told = _told(ResourceRefused(PODS, ALL, status, "no", 60), WatchOpened(PODS, ALL))
-    assert told[-1] == ("info", text)
+    logged = _logged(ResourceRefused(PODS, ALL, status, "no", 60), WatchOpened(PODS, ALL))
+    assert logged[-1] == ("info", text)
 
 
 def test_a_sink_delivers_only_once_its_destination_has_stored() -> None:
     """A webhook is set up without a request."""
-    told = _told(SinkOpened("hook"), DeliveryDelayed("hook", 1, "cannot be reached", 1.0, 76))
-    assert told == [("info", "sink is set up"), ("warning", "delivery failed")]
+    logged = _logged(SinkOpened("hook"), DeliveryDelayed("hook", 1, "cannot be reached", 1.0, 76))
+    assert logged == [("info", "sink is set up"), ("warning", "delivery failed")]
 
 
 def test_a_backlog_counts_also_while_its_sink_cannot_open() -> None:

@@ -29,7 +29,7 @@ def pod(name: str) -> str:
     return f"prod//pods/shop/{name}"
 
 
-def told(key: str, version: int, op: Op = Op.UPDATED, uid: str = "u1") -> StoredVersion:
+def delta_of(key: str, version: int, op: Op = Op.UPDATED, uid: str = "u1") -> StoredVersion:
     return StoredVersion(StoredKind.OBJECT, key, op, uid, str(version))
 
 
@@ -42,8 +42,15 @@ def v(version: int, uid: str = "u1") -> Version:
 
 def test_the_last_word_on_an_object_counts() -> None:
     holdings = Holdings("prod", covering())
-    holdings.take([told(pod("a"), 1, Op.ADDED), told(pod("b"), 2), told(pod("a"), 5), told(pod("b"), 6, Op.DELETED)])
-    holdings.take([told(pod("c"), 7, Op.DELETED), told(pod("c"), 8, Op.ADDED, uid="u2"), told(pod("a"), 4)])
+    holdings.take(
+        [
+            delta_of(pod("a"), 1, Op.ADDED),
+            delta_of(pod("b"), 2),
+            delta_of(pod("a"), 5),
+            delta_of(pod("b"), 6, Op.DELETED),
+        ]
+    )
+    holdings.take([delta_of(pod("c"), 7, Op.DELETED), delta_of(pod("c"), 8, Op.ADDED, uid="u2"), delta_of(pod("a"), 4)])
 
     assert holdings.objects == {pod("a"): v(4), pod("c"): v(8, "u2")}
 
@@ -58,8 +65,8 @@ def test_what_is_no_object_of_ours_is_counted_and_not_held() -> None:
             FOREIGN,
         ]
     )
-    holdings.take([told("other//pods/shop/a", 1), told("no key", 1), told("prod//secrets/shop/a", 1)])
-    holdings.take([told("prod/apps/deployments/shop/a", 1)] * 2)
+    holdings.take([delta_of("other//pods/shop/a", 1), delta_of("no key", 1), delta_of("prod//secrets/shop/a", 1)])
+    holdings.take([delta_of("prod/apps/deployments/shop/a", 1)] * 2)
 
     assert holdings.objects == {}
     assert (holdings.records, holdings.gaps, holdings.foreign) == (9, 1, 4)
@@ -88,7 +95,7 @@ def test_only_configured_resources_and_namespaces_are_compared(key: str, is_cove
 @pytest.mark.parametrize("configured", ["widgets", "widgets.acme.io", "widgets.v1.acme.io", "*", "*.acme.io"])
 def test_stored_objects_of_a_vanished_resource_are_compared(configured: str) -> None:
     holdings = Holdings("prod", covering(configured, listed=[]))
-    holdings.take([told(WIDGET, 1)])
+    holdings.take([delta_of(WIDGET, 1)])
 
     assert differences({}, holdings.objects)[WIDGET].kind is DifferenceKind.EXTRA
 
@@ -195,9 +202,9 @@ def test_a_destination_past_the_first_look_is_no_suspect() -> None:
 
 def test_the_watch_gives_the_newest_of_each_incarnation() -> None:
     holdings = Holdings("prod", covering())
-    holdings.take([told(pod("a"), 1), told(pod("b"), 2)])
+    holdings.take([delta_of(pod("a"), 1), delta_of(pod("b"), 2)])
     holdings.watch()
-    holdings.take([told(pod("a"), 10), told(pod("a"), 9), told(pod("a"), 12, Op.DELETED, "u2")])
+    holdings.take([delta_of(pod("a"), 10), delta_of(pod("a"), 9), delta_of(pod("a"), 12, Op.DELETED, "u2")])
 
     assert holdings.arrived == {pod("a"): {"u1": "10", "u2": "12"}}
 
@@ -223,10 +230,10 @@ class World:
             before = self.live.get(key)
             if before is not None and self.chance.random() < 0.3:
                 del self.live[key]
-                change = told(key, self.version, Op.DELETED, before.uid)
+                change = delta_of(key, self.version, Op.DELETED, before.uid)
             else:
                 self.live[key] = v(self.version, before.uid if before else f"u{self.version}")
-                change = told(key, self.version, Op.UPDATED if before else Op.ADDED, self.live[key].uid)
+                change = delta_of(key, self.version, Op.UPDATED if before else Op.ADDED, self.live[key].uid)
             if key not in self.swallowed:
                 self.pipe.append(change)
 

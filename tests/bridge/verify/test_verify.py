@@ -84,7 +84,7 @@ async def compared(
         return await verify("prod", ClusterAccess(server=cluster.url), wanted, reader, settle=settle)
 
 
-def told(found: Verification) -> dict[str, DifferenceKind]:
+def reported(found: Verification) -> dict[str, DifferenceKind]:
     return {each.key: each.kind for each in found.differences}
 
 
@@ -112,12 +112,12 @@ async def test_what_stays_different_is_told(cluster: Playground, destination: De
 
     found = await compared(cluster, destination)
 
-    assert told(found) == {
+    assert reported(found) == {
         "prod//configmaps/shop/changed": DifferenceKind.STALE,
         "prod//configmaps/shop/gone": DifferenceKind.EXTRA,
         "prod//configmaps/shop/new": DifferenceKind.MISSING,
     }
-    assert [each.key for each in found.differences] == sorted(told(found))
+    assert [each.key for each in found.differences] == sorted(reported(found))
 
 
 async def test_what_arrives_while_one_looks_is_no_difference(cluster: Playground, destination: Destination) -> None:
@@ -171,7 +171,7 @@ async def test_a_restless_object_is_stale_when_the_destination_stops(
 
     destination.before_reading = [goes_on] * 10
 
-    assert told(await compared(cluster, destination)) == {"prod//configmaps/shop/busy": DifferenceKind.STALE}
+    assert reported(await compared(cluster, destination)) == {"prod//configmaps/shop/busy": DifferenceKind.STALE}
 
 
 async def test_only_the_configured_namespaces_are_compared(cluster: Playground, destination: Destination) -> None:
