@@ -267,7 +267,7 @@ async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "said"),
     [
         (Wanted("secrets"), "5 objects as deleted"),
         (Wanted("configmaps", (Scope("shop"),)), "4 objects as deleted"),

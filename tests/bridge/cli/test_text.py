@@ -10,7 +10,7 @@ from bridge.cli.terminal.text import age, counted, pairs, plain, shortened, size
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "printed"),
     [
         (0, "0 B"),
         (1023, "1023 B"),
@@ -34,7 +34,7 @@ def test_a_size_never_needs_four_digits_below_the_largest_unit(count: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "printed"),
     [(0.0, "0s"), (59.9, "59s"), (60.0, "1m"), (3599.0, "59m"), (3600.0, "1h"), (86_399.0, "23h"), (172_800.0, "2d")],
 )
 def test_ages_are_told_in_the_largest_unit(seconds: float, printed: str) -> None:
