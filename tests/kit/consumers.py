@@ -69,7 +69,7 @@ class Audience:
         thing, epoch = change.object, self.epoch
         key = (epoch, thing.uid, thing.resource_version, change.op)
         self.told[key] += 1
-        assert self.told[key] == 1, "told twice"
+        assert self.told[key] == 1, "delivered twice"
         version = int(thing.resource_version)
         if change.evidence is Evidence.WATCHED:
             assert version > self.watched, "not in the order in which it was announced"
