@@ -138,7 +138,8 @@ class SinkAttempts:
             raise RuntimeError("deliver() before open()")
         if self.suspended or self.circuit.state is not AT_REST:
             await self._until_ready()
-        number, began = self.circuit.begin(), self._now()
+        circuit = self.circuit
+        number, began = circuit.state_number if circuit.state is AT_REST else circuit.begin(), self._now()
         self.in_flight += 1
         try:
             receipt = await self._sink.deliver(batch)

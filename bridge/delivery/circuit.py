@@ -83,7 +83,8 @@ class Circuit:
         self.state: State = AT_REST
         self._max_failures = retry.failures
         self._backoff = Backoff(retry.initial, retry.maximum, retry.quiet)
-        self._state_number = 0
+        self.state_number = 0
+        """Number of the present state. An attempt has the number of the state that it began in."""
 
     @property
     def name(self) -> CircuitState:
@@ -115,11 +116,11 @@ class Circuit:
         """An attempt begins, at ``ready_at`` or later. Returns its number, for ``succeeded`` and ``failed``."""
         if isinstance(self.state, Open):
             self._become(HalfOpen(self.state.since, self.state.failures))
-        return self._state_number
+        return self.state_number
 
     def succeeded(self, attempt: int, now: float) -> float | None:
         """The sink stored a record. If this closes the circuit, returns the seconds since it opened."""
-        if attempt != self._state_number:
+        if attempt != self.state_number:
             return None
         # A stored record proves that the destination works, even if others of its batch failed.
         self._backoff.reset()
@@ -144,7 +145,7 @@ class Circuit:
         ``unavailable``: the destination takes no record at all, so the circuit opens at once. ``lane``: the lane that
         failed; repeated failures of the same lane count once, so that a single object cannot open the circuit. None:
         every failure counts."""
-        if attempt != self._state_number:
+        if attempt != self.state_number:
             return Failure(self._hold_off(now, at_least or 0.0), opened=False)
         match self.state:
             case Closed(failed=failed) if lane in failed and not unavailable:
@@ -174,4 +175,4 @@ class Circuit:
 
     def _become(self, state: State) -> None:
         self.state = state
-        self._state_number += 1
+        self.state_number += 1

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from bridge.delivery.ports import DeadLetterStore, OrderingKey, RetriedDeadLetter
 from bridge.delivery.workqueue import WorkQueue
-from bridge.model.fetch import Fetch
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record
 
 Lane: TypeAlias = OrderingKey | int

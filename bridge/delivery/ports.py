@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
-from bridge.model.fetch import Fetch
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
 from sinks.base import OrderingKey
 

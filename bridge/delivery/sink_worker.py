@@ -13,9 +13,9 @@ from bridge.delivery.circuit import Retry
 from bridge.delivery.parking import Parking
 from bridge.delivery.ports import DeadLetterStore, RecordSource
 from bridge.facts import ListenerOverrun, Report
-from bridge.model.fetch import Missed
 from bridge.model.gaps import overrun_gap
 from bridge.model.policies import OnRejected
+from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import Sink

@@ -100,7 +100,8 @@ class DeltaFIFO:
                 self._listed.discard(thing.key)
             self._add(TYPE_OF_EVENT[kind], thing.key, thing)
         if position is not None:
-            self.reached(position)
+            self._position, self._due = None if self.contradicted else position, True
+            self._filled.set()
 
     def add(self, thing: ApiObject) -> None:
         """Queues an Added. Raises FifoClosed."""
@@ -248,7 +249,10 @@ class DeltaFIFO:
         """Waits for the oldest key, and passes all its deltas to ``process``. If ``process`` raises, they return to the
         queue before newer deltas of the key, and the caller gets the error. Raises FifoClosed."""
         while not self.queue:
-            await self._wait_filled()
+            if self._closed:
+                raise FifoClosed
+            self._filled.clear()
+            await self._filled.wait()
         key = self.queue.popleft()
         deltas = self.items.pop(key)
         with self._processing({key: deltas}, deltas):
@@ -259,7 +263,10 @@ class DeltaFIFO:
         server's version whose state the store has after these deltas, or None (within a list, in doubt). Syncs keep the
         position. If ``process`` raises, all deltas return to the queue, as in ``pop``. Raises FifoClosed."""
         while not (self.queue or self._due):
-            await self._wait_filled()
+            if self._closed:
+                raise FifoClosed
+            self._filled.clear()
+            await self._filled.wait()
         items, self.items = self.items, {}
         self.queue.clear()
         position = self._position
@@ -321,13 +328,6 @@ class DeltaFIFO:
         queued = [key for key, deltas in self.items.items() if key not in listed and not _ends_deleted(deltas)]
         known = self._known.keys()
         return queued + [key for key in known if key not in listed and key not in self.items]
-
-    async def _wait_filled(self) -> None:
-        """Raises FifoClosed."""
-        if self._closed:
-            raise FifoClosed
-        self._filled.clear()
-        await self._filled.wait()
 
     @contextmanager
     def _processing(self, items: dict[str, Deltas], deltas: Sequence[QueuedDelta]) -> Iterator[None]:

@@ -250,14 +250,15 @@ class Outbox:
             await self._save()
 
     def _save(self) -> asyncio.Future[None]:
-        reached = self._appender.take_reached() if self._appender.has_reached else {}
         progress = self.sinks.take_progress()
+        if not self._appender.has_reached:
+            return self._store.write(partial(cursors.save, progress=progress), shrinks=True)
+        reached = self._appender.take_reached()
         return self._store.write(partial(_save, reached=reached, progress=progress), shrinks=True)
 
 
 def _save(
     database: apsw.Connection, reached: Mapping[int, statements.InformerProgress], progress: Sequence[Progress]
 ) -> None:
-    if reached:
-        statements.reach(database, reached)
+    statements.reach(database, reached)
     cursors.save(database, progress)

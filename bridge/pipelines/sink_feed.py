@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from bridge.model.admin import Replayed
-from bridge.model.fetch import Fetch
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
 from bridge.outbox import Backfill, SinkCursors
 from bridge.processor.listener import ProcessorListener
@@ -114,8 +114,8 @@ class SinkFeed:
             self._cursor.settle(fetch.through)
         if fetch.index is not None:
             self._cursor.settle_backfill(fetch.index)
-        if self._memory is not None:
-            self._cursor.remember(self._memory())
+        if self._memory is not None and (memory := self._memory()) is not self._cursor.memory:
+            self._cursor.remember(memory)
         self._stirred.set()
 
     # ── Backfills ────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from bridge.model.fetch import Fetch, Missed
+from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.primitives.ring import Slice
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from bridge.informer.controller import Controller
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.reflector.reflector import Reflector
 from bridge.kube import transport
-from bridge.kube.wire import objects
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.pages import PageReader
+from bridge.model import object as api_object
 from bridge.model.answers import Announced, Page
 from bridge.outbox import writer
 from bridge.outbox.log import record_codec
@@ -58,7 +58,7 @@ HOOKS = (
     Hook(Stage.DECODE, Frames, "_unusual", lambda _, found: isinstance(found, tuple)),
     Hook(Stage.DECODE, PageReader, "feed", lambda _, objects: objects),
     Hook(Stage.DECODE, PageReader, "end", lambda _, page: len(page.objects) if isinstance(page, Page) else 0),
-    Hook(Stage.STRIP, objects, "strip"),  # Records are counted at the transform.
+    Hook(Stage.STRIP, api_object, "cut"),  # Records are counted at the transform.
     Hook(Stage.FIFO, DeltaFIFO, "happened", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "replaced", lambda args, _: len(args[1])),
     Hook(Stage.FIFO, DeltaFIFO, "end_replace"),

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridge.model.object import ApiObject, bare_body
+from bridge.model.object import ApiObject, bare_body, stripped
 from bridge.model.resource import Resource
 from bridge.transform.redact import is_secret, redacted
 from bridge.transform.redaction_key import RedactionKey
-from bridge.transform.strip import stripped
 
 
 def transform_for(resource: Resource, key: RedactionKey) -> Callable[[ApiObject], ApiObject]:

@@ -41,26 +41,29 @@ class KafkaMemory:
         self._snapshot = found.snapshot
         self._counts = found.counts
         """Topic → partition → records of the snapshot; None when there are too many partitions for markers."""
-        self._saved: bytes | None = saved
+        self.unchanged: bytes | None = saved
+        """The bytes as they were given or last made; None since a change."""
 
     def saved(self) -> bytes:
         """Returns the same object until the state changes."""
-        if self._saved is None:
-            self._saved = msgspec.json.encode(_Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts))
-        return self._saved
+        if self.unchanged is None:
+            self.unchanged = msgspec.json.encode(
+                _Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts)
+            )
+        return self.unchanged
 
     def add_gap(self, gap: str, *, marked: bool) -> None:
         """The gap with this id is stored. ``marked``: every partition where the gap belongs has its marker."""
         self.newest_gap = later_gap(self.newest_gap, gap)
         if not marked:
             self.unmarked_gap = later_gap(self.unmarked_gap, gap)
-        self._saved = None
+        self.unchanged = None
 
     def count(self, snapshot: str, topic: str, partition: int) -> None:
         """Counts a record of this snapshot that is stored in the partition."""
         if snapshot != self._snapshot:
             self._snapshot, self._counts = snapshot, {}
-        self._saved = None
+        self.unchanged = None
         if self._counts is None:
             return
         counts = self._counts.setdefault(topic, {})
@@ -75,4 +78,4 @@ class KafkaMemory:
     def end_snapshot(self) -> None:
         """The end of the snapshot is stored: the counts are no longer needed."""
         if self._snapshot:
-            self._snapshot, self._counts, self._saved = "", {}, None
+            self._snapshot, self._counts, self.unchanged = "", {}, None

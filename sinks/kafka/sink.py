@@ -74,7 +74,8 @@ class KafkaSink:
 
     @property
     def memory(self) -> bytes:
-        return self._notices.memory.saved()
+        memory = self._notices.memory
+        return memory.saved() if memory.unchanged is None else memory.unchanged
 
     @memory.setter
     def memory(self, saved: bytes) -> None:
@@ -141,12 +142,13 @@ class KafkaSink:
         """Raises SinkUnavailable."""
         batch, one_by_one = result.batch, bool(self._suspects)
         producer = await self._current_producer(gapless=not one_by_one)
+        topics = {each.topic for each in messages.values()}
         counts = isinstance(batch[0], Delta) and batch[0].snapshot is not None
         delivery = KafkaDelivery(
             producer,
             messages,
             result,
-            unusable_topics=await self._topics.unusable(producer, {each.topic for each in messages.values()}),
+            unusable_topics={} if topics <= self._topics.usable else await self._topics.unusable(producer, topics),
             in_flight=self._in_flight,
             idle_timeout=self._options.ack_timeout,
             count_partitions=counts,

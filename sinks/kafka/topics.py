@@ -38,23 +38,24 @@ class Topics:
     def __init__(self, options: KafkaOptions, threads: Executor) -> None:
         self._options = options
         self._threads = threads
-        self._usable: set[str] = set()
+        self.usable: set[str] = set()
+        """Topics that records were sent to, or that were looked at."""
         self._compacted: dict[str, bool | None] = {}
         """None where asking is not permitted."""
 
     def forget(self, topic: str) -> None:
         """Ask again before the next record of this topic."""
-        self._usable.discard(topic)
+        self.usable.discard(topic)
         self._compacted.pop(topic, None)
 
     async def unusable(self, producer: KafkaProducer, topics: Iterable[str]) -> dict[str, str]:
         """Topic → reason, of the given topics that cannot be written to now. Creates missing topics if the options say
         so."""
-        unknown = set(topics) - self._usable
+        unknown = set(topics) - self.usable
         if not unknown:
             return {}
         unusable = await asyncio.get_running_loop().run_in_executor(self._threads, self._check, producer, unknown)
-        self._usable |= unknown - unusable.keys()
+        self.usable |= unknown - unusable.keys()
         return unusable
 
     async def partition_counts(self, producer: KafkaProducer) -> dict[str, int]:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bridge.informer.reflector.list_watch import next_request, step
 from bridge.informer.reflector.states import (
+    Accepted,
     Answer,
     Doubting,
     EpochBegan,
@@ -123,9 +124,14 @@ def test_any_legal_answers_are_expected_and_give_sound_updates(data: st.DataObje
                         position = int(version)
                 case Happened(events=happened, position=reached):
                     assert happened
-                    assert (reached is None) == (in_list or doubt)
+                    assert reached is None
+                    assert in_list
+                case Accepted(count=count, position=reached):
+                    assert isinstance(answer, Announced)
+                    assert count
+                    assert (reached is None) == doubt
                     if reached is not None:
-                        assert position <= int(reached) == int(happened[-1][1].resource_version)
+                        assert position <= int(reached) == int(answer.events[count - 1][1].resource_version)
                         position = int(reached)
                 case PositionReached(position=reached):
                     assert not in_list

@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
-from bridge.model.fetch import Fetch
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Gap, Record
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.informer.reflector.states import (
+    Accepted,
     Answer,
     Contradicted,
     Doubting,
@@ -316,9 +317,9 @@ def _watching(state: Watching, answer: Answer) -> Step:
     again = Synced(state.version, state.watch_list)
     match answer:
         case Announced(events=events):
-            ascending, version = _ascending(events, state.version)
-            updates = (Happened(ascending, version),) if ascending else ()
-            if len(ascending) < len(events):
+            count, version = _ascending(events, state.version)
+            updates = (Accepted(count, version),) if count else ()
+            if count < len(events):
                 return _backwards(replace(state, version=version), updates)
             return Step(Watching(version, state.watch_list), updates)
         case Bookmark(version=version):
@@ -353,9 +354,9 @@ def _watching(state: Watching, answer: Answer) -> Step:
 def _doubting(state: Doubting, answer: Answer) -> Step:
     match answer:
         case Announced(events=events):
-            ascending, version = _ascending(events, state.version)
-            updates = (Happened(ascending, None),) if ascending else ()
-            if len(ascending) < len(events):
+            count, version = _ascending(events, state.version)
+            updates = (Accepted(count, None),) if count else ()
+            if count < len(events):
                 return _backwards(replace(state, version=version), updates)
             return Step(Doubting(version, state.watch_list), updates)
         case Bookmark(version=version):
@@ -445,10 +446,11 @@ def _backwards(state: Watching | Doubting, updates: tuple[StoreUpdate, ...] = ()
     return Step(_relist(state, Freshness.CONSISTENT), updates, Pace.BACK_OFF)
 
 
-def _ascending(events: list[Event], version: str) -> tuple[list[Event], str]:
-    """The events before the first event that is older than its predecessor, and the version of the last of them."""
+def _ascending(events: list[Event], version: str) -> tuple[int, str]:
+    """The number of events in front of an event that is older than its predecessor, and the version reached with
+    them."""
     for index, (_, thing) in enumerate(events):
         if is_older(thing.resource_version, version):
-            return events[:index], version
+            return index, version
         version = thing.resource_version
-    return events, version
+    return len(events), version

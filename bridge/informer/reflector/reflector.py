@@ -26,6 +26,7 @@ from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Pacing, Timing
 from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
 from bridge.informer.reflector.states import (
+    Accepted,
     Answer,
     Contradicted,
     Doubting,
@@ -363,7 +364,11 @@ class Reflector:
         else:
             self._notice(answer)
         for update in step.updates:
-            await self._update_store(update)
+            if isinstance(answer, Announced) and isinstance(update, Accepted):
+                await self._fifo.wait_room()
+                self._fifo.happened(answer.events[: update.count], update.position)
+            else:
+                await self._update_store(update)
         if isinstance(step.state, Doubting) and not isinstance(before, Doubting):
             self._repair_at = self._now() + self._repairs.next(self._now(), self._jitter())
         self._state = step.state

@@ -195,6 +195,15 @@ Event: TypeAlias = tuple[EventType, ApiObject]
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """The first events of the answer happened; a watch sent an old event behind them, if there are more."""
+
+    count: int
+    position: str | None
+    """The version from which a watch may continue once these events are stored; None in doubt."""
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     events: list[Event]
     position: str | None
@@ -231,7 +240,7 @@ class Suspected:
 
 
 StoreUpdate: TypeAlias = (
-    ListBegan | Listed | ListEnded | Happened | PositionReached | RanBackwards | EpochBegan | Suspected
+    ListBegan | Listed | ListEnded | Accepted | Happened | PositionReached | RanBackwards | EpochBegan | Suspected
 )
 
 

@@ -20,13 +20,12 @@ from bridge.kube.wire.objects import (
     may_be_deep,
     names_a_secret,
     read_object,
-    strip,
     text_at,
     too_deep,
 )
 from bridge.kube.wire.status import read_status, shortened, trouble
 from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
-from bridge.model.object import ApiObject, object_key
+from bridge.model.object import ApiObject, cut, object_key
 from bridge.model.resource import Resource
 
 LONGEST_LINE = 16 << 20
@@ -182,11 +181,15 @@ class Frames:
             return None
         start += len(prefix)
         stop -= 1
-        body, stripped = (lines[start:stop], False) if self._managed_fields else strip(lines, start, stop, metadata)
-        if not is_utf8(body) or (self._may_be_deep and deeper_than(body, DEEPEST)):
+        if self._managed_fields:
+            body, stripped = lines[start:stop], False
+        else:
+            body, stripped = cut(lines, start, stop, bytes(metadata.managed_fields), bytes(metadata.annotations))
+        if not (body.isascii() or is_utf8(body)) or (self._may_be_deep and deeper_than(body, DEEPEST)):
             return None
         key = object_key(metadata.namespace, metadata.name)
-        thing = ApiObject(key, metadata.uid, metadata.resource_version, body, stripped, names_a_secret(head))
+        is_secret = head.kind == "Secret" and names_a_secret(head)
+        thing = ApiObject(key, metadata.uid, metadata.resource_version, body, stripped, is_secret)
         return _TYPES[line.type], thing
 
     def _unusual(self, line: memoryview) -> _Event | WatchAnswer | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from bridge.kube.wire.nesting import Nesting, deeper_than, members
-from bridge.model.object import LAST_APPLIED, ApiObject, bare_body, object_key
+from bridge.model.object import ApiObject, bare_body, cut, object_key
 from bridge.model.resource import Resource
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -30,13 +30,6 @@ _BOUNDED = frozenset(
 """Groups of kube-apiserver without a free-form member: their objects cannot be deep, managed fields apart."""
 _BOUNDED_OF_APPS = frozenset(f"{each}.apps" for each in ("daemonsets", "deployments", "replicasets", "statefulsets"))
 """The resources of ``apps`` without a free-form member: ``controllerrevisions`` have free-form data."""
-
-_MANAGED_FIELDS = b'"managedFields":'
-_LAST_APPLIED = LAST_APPLIED.encode()
-_METADATA = b'"metadata":{'
-_HEAD = 200
-"""Bytes in which kind and apiVersion end, before the object's metadata."""
-_COMMA = ord(",")
 
 
 class ObjectMeta(msgspec.Struct, gc=False):
@@ -78,7 +71,7 @@ def read_object(
     """The object with a body of its own that has ``kind`` and ``apiVersion``, or the reason why it is unusable.
 
     Items of built-in lists have neither: they are added here, so that every exported object names its kind. If
-    ``managed_fields`` is False, they are cut out (see ``strip``).
+    ``managed_fields`` is False, they are cut out (see ``model.object.cut``).
     """
     try:
         head = decode_head(body)
@@ -100,7 +93,7 @@ def whole_object(
     key = object_key(metadata.namespace, metadata.name)
     whole, stripped = _naming_its_kind(body, head, resource), False
     if not managed_fields:
-        whole, stripped = strip(whole, 0, len(whole), metadata)
+        whole, stripped = cut(whole, 0, len(whole), bytes(metadata.managed_fields), bytes(metadata.annotations))
     if not is_utf8(whole):
         return f"{key} has a string that is not UTF-8"
     if may_be_deep(resource) and deeper_than(whole, DEEPEST):
@@ -186,30 +179,6 @@ def names_a_secret(head: Head) -> bool:
     """Whether kind and apiVersion name a core Secret, regardless of the resource, which an aggregated API server may
     give any name. A missing apiVersion counts as the core group's."""
     return head.kind == "Secret" and "/" not in head.api_version
-
-
-def strip(text: bytes, start: int, stop: int, metadata: ObjectMeta) -> tuple[bytes, bool]:
-    """Copies the object in ``text[start:stop]`` without its ``managedFields`` (two fifths of a pod), and returns
-    whether the pipeline has no more members to strip: this pass knows it, and a second pass would cost as much.
-
-    The copy is whole if they are not in kube-apiserver's format; then the pipeline strips them."""
-    value = bytes(metadata.managed_fields)
-    done = _LAST_APPLIED not in bytes(metadata.annotations)
-    # An array: a label or an annotation of that name would be a string.
-    if not value.startswith(b"["):
-        return text[start:stop], done and not value
-    head = text.find(_METADATA, start, start + _HEAD)
-    at = text.find(_MANAGED_FIELDS, head, stop)
-    end = at + len(_MANAGED_FIELDS) + len(value)
-    # A single opening brace before the metadata: it is the object's own, not that of a member such as a template.
-    if head < 0 or at < 0 or text.count(b"{", start, head) != 1 or not text.startswith(value, end - len(value)):
-        return text[start:stop], False
-    if text[at - 1] == _COMMA:
-        at -= 1
-    elif text[end] == _COMMA:
-        end += 1
-    view = memoryview(text)
-    return b"".join((view[start:at], view[end:stop])), done
 
 
 def is_utf8(body: bytes) -> bool:

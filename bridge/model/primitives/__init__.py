@@ -1,6 +1,7 @@
 """General helpers without a word of the domain.
 
 backoff          exponential backoff with jitter
+fetch            items that a taker gets at once
 packing          zstd for bodies in memory
 printable        foreign text made safe for terminals and logs
 ring             a bounded ring buffer with sequence numbers

@@ -83,7 +83,8 @@ class SinkCursors:
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
-                progress.append(Progress(cursor.sink, cursor.settled, cursor.item_to_save, cursor.memory))
+                item = None if cursor.backfill is None else cursor.item_to_save
+                progress.append(Progress(cursor.sink, cursor.settled, item, cursor.memory))
                 cursor.dirty = False
         return progress
 

@@ -102,20 +102,21 @@ class Appender:
             informer.has_forms = self._store.has_forms(batch.resource.name)
         self._reached.pop(informer.id, None)
         batch.first = self._assigned + 1
-        numbered = self._number(informer, batch, rebuilding)
-        await self._write(
-            statements.Append(
-                informer.id,
-                informer.kind,
-                informer.resource_number,
-                *numbered,
-                informer.position,
-                informer.newest,
-                informer.epoch,
-                informer.removing,
-            )
+        deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
+        ready = statements.Append(
+            informer.id,
+            informer.kind,
+            informer.resource_number,
+            resources,
+            are_states,
+            replaced,
+            informer.position,
+            informer.newest,
+            informer.epoch,
+            informer.removing,
         )
-        return numbered[0]
+        await self._write(deltas, ready)
+        return deltas
 
     async def append_deletes(
         self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
@@ -125,7 +126,7 @@ class Appender:
         ``number_next``."""
         no_states = [False] * len(gone)
         await self._write(
-            statements.Append(None, kind, None, gone, resources, no_states, replaced, None, None, 1, True)
+            gone, statements.Append(None, kind, None, resources, no_states, replaced, None, None, 1, True)
         )
 
     def begin(self, name: str, scope: Scope, informer: RunningInformer) -> None:
@@ -181,11 +182,11 @@ class Appender:
         reached, self._reached = self._reached, {}
         return reached
 
-    def _write(self, ready: statements.Append) -> Awaitable[int]:
+    def _write(self, deltas: Sequence[Delta], ready: statements.Append) -> Awaitable[int]:
         return self._store.write(
-            partial(statements.append, batch=ready, bodies=self._store.codec.bodies),
-            committed=partial(self._committed, ready.deltas),
-            weight=len(ready.deltas),
+            partial(statements.append, deltas=deltas, batch=ready, bodies=self._store.codec.bodies),
+            committed=partial(self._committed, deltas),
+            weight=len(deltas),
         )
 
     def _number(

@@ -28,7 +28,6 @@ class Append(msgspec.Struct, frozen=True):
     kind: int
     resource: int | None
     """Number of the resource that the informer follows; None without an informer."""
-    deltas: Sequence[Delta]
     resources: Sequence[int]
     """For each delta, the number of the resource that its record names."""
     are_states: Sequence[bool]
@@ -43,25 +42,25 @@ class Append(msgspec.Struct, frozen=True):
     """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
 
 
-def append(database: apsw.Connection, batch: Append, bodies: BodyCodec) -> int:
+def append(database: apsw.Connection, deltas: Sequence[Delta], batch: Append, bodies: BodyCodec) -> int:
     """Writes log, ledger and position. Returns the bytes of the compressed bodies."""
     written = [
         record_codec.delta_row(delta, batch.kind, resource, bodies)
-        for delta, resource in zip(batch.deltas, batch.resources, strict=True)
+        for delta, resource in zip(deltas, batch.resources, strict=True)
     ]
     if written:
         kind, informer = batch.kind, batch.informer
         entries = [
             (kind, delta.sequence, delta.key, informer if state else None, delta.uid, delta.resource_version, replaced)
-            for delta, state, replaced in zip(batch.deltas, batch.are_states, batch.replaced, strict=True)
+            for delta, state, replaced in zip(deltas, batch.are_states, batch.replaced, strict=True)
         ]
         database.executemany(record_codec.INSERT, written)
         database.executemany(ledger_sql.ENTER, entries)
         if batch.informer is None:
             _let_only_a_list_tell(database, batch)
         if batch.removing:
-            ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in batch.deltas))
-        database.execute("UPDATE meta SET last = ?", (batch.deltas[-1].sequence,))
+            ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in deltas))
+        database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
     size = sum(len(row[-1]) + len(row[-2] or b"") for row in written)
     if batch.informer is None:
         return size

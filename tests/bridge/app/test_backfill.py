@@ -11,9 +11,9 @@ from pathlib import Path
 from bridge.delivery import LaneWorker
 from bridge.facts import unheard
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
-from bridge.model.fetch import Fetch
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Retention

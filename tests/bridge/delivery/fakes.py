@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.delivery.ports import NewDeadLetter, OrderingKey, RetriedDeadLetter
-from bridge.model.fetch import Fetch, Missed
+from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt
 from tests.kit.records import a_delta

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from bridge.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
-from bridge.model.fetch import Missed
 from bridge.model.policies import OnRejected
+from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable

@@ -19,8 +19,8 @@ from bridge.facts import (
     RecordsParked,
     SinkOpened,
 )
-from bridge.model.fetch import Missed
 from bridge.model.policies import OnRejected
+from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable

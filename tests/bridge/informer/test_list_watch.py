@@ -9,6 +9,7 @@ import pytest
 from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.list_watch import UnexpectedAnswer, begin, next_request, reached
 from bridge.informer.reflector.states import (
+    Accepted,
     Answer,
     Contradicted,
     Doubting,
@@ -364,8 +365,7 @@ def test_an_accepted_watch_is_a_watch_on_the_version_asked_for() -> None:
 def test_events_are_delivered_with_the_version_of_the_last() -> None:
     done = step(WATCHING, Announced([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))]))
 
-    happened = Happened([(EventType.ADDED, WEB.at(8)), (EventType.DELETED, DB.at(9))], position="9")
-    assert done == Step(Watching("9", watch_list=False), (happened,))
+    assert done == Step(Watching("9", watch_list=False), (Accepted(2, position="9"),))
 
 
 def test_a_bookmark_moves_the_version_without_an_event() -> None:
@@ -472,7 +472,7 @@ def test_after_an_unreadable_line_no_position_is_reached() -> None:
     assert doubting == Step(DOUBTING)
 
     taken_step = step(DOUBTING, modified(WEB.at(9)))
-    assert taken_step == Step(Doubting("9", watch_list=False), (Happened([(EventType.MODIFIED, WEB.at(9))], None),))
+    assert taken_step == Step(Doubting("9", watch_list=False), (Accepted(1, None),))
     assert step(taken_step.state, Bookmark("12")) == Step(Doubting("12", watch_list=False))
     assert step(taken_step.state, Unreadable("again")) == Step(taken_step.state)
 
@@ -593,7 +593,7 @@ def test_what_came_before_an_older_version_in_one_batch_is_heard(state: State, p
     """An old event that is sent again may be of an object that is gone, and would bring the object back."""
     done = step(state, added(WEB.at(8), DB.at(3), DB.at(9)))
 
-    assert done.updates == (Happened([(EventType.ADDED, WEB.at(8))], position),)
+    assert done.updates == (Accepted(1, position),)
     assert asked(done.state) == ListRequest(version="", limit=500)
     assert RanBackwards("8", "7") in step(done.state, page(at=7)).updates
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
-from bridge.model.fetch import Fetch
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.consumers import backfill_plans, gap_concerns

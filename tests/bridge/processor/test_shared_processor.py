@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridge.model.fetch import Fetch
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.listener import ListenerClosed
 from bridge.processor.shared_processor import ListenerExists, SharedProcessor

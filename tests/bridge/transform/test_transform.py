@@ -15,10 +15,9 @@ from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.objects import read_object
 from bridge.kube.wire.pages import PageReader
 from bridge.model.answers import Announced, Page
-from bridge.model.object import LAST_APPLIED, ApiObject
+from bridge.model.object import LAST_APPLIED, ApiObject, stripped
 from bridge.model.resource import Resource
 from bridge.transform.redaction_key import RedactionKey
-from bridge.transform.strip import stripped
 from bridge.transform.transform import transform_for
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
