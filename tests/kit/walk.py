@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any
+
+import apsw
 
 from bridge.app.bridge import Bridge
 from bridge.kube import ClusterAccess
@@ -191,10 +192,10 @@ def _numbers(state: Path) -> tuple[int, int]:
     return last, settled
 
 
-def _question(state: Path, query: str) -> Sequence[int]:
-    with closing(sqlite3.connect(f"file:{state}/outbox.db?mode=ro", uri=True)) as database:
-        found: Sequence[int] = database.execute(query).fetchone()
-    return found
+def _question(state: Path, query: str) -> tuple[Any, ...]:
+    # With the bridge's own SQLite: another one in the same process would not see its locks.
+    with closing(apsw.Connection(f"{state}/outbox.db", flags=apsw.SQLITE_OPEN_READONLY)) as database:
+        return next(database.execute(query))
 
 
 async def _update(cluster: Playground, state: Path, value: str) -> None:
