@@ -96,4 +96,4 @@ reference: $(READY) ## renew config/reference.yaml from the schema
 	$(BIN)/kubedelta schema --reference > config/reference.yaml
 
 clean: ## remove what setup and the tools made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
