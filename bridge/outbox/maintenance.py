@@ -74,10 +74,10 @@ class LogMaintenance:
         )
         if self.start > through:
             return
-        start, size = self.start, self.size
+        start, trimmed = self.start, self._bytes - self.size  # Counted from the front: appends go on during the write.
         self.start = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
         self.sparse_index.trim(self.start - 1)
-        self._cleanable.add(self.start - start, size - self.size)
+        self._cleanable.add(self.start - start, self._bytes - self.size - trimmed)
 
     def is_cleaning_due(self, *, has_backfills: bool) -> bool:
         """True if a pass of the log cleaner pays, or if the disk is nearly full."""

@@ -169,7 +169,7 @@ def test_a_foreign_package_of_the_same_name_causes_a_warning(clean: Path, tmp_pa
     (tmp_path / "config" / "__init__.py").write_text("")
     command = [str(clean), "-c", "import sys; sys.argv[1:] = ['--help']; from bridge.cli import main; main()"]
     ran = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=tmp_path, text=True)
-    assert f"another package called config ({tmp_path / 'config'}) stands before kubedelta's" in ran.stderr
+    assert f"another package called config ({tmp_path / 'config'}) hides kubedelta's" in ran.stderr
     assert "called sinks" not in ran.stderr
 
 

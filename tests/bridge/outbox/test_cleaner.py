@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -107,6 +108,23 @@ async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
             await outbox.maintain()
             kept.append(len(seqs(tmp_path, LOG)))
         assert kept == [1, 2, 3, 4, 1, 2], "a record takes some 400 bytes"
+
+
+async def test_appends_during_a_trim_do_not_hide_its_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = CleanerPolicy(min_bytes=1, min_ratio=0.0)
+    async with opened(tmp_path, {}, cleaner_policy=policy) as outbox:
+        informer = await a_day(outbox)
+        write = outbox._store.write
+
+        async def write_behind_an_append(work: Any, **options: Any) -> Any:
+            if getattr(work, "func", None) is cleaner.trim:
+                monkeypatch.undo()
+                await informer.tells(outbox, *(f"added shop/e{number}" for number in range(200)))
+            return await write(work, **options)
+
+        monkeypatch.setattr(outbox._store, "write", write_behind_an_append)
+        await outbox.maintain()
+        assert seqs(tmp_path, LOG)[:3] == [2, 4, 9]
 
 
 async def test_what_could_have_gone_before_a_start_counts_after_it(tmp_path: Path) -> None:
