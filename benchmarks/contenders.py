@@ -1,4 +1,4 @@
-"""Who is measured. Each is a command, what it is told, and where its records arrive."""
+"""The contenders of a benchmark: a command, its arguments, and the place where its records arrive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Contender(ABC):
         """``records``: after how many it may end."""
 
     ends_itself = True
-    """It does after all records; else it is told to."""
+    """The contender ends by itself after all records; otherwise the harness ends it."""
 
     def waited(self, place: Place) -> tuple[float, float] | None:
         """For how many seconds it waited until now, from handing records over to their acknowledgement, in how many
@@ -133,7 +133,7 @@ class KafkaPeer(Contender):
         return [built / self._command[0], *(self._program.sources / each for each in self._command[1:])]
 
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
-        return _told(place, records) | _brokers(destinations)
+        return _received(place, records) | _brokers(destinations)
 
 
 class Floor(Contender):
@@ -151,10 +151,10 @@ class Floor(Contender):
 
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
         [tally] = [each for each in destinations if isinstance(each, Tally)]
-        return _told(place, records) | _brokers(destinations) | {"TALLY": str(tally.path)}
+        return _received(place, records) | _brokers(destinations) | {"TALLY": str(tally.path)}
 
 
-def _told(place: Place, records: int) -> dict[str, str]:
+def _received(place: Place, records: int) -> dict[str, str]:
     return {"SERVER": place.server.url, "RECORDS": str(records)}
 
 

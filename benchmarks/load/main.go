@@ -1,7 +1,7 @@
 // An API server for measurements: it lists and watches rendered bytes, and costs far less than its clients.
 //
 // It serves pods, and widgets of a group of its own, each resource with objects that never come or go: they are listed
-// with limit and continue or told in a watch, and get a new version when the harness says so (POST /load/go). What it did
+// with limit and continue or sent in a watch, and get a new version when the harness says so (POST /load/go). What it did
 // and what that cost is at /load/stats, and printed when it ends. It also receives webhooks, at /load/hook.
 package main
 

@@ -1,4 +1,4 @@
-"""The load server: what clients read of it is what an API server would have told them."""
+"""The load server: what clients read of it is what an API server would have reported them."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_a_list_and_a_watch_tell_the_same_object(server: LoadServer) -> None:
     listed = get(server, PODS)["items"]
     watched = [json.loads(line)["object"] for line in lines(server, 5)]
 
-    for item, told in zip(listed, watched, strict=True):
-        told["metadata"]["annotations"].pop("load.kubedelta.test/written")
+    for item, reported in zip(listed, watched, strict=True):
+        reported["metadata"]["annotations"].pop("load.kubedelta.test/written")
         item["metadata"]["annotations"].pop("load.kubedelta.test/written")
-        assert {"kind": "Pod", "apiVersion": "v1", **item} == told
+        assert {"kind": "Pod", "apiVersion": "v1", **item} == reported
 
 
 # ── Watches ──────────────────────────────────────────────────────────────────
@@ -121,8 +121,8 @@ def test_a_watch_from_the_middle_goes_on_from_there(server: LoadServer) -> None:
 def test_a_list_after_updates_has_their_versions(server: LoadServer) -> None:
     before = get(server, PODS)
     server.go(10)
-    told = lines(server, 10, resourceVersion=before["metadata"]["resourceVersion"])
-    last = {event["object"]["metadata"]["uid"]: rv(event) for event in map(json.loads, told)}
+    reported = lines(server, 10, resourceVersion=before["metadata"]["resourceVersion"])
+    last = {event["object"]["metadata"]["uid"]: rv(event) for event in map(json.loads, reported)}
 
     assert versions(get(server, PODS)) == versions(before) | last
 

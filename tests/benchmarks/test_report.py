@@ -47,7 +47,7 @@ def test_goals_say_what_is_missed_and_what_was_not_measured() -> None:
     assert "| CPU per event, against the floor | 5 | – | not measured |" in text
 
 
-def test_a_share_that_is_none_is_told_as_a_multiple() -> None:
+def test_a_share_that_is_none_is_reported_as_a_multiple() -> None:
     results = a_result()
     results.of("kafka", BRIDGE).rounds[:] = [{"cpu_us": 600.0}]
 

@@ -116,7 +116,7 @@ def _folder_of(recipe: Recipe, config: pytest.Config) -> Path:
         case BuildFailed(reason=reason):
             pytest.fail(f"{recipe.name} {recipe.version} could not be built: {reason}", pytrace=False)
         case ToolchainMissing() | None:
-            # A test that told its needs before the run would have been skipped, and counted.
+            # A test that reported its needs before the run would have been skipped, and counted.
             pytest.fail(f'mark the test with pytest.mark.{recipe.group}("{recipe.name}"): it needs that', pytrace=False)
 
 

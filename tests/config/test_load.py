@@ -236,7 +236,7 @@ def test_an_unknown_section_with_nothing_in_it_is_unknown(refused: Refused) -> N
     )
 
 
-def test_what_must_be_there_is_told_with_what_it_is_for(refused: Refused) -> None:
+def test_what_must_be_there_is_reported_with_what_it_is_for(refused: Refused) -> None:
     problems = refused("state: {}\n")
     assert [line.partition(": missing")[0] for line in problems] == [
         "k.yaml: cluster",

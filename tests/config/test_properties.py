@@ -140,7 +140,7 @@ def test_a_duration_that_is_shown_means_the_same_when_it_is_read(seconds: float)
 
 
 @given(name=st.from_regex(r"([A-Z]{1,8}__){0,3}[A-Z]{0,8}X", fullmatch=True))
-def test_an_unknown_variable_is_told_by_its_name(file: Path, name: str) -> None:
+def test_an_unknown_variable_is_reported_by_its_name(file: Path, name: str) -> None:
     file.write_text(_yaml(BASE))
     variable = f"KUBEDELTA__{name}"
     with pytest.raises(ConfigError) as error:

@@ -90,7 +90,7 @@ async def test_no_two_objects_are_taken_for_one(destination: Destination) -> Non
         assert len({each.where for each in found}) == len(ODD_NAMES)
 
 
-async def test_a_gap_is_told_in_words_of_its_own(destination: Destination) -> None:
+async def test_a_gap_is_reported_in_words_of_its_own(destination: Destination) -> None:
     async with destination.opened() as sink:
         await deliver_all(sink, [a_gap(5, 9)], 1)
         (found,) = await destination.stored()
@@ -101,7 +101,7 @@ async def test_a_gap_is_told_in_words_of_its_own(destination: Destination) -> No
     assert json.loads(found.body) == {"first": 5, "last": 9, "count": 5, "reason": reason, "resources": None}
 
 
-async def test_a_snapshots_edges_are_told_in_words_of_their_own(destination: Destination) -> None:
+async def test_a_snapshots_edges_are_reported_in_words_of_their_own(destination: Destination) -> None:
     edges = [a_snapshot(SnapshotEdge.BEGAN, 9, 4), a_snapshot(SnapshotEdge.ENDED, 9, 4)]
     async with destination.opened() as sink:
         await deliver_all(sink, edges, 1)

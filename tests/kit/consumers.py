@@ -13,14 +13,14 @@ from tests.kit.simulated_cluster import SimulatedCluster
 
 @dataclass
 class Audience:
-    """Every change must make sense against what was told before it. Nothing is told twice within an epoch, nothing goes
-    back in time, and a position is right in both directions."""
+    """Every change must make sense against what was reported before it. Nothing is reported twice within an epoch,
+    nothing goes back in time, and a position is right in both directions."""
 
     cluster: SimulatedCluster
     with_body: Callable[[str, ObjectVersion], ApiObject]
     epoch: int = 1
     state: dict[str, ApiObject] = field(default_factory=dict)
-    told: Counter[tuple[int, str, str, Op]] = field(default_factory=Counter)
+    received: Counter[tuple[int, str, str, Op]] = field(default_factory=Counter)
     newest: dict[tuple[int, str], int] = field(default_factory=dict)
     watched: int = 0
     position: int = 0
@@ -36,7 +36,7 @@ class Audience:
             self.check_position()
 
     def check_position(self) -> None:
-        """A watch from there tells everything that was not told yet, and nothing that was."""
+        """A watch from there tells everything that was not reported yet, and nothing that was."""
         if not self.cluster.lost and self.epoch == self.cluster.epochs:
             assert self.state == self.cluster.states[self.position]
 
@@ -68,8 +68,8 @@ class Audience:
     def ascends(self, change: Change) -> None:
         thing, epoch = change.object, self.epoch
         key = (epoch, thing.uid, thing.resource_version, change.op)
-        self.told[key] += 1
-        assert self.told[key] == 1, "delivered twice"
+        self.received[key] += 1
+        assert self.received[key] == 1, "delivered twice"
         version = int(thing.resource_version)
         if change.evidence is Evidence.WATCHED:
             assert version > self.watched, "not in the order in which it was announced"

@@ -18,7 +18,7 @@ import httpx
 
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Etcd
-from tests.kit.exported import Version, as_it_leaves
+from tests.kit.received import Version, as_it_leaves
 
 JSON_STORAGE = "--storage-media-type=application/json"
 NO_COMPACTION = "--etcd-compaction-interval=0"

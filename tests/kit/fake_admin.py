@@ -1,4 +1,4 @@
-"""A state to look after, in memory: answers what it is told to, and remembers what it was asked."""
+"""A state to look after, in memory: answers what it is reported to, and remembers what it was asked."""
 
 from __future__ import annotations
 

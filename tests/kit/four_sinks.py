@@ -1,4 +1,4 @@
-"""One destination of each kind, as a bridge is told of them and as they are read afterwards."""
+"""One destination of each kind, as a bridge is reported of them and as they are read afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import nats
 from nats.js.errors import NotFoundError
 
 from tests.cluster.servers import Kafka, Nats
-from tests.kit.exported import Stream, Told, from_events, from_file, from_kafka, from_nats, tolds
+from tests.kit.received import Received, Stream, from_events, from_file, from_kafka, from_nats, received_lists
 from tests.kit.webhook_receiver import WebhookReceiver
 
 
@@ -54,7 +54,7 @@ class FourSinks:
         return {name: {**options, **self.options.get(name, {})} for name, options in sinks.items()}
 
     async def streams(self) -> dict[str, Stream]:
-        """What each sink was told until now, by name."""
+        """What each sink was reported until now, by name."""
         return {
             "log": from_kafka(await asyncio.to_thread(self.kafka.read_all, self.name)),
             "live": from_nats(await self.nats.read_all(self.name)),
@@ -62,6 +62,6 @@ class FourSinks:
             "copy": from_file(self.file),
         }
 
-    async def delivered(self) -> dict[str, list[Told]]:
+    async def delivered(self) -> dict[str, list[Received]]:
         """The same, where no sink may have a gap."""
-        return {name: tolds(stream) for name, stream in (await self.streams()).items()}
+        return {name: received_lists(stream) for name, stream in (await self.streams()).items()}

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.cluster.kube_client import CustomResource, KubeClient, KubeError, Manifest
 from tests.kit.deadlines import BUSY
-from tests.kit.exported import Version
+from tests.kit.received import Version
 
 OPS = {"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
 

@@ -1,4 +1,4 @@
-"""Whether a sink was told everything that happened. The truth comes from the store; nothing is taken on trust."""
+"""Whether a sink was reported everything that happened. The truth comes from the store; nothing is taken on trust."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.kit.etcd_history import Happened
-from tests.kit.exported import (
-    Told,
+from tests.kit.received import (
+    Received,
     assert_in_order,
     assert_none,
     repeats,
@@ -22,7 +22,7 @@ LISTS = frozenset({"listed", "relisted"})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a sink was told that has not lost anything. Everything else is an AssertionError."""
+    """What a sink was reported that has not lost anything. Everything else is an AssertionError."""
 
     who: str
     versions: int
@@ -33,8 +33,8 @@ class Verdict:
     relisted: int
     """Found by comparing a list with the ledger."""
     skipped: int
-    """Versions that were not told because nobody could see them any more: what was told next of the object says so, or
-    the object came and went unseen."""
+    """Versions that were not reported because nobody could see them any more: what was reported next of the object says
+    so, or the object came and went unseen."""
 
     def __str__(self) -> str:
         return (
@@ -43,7 +43,7 @@ class Verdict:
         )
 
 
-def judge(stream: Sequence[Told], happened: Sequence[Happened], who: str) -> Verdict:
+def judge(stream: Sequence[Received], happened: Sequence[Happened], who: str) -> Verdict:
     """Everything that can be asked of a stream of a cluster that was watched all the time, or from a first list on."""
     __tracebackhide__ = True
     assert_equal_where_repeated(stream, who)
@@ -53,110 +53,111 @@ def judge(stream: Sequence[Told], happened: Sequence[Happened], who: str) -> Ver
     assert_makes_sense(first, who)
     assert_true(first, happened, who)
     skipped = assert_complete(first, happened, who)
-    relisted = sum(told.evidence == "relisted" for told in first)
+    relisted = sum(received.evidence == "relisted" for received in first)
     return Verdict(who, len(happened), len(stream), repeats(stream), relisted, skipped)
 
 
-def judge_all(streams: Mapping[str, Sequence[Told]], happened: Sequence[Happened]) -> dict[str, Verdict]:
-    """Each sink by itself, printed; and all of them were told the same."""
+def judge_all(streams: Mapping[str, Sequence[Received]], happened: Sequence[Happened]) -> dict[str, Verdict]:
+    """Each sink by itself, printed; and all of them were reported the same."""
     __tracebackhide__ = True
     verdicts = {who: judge(stream, happened, who) for who, stream in streams.items()}
     print(*verdicts.values(), sep="\n")
-    told = {who: {each.unique_id: each for each in stream} for who, stream in streams.items()}
-    (one, expected), *others = told.items()
+    received = {who: {each.unique_id: each for each in stream} for who, stream in streams.items()}
+    (one, expected), *others = received.items()
     for other, have in others:
-        assert have == expected, f"{other} and {one} were not told the same"
+        assert have == expected, f"{other} and {one} were not reported the same"
     return verdicts
 
 
 # ── Order and repetition ─────────────────────────────────────────────────────
 
 
-def assert_equal_where_repeated(stream: Iterable[Told], who: str) -> None:
-    """Who is told again is told the same; and one thing has one number."""
+def assert_equal_where_repeated(stream: Iterable[Received], who: str) -> None:
+    """Who is reported again is reported the same; and one thing has one number."""
     __tracebackhide__ = True
-    first: dict[tuple[int, str], Told] = {}
-    by_number: dict[int, Told] = {}
+    first: dict[tuple[int, str], Received] = {}
+    by_number: dict[int, Received] = {}
     changed, twice = [], []
-    for told in stream:
-        if first.setdefault(told.unique_id, told) != told:
-            changed.append(f"{told}, and before it {first[told.unique_id]}")
-        elif by_number.setdefault(told.sequence, told).unique_id != told.unique_id:
-            twice.append(f"{told} and {by_number[told.sequence]}")
-    assert_none(who, told_again_and_changed=changed, two_with_one_number=twice)
+    for received in stream:
+        if first.setdefault(received.unique_id, received) != received:
+            changed.append(f"{received}, and before it {first[received.unique_id]}")
+        elif by_number.setdefault(received.sequence, received).unique_id != received.unique_id:
+            twice.append(f"{received} and {by_number[received.sequence]}")
+    assert_none(who, reported_again_and_changed=changed, two_with_one_number=twice)
 
 
-def assert_repeated_in_stretches(stream: Iterable[Told], who: str) -> None:
+def assert_repeated_in_stretches(stream: Iterable[Received], who: str) -> None:
     """Whoever goes back to an earlier record of an object goes on from there without leaving one out. So a consumer
     that does not recognise repetitions is right again as soon as the telling has caught up."""
     __tracebackhide__ = True
     places: dict[str, dict[tuple[int, str], int]] = defaultdict(dict)
     at: dict[str, int] = {}
     wrong = []
-    for told in stream:
-        place = places[told.subject].setdefault(told.unique_id, len(places[told.subject]))
-        if place > at.get(told.subject, -1) + 1:
-            wrong.append(told)
-        at[told.subject] = place
-    assert_none(who, left_out_when_told_again=wrong)
+    for received in stream:
+        place = places[received.subject].setdefault(received.unique_id, len(places[received.subject]))
+        if place > at.get(received.subject, -1) + 1:
+            wrong.append(received)
+        at[received.subject] = place
+    assert_none(who, left_out_when_reported_again=wrong)
 
 
-def assert_makes_sense(first: Iterable[Told], who: str) -> None:
+def assert_makes_sense(first: Iterable[Received], who: str) -> None:
     """A consumer that keeps state never meets a change that its state cannot take: nothing is added twice, and what is
     not there is neither changed nor deleted. Recreated means: deleted, added."""
     __tracebackhide__ = True
     there: dict[str, str] = {}
     wrong = []
-    for told in first:
-        known = there.get(told.subject)
-        if told.op != "sync" and known != (None if told.op == "added" else told.uid):
-            wrong.append(f"{told} where the consumer knows {known or 'nothing'}")
-        if told.op == "deleted":
-            there.pop(told.subject, None)
+    for received in first:
+        known = there.get(received.subject)
+        if received.op != "sync" and known != (None if received.op == "added" else received.uid):
+            wrong.append(f"{received} where the consumer knows {known or 'nothing'}")
+        if received.op == "deleted":
+            there.pop(received.subject, None)
         else:
-            there[told.subject] = told.uid
+            there[received.subject] = received.uid
     assert_none(who, impossible=wrong)
 
 
 # ── Truth ────────────────────────────────────────────────────────────────────
 
 
-def assert_true(first: Iterable[Told], happened: Iterable[Happened], who: str) -> None:
-    """What was told happened, and the objects were so. What a list showed may stand for steps that nobody saw: any
-    version of the object may then be told as its addition, and a delete carries the last version that was told."""
+def assert_true(first: Iterable[Received], happened: Iterable[Happened], who: str) -> None:
+    """What was reported happened, and the objects were so. What a list showed may stand for steps that nobody saw: any
+    version of the object may then be reported as its addition, and a delete carries the last version that was
+    reported."""
     __tracebackhide__ = True
     exact = {each.version: each for each in happened}
     states = {each.version[:2]: each for each in happened if each.version.op != "deleted"}
-    last: dict[str, Told] = {}
+    last: dict[str, Received] = {}
     invented, different, not_last = [], [], []
-    for told in first:
-        truth = exact.get(told.version)
-        if truth is None and _is_a_state(told):
-            truth = states.get(told.version[:2])
-            before = last.get(told.uid)
-            if told.op == "deleted" and (before is None or before.data != told.data):
-                not_last.append(told)
+    for received in first:
+        truth = exact.get(received.version)
+        if truth is None and _is_a_state(received):
+            truth = states.get(received.version[:2])
+            before = last.get(received.uid)
+            if received.op == "deleted" and (before is None or before.data != received.data):
+                not_last.append(received)
         if truth is None:
-            invented.append(told)
-        elif without_secrets(told.data) != without_secrets(truth.data):
-            place = where_different(without_secrets(told.data), without_secrets(truth.data))
-            different.append(f"{told} in {place}")
-        last[told.uid] = told
+            invented.append(received)
+        elif without_secrets(received.data) != without_secrets(truth.data):
+            place = where_different(without_secrets(received.data), without_secrets(truth.data))
+            different.append(f"{received} in {place}")
+        last[received.uid] = received
     assert_none(who, never_happened=invented, different=different, deleted_without_last_state=not_last)
 
 
-def _is_a_state(told: Told) -> bool:
+def _is_a_state(received: Received) -> bool:
     """Not the change to it: somebody looked, and it was so."""
-    return told.evidence in LISTS or told.op == "sync"
+    return received.evidence in LISTS or received.op == "sync"
 
 
-def assert_complete(first: Sequence[Told], happened: Sequence[Happened], who: str) -> int:
-    """Every version was told. One that nobody could see is excused by what was told next of its object, which says
-    that it was found in a list. Returns how many were excused."""
+def assert_complete(first: Sequence[Received], happened: Sequence[Happened], who: str) -> int:
+    """Every version was reported. One that nobody could see is excused by what was reported next of its object, which
+    says that it was found in a list. Returns how many were excused."""
     __tracebackhide__ = True
-    stories: dict[str, list[Told]] = defaultdict(list)
-    for told in first:
-        stories[told.uid].append(told)
+    stories: dict[str, list[Received]] = defaultdict(list)
+    for received in first:
+        stories[received.uid].append(received)
     versions: dict[str, list[Happened]] = defaultdict(list)
     for each in happened:
         versions[each.uid].append(each)
@@ -174,19 +175,22 @@ def assert_complete(first: Sequence[Told], happened: Sequence[Happened], who: st
     return skipped
 
 
-def _missing(existed: Sequence[Happened], story: Sequence[Told]) -> list[Happened]:
-    exact = {told.version for told in story}
-    states = {told.version[:2] for told in story if _is_a_state(told) and told.op != "deleted"}
-    gone = any(_is_a_state(told) and told.op == "deleted" for told in story)
+def _missing(existed: Sequence[Happened], story: Sequence[Received]) -> list[Happened]:
+    exact = {received.version for received in story}
+    states = {received.version[:2] for received in story if _is_a_state(received) and received.op != "deleted"}
+    gone = any(_is_a_state(received) and received.op == "deleted" for received in story)
 
-    def is_told(each: Happened) -> bool:
+    def is_received(each: Happened) -> bool:
         return each.version in exact or (gone if each.version.op == "deleted" else each.version[:2] in states)
 
-    return [each for each in existed if not is_told(each)]
+    return [each for each in existed if not is_received(each)]
 
 
-def _is_excused(each: Happened, story: Sequence[Told]) -> bool:
-    """A delete that a list showed has the number of the last version that was told: it happened some time later."""
-    after = [told for told in story
-             if int(told.resource_version) > each.number or (told.op == "deleted" and _is_a_state(told))]  # fmt: skip
+def _is_excused(each: Happened, story: Sequence[Received]) -> bool:
+    """A delete that a list showed has the number of the last version that was reported: it happened some time later."""
+    after = [
+        event
+        for event in story
+        if int(event.resource_version) > each.number or (event.op == "deleted" and _is_a_state(event))
+    ]
     return bool(after) and _is_a_state(after[0])

@@ -30,7 +30,7 @@ class ModelLedger:
             self._store(change)
         if batch.position is not None:
             self.position = batch.position
-            self._told(batch.position)
+            self._received(batch.position)
         elif any(change.op is not Op.SYNC for change in batch.changes):
             self.position = None
 
@@ -53,8 +53,8 @@ class ModelLedger:
         if change.op is not Op.DELETED:  # Which may carry the version of an older epoch.
             self.objects[thing.key] = ObjectVersion(thing.uid, thing.resource_version, self.last)
             self.bodies[self.last] = thing.body
-            self._told(thing.resource_version)
+            self._received(thing.resource_version)
 
-    def _told(self, version: str) -> None:
+    def _received(self, version: str) -> None:
         if self.newest is None or is_older(self.newest, version):
             self.newest = version

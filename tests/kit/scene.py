@@ -1,4 +1,5 @@
-"""A namespace of the breakable cluster that a bridge watches and tells four sinks of, and the judge of what it told."""
+"""A namespace of the breakable cluster that a bridge watches and tells four sinks of, and the judge of what it
+reported."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object
 from tests.kit.etcd_history import Happened, history
-from tests.kit.exported import Told, from_file, tolds
 from tests.kit.four_sinks import FourSinks
 from tests.kit.judge import Verdict, judge_all
+from tests.kit.received import Received, from_file, received_lists
 
 
 @dataclass(slots=True)
@@ -77,8 +78,8 @@ class Scene:
         self._read_from = max(self._read_from, compacted)
         await asyncio.to_thread(self.servers.api.restart)  # It had the steps in its watch cache.
 
-    async def until_told(self, bridge: BridgeProcess, *sinks: str, timeout: float = 120) -> None:
-        """Wait until these sinks, or all, were told all that has happened until now."""
+    async def until_received(self, bridge: BridgeProcess, *sinks: str, timeout: float = 120) -> None:
+        """Wait until these sinks, or all, were reported all that has happened until now."""
         markers = await self.mark()
         await bridge.until("the last changes are read", lambda _: self._has(markers), timeout)
         await bridge.until_delivered(*sinks, timeout=timeout)
@@ -91,24 +92,24 @@ class Scene:
             return await asyncio.gather(*made)
 
     def _has(self, objects: list[Manifest]) -> bool:
-        """Whether the file has been told of them."""
+        """Whether the file has been reported of them."""
         written = b""
         with suppress(FileNotFoundError):
             written = self.sinks.file.read_bytes()
         return all(each["metadata"]["uid"].encode() in written for each in objects)
 
-    # ── What was told ────────────────────────────────────────────────────────
+    # ── What was reported ────────────────────────────────────────────────────────
 
-    def written(self) -> list[Told]:
+    def written(self) -> list[Received]:
         """By the file alone, until now."""
-        return tolds(from_file(self.sinks.file))
+        return received_lists(from_file(self.sinks.file))
 
-    async def delivered(self) -> dict[str, list[Told]]:
+    async def delivered(self) -> dict[str, list[Received]]:
         """By each sink, none of which may have a gap."""
-        return {name: tolds(stream) for name, stream in (await self.sinks.streams()).items()}
+        return {name: received_lists(stream) for name, stream in (await self.sinks.streams()).items()}
 
     async def judged(self) -> dict[str, Verdict]:
         """Of all sinks, of all that happened."""
         happened = await self.remember()
-        streams: Mapping[str, list[Told]] = await self.delivered()
+        streams: Mapping[str, list[Received]] = await self.delivered()
         return await asyncio.to_thread(judge_all, streams, happened)

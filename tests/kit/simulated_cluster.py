@@ -1,6 +1,6 @@
 """An API server in a few lines, for one resource: versions, history, pages, watches, WatchList; and what goes wrong.
 
-It speaks the ListerWatcher's words, needs no network, and remembers what it told, so that a test can compare.
+It speaks the ListerWatcher's words, needs no network, and remembers what it reported, so that a test can compare.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Watch:
     """Everything up to this version has been put into ``coming``."""
     epoch: int
     after: int = 0
-    """What happened up to this version belongs to no watch from it, though it may be told."""
+    """What happened up to this version belongs to no watch from it, though it may be reported."""
     coming: deque[WatchAnswer] = field(default_factory=deque)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -64,7 +64,7 @@ class SimulatedCluster:
         self.history: list[tuple[int, Event]] = []
         self.states: dict[int, dict[str, ApiObject]] = {1: {}}
         self.announced: list[Event] = []
-        """Every event that a plain watch has told readably, and that a watch from its version is to tell."""
+        """Every event that a plain watch has reported readably, and that a watch from its version is to tell."""
         self.unreadable_keys: set[str] = set()
         """Objects that no list can show."""
         self.next_answers: deque[Trouble] = deque()
@@ -76,13 +76,13 @@ class SimulatedCluster:
         self.chunk = 1000
         """Events that come at once."""
         self.repeats = False
-        """A watch begins with the change that has its version, which was told before."""
+        """A watch begins with the change that has its version, which was reported before."""
         self.latency = 0.0
         """Seconds before a request is answered."""
-        self.newest_told = 0
+        self.newest_exported = 0
         """The newest version that any answer named since the last restore."""
         self.lost = False
-        """An event was told to nobody."""
+        """An event was reported to nobody."""
         self.epochs = 1
         self.requests: list[ListRequest | WatchRequest] = []
         self.proofs: list[ListRequest] = []
@@ -148,7 +148,7 @@ class SimulatedCluster:
     # ── What goes wrong ──────────────────────────────────────────────────────
 
     def spoil_next_event(self, how: str | None) -> None:
-        """``lost``, ``unreadable``, ``twice`` or, by itself, ``again``; None for told as it should be."""
+        """``lost``, ``unreadable``, ``twice`` or, by itself, ``again``; None for reported as it should be."""
         self._spoil = how
 
     def compact(self) -> None:
@@ -156,7 +156,7 @@ class SimulatedCluster:
         self.oldest = self.version
 
     def end_watches(self, end: End, *, in_the_middle: bool = False) -> None:
-        """After everything that happened was told, or in the middle of it."""
+        """After everything that happened was reported, or in the middle of it."""
         for watch in self._watches:
             if in_the_middle:
                 watch.coming.clear()
@@ -168,7 +168,7 @@ class SimulatedCluster:
         if version not in self.states or version >= self.version:
             return
         self.epochs += 1
-        self.newest_told = version
+        self.newest_exported = version
         self.end_watches(HungUp("the server restarts"))
         self.states = {each: state for each, state in self.states.items() if each <= version}
         self.history = [entry for entry in self.history if entry[0] <= version]
@@ -229,7 +229,7 @@ class SimulatedCluster:
         return cached[max(0, len(cached) - 1 - self.behind)] if cached else self.version
 
     def _page(self, version: int, start: int, limit: int) -> Page:
-        self.newest_told = max(self.newest_told, version)
+        self.newest_exported = max(self.newest_exported, version)
         keys = sorted(self.states[version])
         end = start + min(limit, self._page_size) if limit else len(keys)
         shown = [key for key in keys[start:end] if key not in self.unreadable_keys]
@@ -252,7 +252,7 @@ class SimulatedCluster:
             watch.tell(Opened())
             self._begin(watch, request)
         try:
-            yield self._told(watch, initial=request.initial_events)
+            yield self._received(watch, initial=request.initial_events)
         finally:
             self._watches.pop(watch, None)
 
@@ -284,7 +284,7 @@ class SimulatedCluster:
             watch.tell(Bookmark(str(begins), initial_events_end=True))
             watch.coming.extend(since)
 
-    async def _told(self, watch: _Watch, *, initial: bool) -> AsyncGenerator[WatchAnswer]:
+    async def _received(self, watch: _Watch, *, initial: bool) -> AsyncGenerator[WatchAnswer]:
         while True:
             while not watch.coming:
                 watch.news.clear()
@@ -294,17 +294,17 @@ class SimulatedCluster:
                 answer = self._batch(answer, watch)
                 if not initial:
                     self.announced += [each for each in answer.events if int(each[1].resource_version) > watch.after]
-                self._told_of(watch, *(thing.resource_version for _, thing in answer.events))
+                self._reported_of(watch, *(thing.resource_version for _, thing in answer.events))
             elif isinstance(answer, Bookmark):
-                self._told_of(watch, answer.version)
+                self._reported_of(watch, answer.version)
                 initial = initial and not answer.initial_events_end
             yield answer
             if isinstance(answer, End):
                 return
 
-    def _told_of(self, watch: _Watch, *versions: str) -> None:
+    def _reported_of(self, watch: _Watch, *versions: str) -> None:
         if watch.epoch == self.epochs:
-            self.newest_told = max(self.newest_told, *map(int, versions))
+            self.newest_exported = max(self.newest_exported, *map(int, versions))
 
     def _batch(self, first: Announced, watch: _Watch) -> Announced:
         events = list(first.events)

@@ -60,7 +60,7 @@ class Line:
         self._left[back] = passed
 
     def block(self) -> None:
-        """Nothing passes, and nobody is told."""
+        """Nothing passes, and nobody is reported."""
         self._flows.clear()
 
     def mend(self) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.kit.etcd_history import Happened, happened
-from tests.kit.exported import Told, Version
 from tests.kit.judge import judge, judge_all
+from tests.kit.received import Received, Version
 
 
 def a_happened(version: int, op: str = "updated", uid: str = "u", name: str = "a") -> Happened:
@@ -27,34 +27,34 @@ HAPPENED = [
 ]  # fmt: skip
 
 
-def told_of(happened: Sequence[Happened]) -> list[Told]:
+def reported_of(happened: Sequence[Happened]) -> list[Received]:
     return [
-        Told("/".join(each.version), each.version.op, each.subject, *each.version[:2], number, "watched", each.data)
+        Received("/".join(each.version), each.version.op, each.subject, *each.version[:2], number, "watched", each.data)
         for number, each in enumerate(happened, start=1)
     ]
 
 
-STREAM = told_of(HAPPENED)
+STREAM = reported_of(HAPPENED)
 
 
-def found_in_a_list(*told: Told) -> list[Told]:
-    return [replace(each, evidence="relisted") for each in told]
+def found_in_a_list(*received: Received) -> list[Received]:
+    return [replace(each, evidence="relisted") for each in received]
 
 
-def found_deleted(last: Told) -> Told:
-    """A delete that a list showed: it carries the version and the state that were told last."""
+def found_deleted(last: Received) -> Received:
+    """A delete that a list showed: it carries the version and the state that were reported last."""
     return replace(last, id=f"{last.uid}/{last.resource_version}/deleted", op="deleted", evidence="relisted",
                    sequence=last.sequence + 1)  # fmt: skip
 
 
-def test_who_was_told_everything_has_lost_nothing() -> None:
+def test_who_was_reported_everything_has_lost_nothing() -> None:
     verdict = judge(STREAM, HAPPENED, "log")
 
     assert (verdict.versions, verdict.delivered, verdict.duplicates) == (6, 6, 0)
     assert (verdict.relisted, verdict.skipped) == (0, 0)
 
 
-def test_a_stretch_told_again_counts_as_duplicates() -> None:
+def test_a_stretch_reported_again_counts_as_duplicates() -> None:
     assert judge([*STREAM[:4], *STREAM[2:]], HAPPENED, "log").duplicates == 2
 
 
@@ -105,9 +105,9 @@ DELETED_AS_IT_NEVER_WAS = [
     ("stream", "complaint"),
     [
         pytest.param(OVERTAKEN, "out of order", id="overtaken"),
-        pytest.param(LEFT_OUT_AGAIN, "left out when told again", id="left out when told again"),
-        pytest.param(CHANGED_AGAIN, "told again and changed", id="changed when told again"),
-        pytest.param(NUMBERED_AGAIN, "told again and changed", id="told again under another number"),
+        pytest.param(LEFT_OUT_AGAIN, "left out when reported again", id="left out when reported again"),
+        pytest.param(CHANGED_AGAIN, "reported again and changed", id="changed when reported again"),
+        pytest.param(NUMBERED_AGAIN, "reported again and changed", id="reported again under another number"),
         pytest.param(ADDED_TWICE, "impossible", id="added twice"),
         pytest.param(UNTRUE, "1 different", id="untrue"),
         pytest.param(INVENTED, "1 never happened", id="invented"),
@@ -116,16 +116,16 @@ DELETED_AS_IT_NEVER_WAS = [
         pytest.param([*STREAM[:5]], "1 lost", id="the end is missing"),
     ],
 )
-def test_no_stream_is_excused_that_would_mislead_a_consumer(stream: list[Told], complaint: str) -> None:
+def test_no_stream_is_excused_that_would_mislead_a_consumer(stream: list[Received], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         judge(stream, HAPPENED, "log")
 
 
-def test_sinks_that_were_told_different_things_are_found() -> None:
+def test_sinks_that_were_reported_different_things_are_found() -> None:
     judge_all({"log": STREAM, "copy": [*STREAM, *STREAM]}, HAPPENED)
-    renumbered = [replace(told, sequence=told.sequence + 1) for told in STREAM]
+    renumbered = [replace(received, sequence=received.sequence + 1) for received in STREAM]
 
-    with pytest.raises(AssertionError, match="copy and log were not told the same"):
+    with pytest.raises(AssertionError, match="copy and log were not reported the same"):
         judge_all({"log": STREAM, "copy": renumbered}, HAPPENED)
 
 

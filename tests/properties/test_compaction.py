@@ -1,4 +1,4 @@
-"""Compaction, judged by a consumer: who was told what is left knows what one knows who was told everything."""
+"""Compaction, judged by a consumer: who was reported what is left knows what one knows who was reported everything."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Consumer:
     objects: set[tuple[str, str]] = field(default_factory=set)
     surprises: list[BacklogRecord] = field(default_factory=list)
     """Added though it was there; changed or deleted though it was not."""
-    told_before: dict[int, int | None] = field(default_factory=dict)
+    received_before: dict[int, int | None] = field(default_factory=dict)
     """Sequence of a record → the version that the consumer had of the name before it."""
 
     def copy(self) -> Consumer:
         return Consumer(self.state.copy(), self.objects.copy())
 
-    def hears(self, told: Iterable[tuple[BacklogRecord, int]]) -> Consumer:
-        for step, version in told:
+    def hears(self, received: Iterable[tuple[BacklogRecord, int]]) -> Consumer:
+        for step, version in received:
             there = (step.key, step.uid) in self.objects
-            self.told_before[step.sequence] = self.state.get(str(step.key))
+            self.received_before[step.sequence] = self.state.get(str(step.key))
             if there is (step.op is Op.ADDED) and step.op is not Op.SYNC:
                 self.surprises.append(step)
             if step.op is Op.DELETED:
@@ -64,7 +64,7 @@ class Story:
     def with_bodies(self, steps: Iterable[BacklogRecord]) -> list[tuple[BacklogRecord, int]]:
         return [(step, self.versions[step.sequence]) for step in steps]
 
-    def all_told(self) -> Consumer:
+    def all_received(self) -> Consumer:
         return self.known.copy().hears(self.with_bodies(self.steps))
 
     def as_steps(self, kept: Iterable[Kept]) -> list[BacklogRecord]:
@@ -115,7 +115,7 @@ def test_a_sink_of_kept_records_knows_all_and_is_never_surprised(story: Story) -
     kept = compact(story.steps, uncertain_through=0)
     consumer = story.known.copy().hears(story.with_bodies(story.as_steps(kept)))
 
-    assert consumer.knows_what(story.all_told())
+    assert consumer.knows_what(story.all_received())
     assert not consumer.surprises
     assert [each.sequence for each in kept] == sorted(each.sequence for each in kept)
 
@@ -128,27 +128,29 @@ def test_what_was_before_an_update_is_what_the_consumer_has(data: st.DataObject,
     waiting = story.as_steps(compact(story.steps[:middle], uncertain_through=0))
     kept = story.as_steps(compact([*waiting, *story.steps[middle:]], uncertain_through=0))
     consumer = story.known.copy().hears(story.with_bodies(kept))
-    in_the_log = story.all_told().told_before
+    in_the_log = story.all_received().received_before
 
     for step in kept:
         if step.op in (Op.ADDED, Op.UPDATED):
             assert step.before is not None
-            assert consumer.told_before[step.sequence] == in_the_log[step.before]
+            assert consumer.received_before[step.sequence] == in_the_log[step.before]
 
 
 @often
 @given(st.data(), stories(), THROUGH)
-def test_whatever_part_was_told_before_the_state_is_the_same(data: st.DataObject, story: Story, through: int) -> None:
+def test_whatever_part_was_reported_before_the_state_is_the_same(
+    data: st.DataObject, story: Story, through: int
+) -> None:
     kept = story.as_steps(compact(story.steps, through))
     before = story.known.copy().hears(story.with_bodies(prefix(data, story.steps, through)))
     consumer = before.copy().hears(story.with_bodies(kept))
 
-    assert consumer.knows_what(story.all_told())
+    assert consumer.knows_what(story.all_received())
     doubtful = {(step.key, step.uid) for step in story.steps if step.sequence <= through}
     assert {(step.key, step.uid) for step in consumer.surprises} <= doubtful
-    assert not [step for step in consumer.surprises if step.op is Op.UPDATED], "what came was not told"
+    assert not [step for step in consumer.surprises if step.op is Op.UPDATED], "what came was not reported"
     deleted = {(step.key, step.uid) for step in kept if step.op is Op.DELETED}
-    assert before.objects - story.all_told().objects <= deleted
+    assert before.objects - story.all_received().objects <= deleted
 
 
 @often
@@ -162,7 +164,7 @@ def test_a_record_delivered_twice_keeps_its_id(story: Story, through: int) -> No
 @often
 @given(st.data(), stories(), THROUGH)
 def test_kept_records_can_be_compacted_with_later_ones(data: st.DataObject, story: Story, through: int) -> None:
-    """The first compaction happened in the middle; some of what it left was told until the second."""
+    """The first compaction happened in the middle; some of what it left was reported until the second."""
     middle = data.draw(st.integers(0, len(story.steps)))
     early, late = story.steps[:middle], story.steps[middle:]
     consumer = story.known.copy().hears(story.with_bodies(prefix(data, early, through)))
@@ -172,13 +174,15 @@ def test_kept_records_can_be_compacted_with_later_ones(data: st.DataObject, stor
     rest = [*waiting[handed_out:], *late]
     again = compact(rest, through)
 
-    assert consumer.copy().hears(story.with_bodies(story.as_steps(again))).knows_what(story.all_told())
+    assert consumer.copy().hears(story.with_bodies(story.as_steps(again))).knows_what(story.all_received())
     assert compact(story.as_steps(again), through) == again
 
 
 @often
 @given(st.data(), stories(), THROUGH)
-def test_after_a_crash_what_was_left_counts_as_perhaps_told(data: st.DataObject, story: Story, through: int) -> None:
+def test_after_a_crash_what_was_left_counts_as_perhaps_reported(
+    data: st.DataObject, story: Story, through: int
+) -> None:
     """Nobody knows how much of it was, so everything up to the crash is in doubt."""
     middle = data.draw(st.integers(0, len(story.steps)))
     early, late = story.steps[:middle], story.steps[middle:]
@@ -188,7 +192,7 @@ def test_after_a_crash_what_was_left_counts_as_perhaps_told(data: st.DataObject,
     consumer.hears(story.with_bodies(prefix(data, waiting, crashed_at)))
     again = compact(waiting, crashed_at)
 
-    assert consumer.hears(story.with_bodies(story.as_steps(again))).knows_what(story.all_told())
+    assert consumer.hears(story.with_bodies(story.as_steps(again))).knows_what(story.all_received())
 
 
 @often
@@ -202,7 +206,7 @@ def test_even_what_cannot_happen_leads_to_the_state_of_each_name(
     names = {step.key for step in story.steps if step.sequence not in news}
     consumer.hears(story.with_bodies(story.as_steps(compact(story.steps, through))))
 
-    have, want = consumer.state, story.all_told().state
+    have, want = consumer.state, story.all_received().state
     assert have.keys() == want.keys()
     assert {key: have[key] for key in have.keys() - names} == {key: want[key] for key in want.keys() - names}
 
@@ -224,6 +228,6 @@ def test_a_living_object_keeps_one_record_and_any_doubtful_add(story: Story, thr
     for step in story.as_steps(compact(story.steps, through)):
         left[(step.key, step.uid)].append(step)
 
-    for told in left.values():
-        ops = [step.op for step in told if step.op is not Op.DELETED]
-        assert len(ops) <= 1 or (ops == [Op.ADDED, Op.UPDATED] and told[-2].sequence <= through)
+    for received in left.values():
+        ops = [step.op for step in received if step.op is not Op.DELETED]
+        assert len(ops) <= 1 or (ops == [Op.ADDED, Op.UPDATED] and received[-2].sequence <= through)

@@ -35,15 +35,17 @@ async def _fill(directory: Path) -> None:
         pods, deployments = await Informed(padding=300).begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
         for start in range(0, 40, 10):
             await pods.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 10)))
-        told = await deployments.tells(outbox, *(f"added shop/{number}" for number in range(10)))
+        received = await deployments.tells(outbox, *(f"added shop/{number}" for number in range(10)))
         await pods.tells(outbox, "updated shop/web-0", "deleted shop/web-1")
-        await outbox.sinks.dead_letters["audit"].add_dead_letters([NewDeadLetter(told[0], "too large", parked=False)])
+        await outbox.sinks.dead_letters["audit"].add_dead_letters(
+            [NewDeadLetter(received[0], "too large", parked=False)]
+        )
         outbox.sinks["audit"].settle(30)
         await outbox.maintain()
 
 
 async def _with_log(directory: Path) -> None:
-    """As a killed process leaves it: a sink is told a snapshot, and the newest records are in the log alone."""
+    """As a killed process leaves it: a sink is reported a snapshot, and the newest records are in the log alone."""
     async with opened(directory, SINKS) as outbox:
         await (await Informed(padding=300).begin(outbox)).tells(outbox, *(f"added shop/late-{n}" for n in range(10)))
         crashed(directory, directory.with_name(f"{directory.name}-killed"))
@@ -67,7 +69,7 @@ def states() -> Iterator[dict[str, Path]]:
 
 async def _use(outbox: Outbox) -> list[Delta]:
     """Read what there is in every way, and write."""
-    told = [record for record in await everything(outbox) if isinstance(record, Delta)]
+    received = [record for record in await everything(outbox) if isinstance(record, Delta)]
     for _ in range(2):
         pods = await Informed(scope=Scope("shop"), padding=300).begin(outbox)
     for known in pods.known.values():
@@ -80,7 +82,7 @@ async def _use(outbox: Outbox) -> list[Delta]:
         await outbox.dead_letter(1)
     await pods.tells(outbox, "added shop/new", "updated shop/new")
     await outbox.maintain()
-    return told
+    return received
 
 
 async def _lives(directory: Path) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""One id of one source is told once, whatever becomes of scopes, resources, the server's history and the bridge."""
+"""One id of one source is reported once, whatever becomes of scopes, resources, the server's history and the bridge."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class IdentityMachine(RuleBasedStateMachine):
         self.backups: list[Backup] = []
         self.scopes: tuple[Scope, ...] = ()
         self.followers: dict[Scope, Follower] = {}
-        self.told: dict[str, Delta] = {}
+        self.received: dict[str, Delta] = {}
         self.stream: list[Delta] = []
         self.on_commit: Committed = self.commit
         self.repeated: list[tuple[Delta, Delta]] = []
@@ -95,7 +95,7 @@ class IdentityMachine(RuleBasedStateMachine):
     # ── The bridge ───────────────────────────────────────────────────────────
 
     async def open(self, scopes: tuple[Scope, ...], killed_after: int | None = None) -> None:
-        """With ``killed_after`` so many objects that left were told, and again."""
+        """With ``killed_after`` so many objects that left were reported, and again."""
         await self.open_outbox()
         if killed_after is not None:
             await self.adopt_in_part(scopes, killed_after)
@@ -128,7 +128,7 @@ class IdentityMachine(RuleBasedStateMachine):
 
     def commit(self, records: Sequence[Delta], _last: int) -> None:
         for delta in records:
-            if (before := self.told.setdefault(delta.unique_id, delta)) is not delta:
+            if (before := self.received.setdefault(delta.unique_id, delta)) is not delta:
                 self.repeated.append((before, delta))
             self.stream.append(delta)
 
@@ -213,8 +213,8 @@ class IdentityMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.backups)
     @rule(data=st.data(), scopes=st.none() | SCOPES)
     def is_restored_from_a_backup(self, data: st.DataObject, scopes: tuple[Scope, ...] | None) -> None:
-        """While the bridge runs, or is down. What comes as far as what was told cannot be told from it: so all that
-        will be undone was told, and the new history is looked at before it goes on."""
+        """While the bridge runs, or is down. What comes as far as what was reported cannot be reported from it: so all
+        that will be undone was reported, and the new history is looked at before it goes on."""
         backup = data.draw(st.sampled_from(self.backups))
 
         async def restored() -> None:

@@ -48,13 +48,13 @@ class FirstSaved:
     """When a position was saved for the first time."""
 
     position: str
-    told: int
+    received: int
     """Changes until then."""
     requests: int
 
 
 class Resyncs:
-    """One listener that wants everything told again from time to time."""
+    """One listener that wants everything reported again from time to time."""
 
     def resync_periods(self) -> Mapping[str, float]:
         return {"audit": 47.0}
@@ -106,7 +106,8 @@ class Lives:
         await asyncio.sleep(self.slow)
 
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
-        """As the outbox sees the state before a change: where it rests, or what was told earlier in the same batch."""
+        """As the outbox sees the state before a change: where it rests, or what was reported earlier in the same
+        batch."""
         if isinstance(known.state, bytes):
             assert self.targets.state[key].body is known.state
             return ApiObject(key, known.uid, known.resource_version, known.state)
@@ -295,7 +296,7 @@ class World:
 
     @asynccontextmanager
     async def lives(self) -> AsyncGenerator[Lives]:
-        """Ends when all is told; what was told leads to what there is."""
+        """Ends when all is reported; what was reported leads to what there is."""
         cluster = SimulatedCluster()
         cluster.catches_up, cluster.chunk = self.catches_up, self.chunk
         for name in "abcdabcd":
@@ -347,7 +348,7 @@ def test_after_a_saved_position_each_version_comes_once_unlisted(history: Histor
     assert lives.saved is not None
     since = int(lives.saved.position)
     happened = [name_of(event) for version, event in cluster.history if version > since]
-    assert lives.in_order[lives.saved.told :] == happened
+    assert lives.in_order[lives.saved.received :] == happened
     assert not any(is_list(request) for request in cluster.requests[lives.saved.requests :])
 
 
@@ -369,8 +370,8 @@ async def restore(
 ) -> Lives:
     """The new history begins with a write that takes the place of an old one, version and object, and may be longer
     than the old one by the time we look; and crashes come while the new epoch begins. Where nothing that is known was
-    undone (but deletes), a longer one cannot be told from the old one: then no more is written before the ledger has
-    the new epoch."""
+    undone (but deletes), a longer one cannot be reported from the old one: then no more is written before the ledger
+    has the new epoch."""
     async with world.lives() as lives:
         cluster = lives.cluster
         for (step, what), seconds in history:

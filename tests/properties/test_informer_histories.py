@@ -1,8 +1,8 @@
 """Random histories of an API server, played through the real Watcher, DeltaFIFO, Indexer and Controller.
 
 Whatever the server does (it cuts, expires, forgets, loses, repeats, garbles, lags behind, refuses, is restored), the
-changes that are told must make sense one by one and lead to what the server has in the end; and whatever it announced
-readably is told exactly once.
+changes that are reported must make sense one by one and lead to what the server has in the end; and whatever it
+announced readably is reported exactly once.
 """
 
 from __future__ import annotations
@@ -144,10 +144,10 @@ class Run:
 
     async def restore(self, name: str) -> None:
         """The new history begins with a write that uses a version again. A server that has caught up with the version
-        that we have seen by the time we ask again cannot be told from the old one: neither is the newest version
+        that we have seen by the time we ask again cannot be reported from the old one: neither is the newest version
         unseen when it is restored, nor is anything more written until we have asked."""
         older = sorted(version for version in self.cluster.states if version < self.cluster.version)
-        if len(older) > 1 and self.cluster.newest_told == self.cluster.version:
+        if len(older) > 1 and self.cluster.newest_exported == self.cluster.version:
             self.cluster.restore(older[-2])
             self.cluster.put(name)
             await self.mended()
@@ -213,9 +213,9 @@ async def play(
 
     assert targets.state == cluster.objects
     assert {key: indexer.with_body(key, known) for key, known in indexer.items()} == cluster.objects
-    told = {(uid, version, op is Op.DELETED) for _, uid, version, op in targets.told}
+    received = {(uid, version, op is Op.DELETED) for _, uid, version, op in targets.received}
     announced = {(thing.uid, thing.resource_version, kind is EventType.DELETED) for kind, thing in cluster.announced}
-    assert announced <= told
+    assert announced <= received
 
 
 @settings(max_examples=150)

@@ -78,7 +78,7 @@ proofs: st.SearchStrategy[Answer] = st.sampled_from(
     [SameHistory(), SameHistory(), UnknownHistory("gone"), OtherHistory("9", "3"), Failed("500"), Refused(403, "")]
 )
 other: st.SearchStrategy[Answer] = st.just(OtherHistory("9", "3"))
-told = st.one_of(
+received = st.one_of(
     events.map(Announced),
     st.builds(Bookmark, versions, st.booleans()),
     st.just(Unreadable("no metadata")),
@@ -88,11 +88,11 @@ told = st.one_of(
 def legal_answers(state: State) -> st.SearchStrategy[Answer]:
     """What may come in this state, by the contract of the ListerWatcher and of the driver."""
     if isinstance(state, Streaming):
-        return st.one_of(told, told, ends, st.just(Overdue()), other)
+        return st.one_of(received, received, ends, st.just(Overdue()), other)
     if isinstance(state, Doubting):
-        return st.one_of(told, told, ends, st.just(RepairDue()))
+        return st.one_of(received, received, ends, st.just(RepairDue()))
     if isinstance(state, Watching):
-        return st.one_of(told, told, ends, st.just(TimedOut()), other)
+        return st.one_of(received, received, ends, st.just(TimedOut()), other)
     if isinstance(state, Proving):
         return proofs
     if isinstance(next_request(state, page_size=2, watch_timeout=300), ListRequest):

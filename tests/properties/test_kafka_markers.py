@@ -93,7 +93,7 @@ def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
 @st.composite
 def streams(draw: st.DrawFn) -> list[list[Record]]:
     """Stretches as a worker hands them out: some changes, gaps, and one snapshot."""
-    stretches: list[list[Record]] = []
+    fetches: list[list[Record]] = []
     last = 0
 
     def some(snapshot: str | None = None) -> list[Record]:
@@ -108,34 +108,34 @@ def streams(draw: st.DrawFn) -> list[list[Record]]:
         objects: list[Record] = []
         for number, resource in enumerate(draw(st.lists(st.sampled_from(RESOURCES), max_size=20)), 1):
             objects.append(a_delta(number, resource=resource, key=f"shop/of-{number}", snapshot="snapshot/audit/50"))
-        stretches.append([Snapshot(SnapshotEdge.BEGAN, 50, "audit", len(objects), TIME)])
-        stretches += [objects[:7], objects[7:14], objects[14:]]
-        stretches.append([Snapshot(SnapshotEdge.ENDED, 50, "audit", len(objects), TIME)])
+        fetches.append([Snapshot(SnapshotEdge.BEGAN, 50, "audit", len(objects), TIME)])
+        fetches += [objects[:7], objects[7:14], objects[14:]]
+        fetches.append([Snapshot(SnapshotEdge.ENDED, 50, "audit", len(objects), TIME)])
     last = 50
     for _ in range(draw(st.integers(1, 4))):
-        stretches.append(some())
+        fetches.append(some())
         first, last = last + 1, last + 5
         about = tuple(Concern(each) for each in draw(st.sets(st.sampled_from(RESOURCES), min_size=1)))
-        stretches.append([Gap(last, first, 5, "dropped", TIME, concerns=about, only=True)])
-        stretches.append(some())
-    return [stretch for stretch in stretches if stretch]
+        fetches.append([Gap(last, first, 5, "dropped", TIME, concerns=about, only=True)])
+        fetches.append(some())
+    return [fetch for fetch in fetches if fetch]
 
 
 @settings(max_examples=150)
 @given(
-    stretches=streams(),
+    fetches=streams(),
     crashes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=4),
     failures=st.lists(st.booleans(), max_size=20),
     may_ask=st.booleans(),
 )
 def test_a_reader_of_one_partition_knows_what_is_missing(
-    stretches: list[list[Record]], crashes: list[tuple[int, int]], failures: list[bool], may_ask: bool
+    fetches: list[list[Record]], crashes: list[tuple[int, int]], failures: list[bool], may_ask: bool
 ) -> None:
-    """``crashes``: behind which stretch, and how many of the last ones were not saved."""
+    """``crashes``: behind which fetch, and how many of the last ones were not saved."""
     broker = Broker(iter([*failures, *[False] * 10_000]))
-    asyncio.run(deliver(broker, stretches, dict(crashes), may_ask))
+    asyncio.run(deliver(broker, fetches, dict(crashes), may_ask))
 
-    gaps = [record for (record, *_) in stretches if isinstance(record, Gap)]
+    gaps = [record for (record, *_) in fetches if isinstance(record, Gap)]
     for (topic, partition), lies in broker.lies.items():
         if topic == "k8s.notice":
             continue
@@ -148,22 +148,20 @@ def test_a_reader_of_one_partition_knows_what_is_missing(
         if topic in COMPACTED:
             assert all("/p" not in headers["ce_id"] for headers, _ in lies)
         else:
-            assert_complete(topic, partition, lies, stretches)
+            assert_complete(topic, partition, lies, fetches)
     assert_every_partition_has_it(broker, gaps)
 
 
 TOPICS_OF: dict[str, Resource] = {topic: resource for resource, topic in TOPICS.items()}
 
 
-async def deliver(
-    broker: Broker, stretches: Sequence[Sequence[Record]], crashes: dict[int, int], may_ask: bool
-) -> None:
-    """As a worker does it; what was not saved is told again after a crash."""
+async def deliver(broker: Broker, fetches: Sequence[Sequence[Record]], crashes: dict[int, int], may_ask: bool) -> None:
+    """As a worker does it; what was not saved is reported again after a crash."""
     saved, place = [b""], 0
     sink = a_sink(broker, b"", may_ask=may_ask)
     with patch("sinks.kafka.topics.Topics.unusable", no_topic_is_unusable):
-        while place < len(stretches):
-            batch = list(stretches[place])
+        while place < len(fetches):
+            batch = list(fetches[place])
             while batch:
                 receipt = await sink.deliver(batch)
                 batch = [batch[each] for each in receipt.pending]
@@ -194,7 +192,7 @@ def assert_marked(gap: Gap, partition: int, lies: Lies) -> None:
         behind = int(headers["ce_sequence"]) > gap.sequence
         assert not behind or place > places[0]
         if not behind and place > places[-1]:
-            # It was told again after a crash, and the gap will be behind it once more, or was known before.
+            # It was reported again after a crash, and the gap will be behind it once more, or was known before.
             assert headers["ce_id"] in {each["ce_id"] for each, _ in lies[: places[0]]}
 
 
@@ -207,7 +205,7 @@ def assert_named(gap: Gap, gaps: Sequence[Gap], lies: Lies) -> None:
             assert int(headers["kubedelta-gap"].rpartition("/")[2]) >= newest.sequence
 
 
-def assert_complete(topic: str, partition: int, lies: Lies, stretches: Sequence[Sequence[Record]]) -> None:
+def assert_complete(topic: str, partition: int, lies: Lies, fetches: Sequence[Sequence[Record]]) -> None:
     """By the first end of the snapshot a reader has met as many objects as it says, and these are all of them."""
     ends = [n for n, (headers, _) in enumerate(lies) if headers["ce_id"] == f"snapshot/audit/50/ended/p{partition}"]
     if not ends:
@@ -218,8 +216,8 @@ def assert_complete(topic: str, partition: int, lies: Lies, stretches: Sequence[
     }
     mine = {
         record.id
-        for stretch in stretches
-        for record in stretch
+        for fetch in fetches
+        for record in fetch
         if isinstance(record, Delta) and record.snapshot and TOPICS[record.resource] == topic
         if zlib.crc32(f"prod/{record.resource.group}/{record.resource.plural}/{record.key}".encode())
         % PARTITIONS[topic]

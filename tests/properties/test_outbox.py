@@ -47,22 +47,22 @@ class ShiftingLoop(asyncio.SelectorEventLoop):
 
 @dataclass
 class Consumer:
-    """What one sink was told, and has to be told."""
+    """What one sink was reported, and has to be reported."""
 
     state: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
     """Object → the version and the body it has."""
     unknown: set[tuple[str, str]] = field(default_factory=set)
     """Objects of which a Gap said that something is missing."""
     due: set[int] = field(default_factory=set)
-    """Records it must be told: those that nobody compacted or dropped."""
+    """Records it must be reported: those that nobody compacted or dropped."""
     heard: dict[int, Delta] = field(default_factory=dict)
     ops_may_differ: bool = False
-    """It was told things out of turn that came as they stand in the log as well: a replay."""
+    """It was reported things out of turn that came as they stand in the log as well: a replay."""
     newest: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Object → the record it was last told, since nothing had to be told again."""
+    """Object → the record it was last reported, since nothing had to be reported again."""
     outstanding: list[Fetch[Record]] = field(default_factory=list)
     out_of_turn: bool = False
-    """What it was told last did not stand in the log."""
+    """What it was reported last did not stand in the log."""
 
     def begin_again(self) -> None:
         self.newest.clear()
@@ -71,7 +71,7 @@ class Consumer:
 
     def turn(self, fetch: Fetch[Record]) -> None:
         if fetch.index is not None and not self.out_of_turn and self.ops_may_differ:
-            self.newest.clear()  # A replay begins, behind the part of the log that was told again after a crash.
+            self.newest.clear()  # A replay begins, behind the part of the log that was reported again after a crash.
         self.out_of_turn = fetch.index is not None
 
     def hear(self, record: Record, written: dict[int, Delta]) -> None:
@@ -121,8 +121,8 @@ class Part:
             position, newest, epoch = None, None, batch.epoch
         if batch.position is not None or any(change.op is not Op.SYNC for change in batch.changes):
             position = batch.position
-        told = [change.object.resource_version for change in batch.changes if change.op in (Op.ADDED, Op.UPDATED)]
-        versions = [int(each) for each in (*told, batch.position) if each is not None]
+        received = [change.object.resource_version for change in batch.changes if change.op in (Op.ADDED, Op.UPDATED)]
+        versions = [int(each) for each in (*received, batch.position) if each is not None]
         return Reached(position, max([newest or 0, *versions]) or None, epoch)
 
     def is_saved(self) -> None:
@@ -367,25 +367,25 @@ class OutboxMachine(RuleBasedStateMachine):
         self.settle(name, some)
 
     def hear_next(self, name: str, limit: int) -> None:
-        stretch = self.run(self.streams[name].take(limit))
-        assert stretch.missed is None
-        assert len(stretch.items) <= limit
-        self.consumers[name].turn(stretch)
-        for record in stretch.items:
+        fetch = self.run(self.streams[name].take(limit))
+        assert fetch.missed is None
+        assert len(fetch.items) <= limit
+        self.consumers[name].turn(fetch)
+        for record in fetch.items:
             self.consumers[name].hear(record, self.written)
-        self.consumers[name].outstanding.append(stretch)
+        self.consumers[name].outstanding.append(fetch)
 
     def settle(self, name: str, some: int) -> None:
         async def settle() -> None:
-            for stretch in self.consumers[name].outstanding[:some]:
-                self.streams[name].settle(stretch)
+            for fetch in self.consumers[name].outstanding[:some]:
+                self.streams[name].settle(fetch)
 
         self.run(settle())
         del self.consumers[name].outstanding[:some]
 
     @rule(data=st.data())
     def keep_up(self, data: st.DataObject) -> None:
-        """All sinks but one are told everything, and what they do not need any more leaves."""
+        """All sinks but one are reported everything, and what they do not need any more leaves."""
         behind = self.draw_sink(data)
         for name in self.configured:
             if name != behind or data.draw(st.booleans()):
@@ -393,7 +393,8 @@ class OutboxMachine(RuleBasedStateMachine):
         self.tidy(data)
 
     def drain(self, name: str) -> None:
-        """It is told everything that there is: then it knows what is, and was told every record it was to be told."""
+        """It is reported everything that there is: then it knows what is, and was reported every record it was to be
+        reported."""
         consumer = self.consumers[name]
         while not self.streams[name].exhausted or consumer.outstanding:
             if not self.streams[name].exhausted:
@@ -423,7 +424,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.excuse(name, through)
 
     def excuse(self, name: str, through: int) -> None:
-        """What was not handed out of these may be told in fewer records, or as missing."""
+        """What was not handed out of these may be reported in fewer records, or as missing."""
         self.consumers[name].due -= {number for number in self.written if number <= through}
 
     @rule(data=st.data())

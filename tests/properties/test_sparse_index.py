@@ -57,13 +57,13 @@ class AgainstAModel(RuleBasedStateMachine):
         for sequence in range(self.trimmed, self.last + 1):
             behind = self.behind(sequence)
             size, age = sum(record.size for record in behind), self.newest - behind[0].came if behind else 0.0
-            told = self.sparse_index.bytes_after(sequence), self.sparse_index.age_of(sequence, self.newest)
-            assert told[0] >= size
-            assert told[1] >= age - EPSILON
+            received = self.sparse_index.bytes_after(sequence), self.sparse_index.age_of(sequence, self.newest)
+            assert received[0] >= size
+            assert received[1] >= age - EPSILON
             if not self.merges and sequence in self.ends:
-                assert told[0] == size
+                assert received[0] == size
             if not self.merges or not behind:
-                assert abs(told[1] - age) < EPSILON
+                assert abs(received[1] - age) < EPSILON
 
     @rule(limit=st.integers(0, 3000))
     def bytes_find_their_sequence(self, limit: int) -> None:

@@ -20,8 +20,16 @@ from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import Etcd, KubeApiServer
 from tests.kit.balancer import Balancer
 from tests.kit.bridge_process import BridgeProcess, Metrics
-from tests.kit.exported import Told, as_told, assert_in_order, from_file, rebuilt, tolds, without_secrets
 from tests.kit.judge import assert_makes_sense
+from tests.kit.received import (
+    Received,
+    as_received,
+    assert_in_order,
+    from_file,
+    rebuilt,
+    received_lists,
+    without_secrets,
+)
 
 NAMESPACE = "shop"
 ROOT = f"/api/v1/namespaces/{NAMESPACE}"
@@ -40,8 +48,8 @@ class World:
     file: Path
     backup: Path
 
-    def delivered(self) -> list[Told]:
-        return tolds(from_file(self.file)) if self.file.exists() else []
+    def delivered(self) -> list[Received]:
+        return received_lists(from_file(self.file)) if self.file.exists() else []
 
     async def be_restored(self) -> None:
         """The copy is put back, and the API server starts on it. Nobody but us reaches it before the line is open."""
@@ -52,7 +60,7 @@ class World:
         await asyncio.to_thread(self.etcd.start)
         await asyncio.to_thread(self.api.start)
 
-    async def until_told(self, kube: KubeClient) -> dict[str, Manifest]:
+    async def until_received(self, kube: KubeClient) -> dict[str, Manifest]:
         state = await state_of(kube)
         await self.bridge.until("it is delivered", lambda _: without(rebuilt(self.delivered())) == without(state), 120)
         return state
@@ -65,7 +73,7 @@ def without(state: Mapping[str, Manifest]) -> dict[str, Manifest]:
 async def state_of(kube: KubeClient) -> dict[str, Manifest]:
     found: dict[str, Manifest] = {}
     for plural, kind in KINDS.items():
-        found |= as_told(await kube.get(f"{ROOT}/{plural}"), f"/api/v1/{plural}", kind)
+        found |= as_received(await kube.get(f"{ROOT}/{plural}"), f"/api/v1/{plural}", kind)
     return found
 
 
@@ -126,18 +134,18 @@ async def pass_by(world: World, kube: KubeClient, version: int) -> None:
 
 
 def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], when: str) -> None:
-    told = world.delivered()
-    assert without(rebuilt(told)) == without(state)
-    assert len({each.unique_id for each in told}) == len(told), "an id came again"
-    assert_makes_sense(told, "copy")
-    assert_in_order(told, "copy")
-    assert max(each.epoch for each in told) == 2
-    back = {(each.op, each.subject.rpartition("/")[2]) for each in told if each.epoch == 2}
+    received = world.delivered()
+    assert without(rebuilt(received)) == without(state)
+    assert len({each.unique_id for each in received}) == len(received), "an id came again"
+    assert_makes_sense(received, "copy")
+    assert_in_order(received, "copy")
+    assert max(each.epoch for each in received) == 2
+    back = {(each.op, each.subject.rpartition("/")[2]) for each in received if each.epoch == 2}
     assert {("updated", "changed"), ("added", "deleted"), ("added", "anew"), ("deleted", "undone")} <= back
     assert metrics.value("history_proofs_total", outcome="other") == 1, "once, for all resources together"
     why = world.bridge.logged("has another history")
     assert len(why) == 1
-    by_epoch = [sum(each.epoch == epoch for each in told) for epoch in (1, 2)]
+    by_epoch = [sum(each.epoch == epoch for each in received) for epoch in (1, 2)]
     print(
         f"restored {when}: {by_epoch[0]} deltas before, {by_epoch[1]} in epoch 2; "
         f"{metrics.value('history_proofs_total'):.0f} proofs, {metrics.value('reflector_relists_total'):.0f} relists; "
@@ -147,14 +155,14 @@ def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], 
 
 @asynccontextmanager
 async def a_life_that_is_undone(world: World) -> AsyncIterator[KubeClient]:
-    """Inside, the bridge runs, and has been told all that is to be undone."""
+    """Inside, the bridge runs, and has been reported all that is to be undone."""
     async with KubeClient(world.api) as kube:
         await live(kube)
         async with world.bridge.started():
-            await world.until_told(kube)
+            await world.until_received(kube)
             await asyncio.to_thread(world.etcd.back_up, world.backup)
             await be_undone(kube, UNDONE)
-            await world.until_told(kube)
+            await world.until_received(kube)
             yield kube
 
 
@@ -171,7 +179,7 @@ async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: boo
         async with world.bridge.started():
             if not passed:
                 await pass_by(world, kube, reached)
-            state = await world.until_told(kube)
+            state = await world.until_received(kube)
             metrics = await world.bridge.until_delivered()
 
     assert_right(world, metrics, state, "while the bridge was down")
@@ -182,27 +190,27 @@ async def test_a_restore_is_noticed_though_its_changes_came_and_went(world: Worl
     async with KubeClient(world.api) as kube:
         await live(kube)
         async with world.bridge.started():
-            await world.until_told(kube)
+            await world.until_received(kube)
             await asyncio.to_thread(world.etcd.back_up, world.backup)
             for number in range(UNDONE // 2):
                 await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": f"fleeting-{number}"}})
                 await kube.delete(f"{ROOT}/configmaps/fleeting-{number}")
             await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": "last"}})
-            await world.until_told(kube)
+            await world.until_received(kube)
             await kube.delete(f"{ROOT}/configmaps/last")
-            await world.until_told(kube)
+            await world.until_received(kube)
     reached = await asyncio.to_thread(world.etcd.revision)
     await world.be_restored()
     world.line.open()
     async with KubeClient(world.api) as kube:
         await pass_by(world, kube, reached)
         async with world.bridge.started():
-            await world.until_told(kube)
+            await world.until_received(kube)
             metrics = await world.bridge.until_delivered()
 
     assert metrics.value("history_proofs_total", outcome="other") == 1
-    told = world.delivered()
-    assert len({each.unique_id for each in told}) == len(told), "an id came again"
+    received = world.delivered()
+    assert len({each.unique_id for each in received}) == len(received), "an id came again"
     [why] = world.bridge.logged("has another history")
     print(f"restored, and all that was undone had come and gone: {json.loads(why)['reason']}")
 
@@ -214,7 +222,7 @@ async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:
         async with KubeClient(world.api) as kube:
             await pass_by(world, kube, reached)
             world.line.open()
-            state = await world.until_told(kube)
+            state = await world.until_received(kube)
             metrics = await world.bridge.until_delivered()
 
     assert_right(world, metrics, state, "while the bridge ran")
@@ -225,12 +233,12 @@ async def test_a_restart_without_a_restore_lists_nothing(world: World) -> None:
         world.line.close()
         await write(kube, "unseen", 20)
         world.line.open()
-        await world.until_told(kube)
+        await world.until_received(kube)
         await world.bridge.until("all are live", lambda metrics: metrics.value("resource_live") == len(KINDS))
         before = await world.bridge.metrics()
     async with KubeClient(world.api) as kube, world.bridge.started():
         await write(kube, "later", 20)
-        await world.until_told(kube)
+        await world.until_received(kube)
         after = await world.bridge.until_delivered()
 
     assert before.value("history_proofs_total", outcome="same") >= 1

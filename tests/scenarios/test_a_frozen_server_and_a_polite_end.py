@@ -1,4 +1,4 @@
-"""A frozen API server is noticed and followed on; and in the middle of load the bridge itself is told to end."""
+"""A frozen API server is noticed and followed on; and in the middle of load the bridge itself is reported to end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bridge.playground import Playground
 from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
-from tests.kit.exported import assert_in_order
 from tests.kit.four_sinks import FourSinks
+from tests.kit.received import assert_in_order
 from tests.kit.scene import Scene
 
 OBJECTS = 20
@@ -37,7 +37,7 @@ async def test_a_frozen_api_server_is_noticed_and_followed_unlisted(scene: Scene
                 await bridge.until_live(kind)
             after = await bridge.metrics()
             await churn.until_made(100)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
 
     assert before.value("reflector_watches_total") == len(KINDS)
     assert noticed > SILENCE - 0.1
@@ -67,7 +67,7 @@ async def test_sigterm_under_load_delivers_everything_that_was_read(four_sinks: 
 
     read = len(streams["copy"])
     for sink, stream in streams.items():
-        assert sorted(told.sequence for told in stream) == list(range(1, read + 1)), sink
+        assert sorted(received.sequence for received in stream) == list(range(1, read + 1)), sink
         assert_in_order(stream, sink)
     assert read > 2000
     assert behind > 0, "there was something left to deliver"

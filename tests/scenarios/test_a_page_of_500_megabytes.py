@@ -38,8 +38,8 @@ def pieces(value: str) -> Iterator[bytes]:
 def compressed(whole: Iterator[bytes]) -> Iterator[bytes]:
     deflate = zlib.compressobj(1, wbits=31)
     for piece in whole:
-        if told := deflate.compress(piece):
-            yield told
+        if received := deflate.compress(piece):
+            yield received
     yield deflate.flush()
 
 
@@ -88,7 +88,7 @@ def most_memory_of(bridge: BridgeProcess) -> int:
 
 
 @pytest.mark.parametrize("form", ["half a gigabyte as it is", "half a gigabyte in half a megabyte of gzip"])
-async def test_a_page_of_500_objects_of_a_megabyte_is_told_whole(
+async def test_a_page_of_500_objects_of_a_megabyte_is_reported_whole(
     form: str, server: ScriptedServer, tmp_path: Path
 ) -> None:
     """However many were asked for: so do servers that answer out of their cache."""
@@ -105,8 +105,8 @@ async def test_a_page_of_500_objects_of_a_megabyte_is_told_whole(
         most = most_memory_of(bridge)
 
     with deltas.open("rb") as lines:
-        told = [json.loads(line)["subject"].rpartition("/")[2] for line in lines]
-    assert told == [f"c{number}" for number in range(OBJECTS)]
+        received = [json.loads(line)["subject"].rpartition("/")[2] for line in lines]
+    assert received == [f"c{number}" for number in range(OBJECTS)]
     print(f"\n{form}: {most >> 20} MiB at most")
     assert most < ALLOWED
 

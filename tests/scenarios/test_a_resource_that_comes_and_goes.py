@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import CustomResource, KubeClient
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import assert_in_order, from_file, tolds
+from tests.kit.received import assert_in_order, from_file, received_lists
 
 WIDGETS = 30
 
@@ -44,27 +44,29 @@ async def test_a_resource_comes_and_goes_while_another_is_forbidden(
         for _ in range(2):  # Whoever replaces a definition removes it and makes it again within a second.
             definition = await kube.create_crd(group)
             fresh = {await _create(kube, definition, namespace, f"early-{n}") for n in range(WIDGETS)}
-            await _until_told(bridge, file, {(uid, "added") for uid in fresh}, timeout=25)
+            await _until_received(bridge, file, {(uid, "added") for uid in fresh}, timeout=25)
             await bridge.until_live(widgets)
             fresh |= {await _create(kube, definition, namespace, f"late-{n}") for n in range(WIDGETS)}
-            await _until_told(bridge, file, {(uid, "added") for uid in fresh})
+            await _until_received(bridge, file, {(uid, "added") for uid in fresh})
             await kube.delete_crd(definition)
-            await _until_told(bridge, file, {(uid, "deleted") for uid in fresh})
+            await _until_received(bridge, file, {(uid, "deleted") for uid in fresh})
             uids |= fresh
         await bridge.until_stands(widgets, "unknown")
         await _flows(kube, bridge, file, namespace, "after-widgets")
 
         assert not await bridge.ready()
         assert "secrets" in await bridge.readiness()
-        assert len(bridge.logged("refused", '"secrets"')) == 1, "told once, not at every attempt"
+        assert len(bridge.logged("refused", '"secrets"')) == 1, "reported once, not at every attempt"
         assert (await bridge.metrics()).value("informer_objects", resource=widgets) == 0
 
-    stream = tolds(from_file(file))
+    stream = received_lists(from_file(file))
     assert_in_order(stream, "copy")
-    of_widgets = Counter((told.uid, told.op) for told in stream if told.subject.startswith(f"/apis/{group}/"))
+    of_widgets = Counter(
+        (received.uid, received.op) for received in stream if received.subject.startswith(f"/apis/{group}/")
+    )
     assert of_widgets == dict.fromkeys([(uid, op) for uid in uids for op in ("added", "deleted")], 1)
-    assert not [told for told in stream if "/secrets/" in told.subject]
-    print(f"{len(uids)} widgets told: {dict(Counter((told.op, told.evidence) for told in stream if told.uid in uids))}")
+    assert not [received for received in stream if "/secrets/" in received.subject]
+    print(f"{len(uids)} widgets: {dict(Counter((each.op, each.evidence) for each in stream if each.uid in uids))}")
 
 
 async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
@@ -82,7 +84,7 @@ async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
         True: (f"/apis/{group}/v1/namespaces/{namespace}/widgets/w", f"testbed/{group}/widgets/{namespace}/w"),
         False: (f"/apis/{group}/v1/widgets/w", f"testbed/{group}/widgets//w"),
     }
-    told: list[tuple[str, str, bool]] = []
+    received: list[tuple[str, str, bool]] = []
     """uid, op, and whether it had a namespace."""
     definition = await kube.create_crd(group)
     bridge = BridgeProcess(tmp_path / "bridge", config, waits=False)
@@ -95,16 +97,16 @@ async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
             uid = await _create(kube, definition, namespace if namespaced else "", "w")
             if killed:
                 await asyncio.to_thread(bridge.start)
-            told += [(told[-1][0], "deleted", told[-1][2])] if told else []
-            told.append((uid, "added", namespaced))
-            await _until_told(bridge, file, {(uid, op) for uid, op, _ in told})
+            received += [(received[-1][0], "deleted", received[-1][2])] if received else []
+            received.append((uid, "added", namespaced))
+            await _until_received(bridge, file, {(uid, op) for uid, op, _ in received})
         await bridge.until_live(f"widgets.{group}")
         await bridge.until_delivered()
 
     events = [json.loads(line) for line in file.read_text().splitlines()]
     found = {(each["uid"], each["op"], each["subject"], each["partitionkey"]) for each in events if "subject" in each}
-    assert found == {(uid, op, *names[namespaced]) for uid, op, namespaced in told}
-    print(f"{len(told)} deltas of {len({uid for uid, _, _ in told})} widgets, each under its own subject")
+    assert found == {(uid, op, *names[namespaced]) for uid, op, namespaced in received}
+    print(f"{len(received)} deltas of {len({uid for uid, _, _ in received})} widgets, each under its own subject")
     await kube.delete_crd(definition)
 
 
@@ -134,13 +136,13 @@ async def _create(kube: KubeClient, definition: CustomResource, namespace: str, 
 async def _flows(kube: KubeClient, bridge: BridgeProcess, file: Path, namespace: str, name: str) -> None:
     """What the bridge may see goes on arriving, whatever it may not."""
     made = await kube.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": name}})
-    await _until_told(bridge, file, {(made["metadata"]["uid"], "added")})
+    await _until_received(bridge, file, {(made["metadata"]["uid"], "added")})
 
 
-async def _until_told(bridge: BridgeProcess, file: Path, wanted: set[tuple[str, str]], timeout: float = 60) -> None:
+async def _until_received(bridge: BridgeProcess, file: Path, wanted: set[tuple[str, str]], timeout: float = 60) -> None:
     """Wait until the file has these, by uid and op."""
 
-    def is_told(_: object) -> bool:
-        return wanted <= {(told.uid, told.op) for told in tolds(from_file(file))}
+    def is_received(_: object) -> bool:
+        return wanted <= {(received.uid, received.op) for received in received_lists(from_file(file))}
 
-    await bridge.until(f"{len(wanted)} deltas are told", is_told, timeout)
+    await bridge.until(f"{len(wanted)} deltas are reported", is_received, timeout)

@@ -18,7 +18,7 @@ from bridge.playground.simulation.manifests import config_map
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import Version, assert_each_once, assert_in_order, from_events, from_kafka, tolds
+from tests.kit.received import Version, assert_each_once, assert_in_order, from_events, from_kafka, received_lists
 from tests.kit.small_disk import MEBIBYTE
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
@@ -86,8 +86,8 @@ async def test_kafka_is_as_fast_beside_a_slow_sink_as_alone(
         "log": from_kafka(await asyncio.to_thread(kafka.read_all, topics["beside"])),
         "hook": from_events(receiver.events),
     }.items():
-        assert_each_once(tolds(stream), made["beside"], who)
-        assert_in_order(tolds(stream), who)
+        assert_each_once(received_lists(stream), made["beside"], who)
+        assert_in_order(received_lists(stream), who)
 
 
 def _listed(numbers: Iterable[float]) -> str:

@@ -1,4 +1,4 @@
-"""A JetStream stream that is purged, deleted or told again, under a bridge that is a process of its own."""
+"""A JetStream stream that is purged, deleted or reported again, under a bridge that is a process of its own."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_killed_replay_is_stored_once_and_so_is_the_next(start_nats: Sta
             await bridge.until_delivered("live")
             after_two = await stored(server)
 
-    print(f"killed when {in_the_middle - OBJECTS} of {OBJECTS} were told again")
+    print(f"killed when {in_the_middle - OBJECTS} of {OBJECTS} were reported again")
     assert len(after_one) == OBJECTS
     assert set(after_one.values()) == {2}, "once, and once more, and nothing a third time because of the kill"
     assert set(after_two.values()) == {3}

@@ -13,7 +13,7 @@ from bridge.playground import Playground
 from bridge.playground.simulation.manifests import pod
 from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import (
+from tests.kit.received import (
     Version,
     assert_each_once,
     assert_in_order,
@@ -21,7 +21,7 @@ from tests.kit.exported import (
     from_events,
     from_file,
     rebuilt,
-    tolds,
+    received_lists,
 )
 from tests.kit.stuck_sink import install
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
@@ -93,13 +93,13 @@ async def test_a_sink_that_never_answers_costs_the_others_nothing(
         "copy": from_file(file),
         "silent": from_events(stuck_receiver.events),
     }
-    for sink, stream in ((name, tolds(events)) for name, events in streams.items()):
+    for sink, stream in ((name, received_lists(events)) for name, events in streams.items()):
         assert_each_once(stream, versions, sink)
         assert_in_order(stream, sink)
         assert_same_state(rebuilt(stream), state, sink)
     growth = max(memory[WARM_UP:]) - memory[WARM_UP - 1]
     print(
-        f"{len(versions)} changes told to both live sinks, and to the stuck one when it was let loose; memory "
+        f"{len(versions)} changes reported to both live sinks, and to the stuck one when it was let loose; memory "
         f"{memory[WARM_UP - 1] >> 20} MiB after {WARM_UP * ROUND} changes, {memory[-1] >> 20} MiB at the end"
     )
     assert growth < MAY_GROW, " ".join(str(each >> 20) for each in memory)

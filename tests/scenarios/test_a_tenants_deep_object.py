@@ -1,5 +1,5 @@
-"""A tenant makes a custom resource nested as deep as the API server takes it, beside others. The others are told as if
-it were not there; of the deep one is told that it is there."""
+"""A tenant makes a custom resource nested as deep as the API server takes it, beside others. The others are reported as
+if it were not there; of the deep one is reported that it is there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import CustomResource, KubeClient
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import from_file, tolds
+from tests.kit.received import from_file, received_lists
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GOOD = 30
@@ -59,19 +59,19 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
             },
         )
         async with bridge.started():
-            await until_told(deltas, GOOD + 1)
+            await until_received(deltas, GOOD + 1)
             lists = (await bridge.metrics()).value("reflector_lists_total")
             deeper = await make_as_deep_as_it_goes(kube, widgets, "shop", "another-deep-one")
             for number in range(GOOD):
                 await kube.patch(f"{widgets.path('shop')}/good-{number}", {"spec": {"n": 1}})
             await kube.delete(f"{widgets.path('shop')}/a-deep-one")
             await kube.create(widgets.path("shop"), widgets.manifest("last"))
-            await until_told(deltas, 2 * GOOD + 4)
+            await until_received(deltas, 2 * GOOD + 4)
             metrics = await bridge.metrics()
             log = bridge.log_tail(1000)
 
-    told = tolds(from_file(deltas))
-    named = [f"{each.op} {each.subject.rpartition('/')[2]}" for each in told]
+    received = received_lists(from_file(deltas))
+    named = [f"{each.op} {each.subject.rpartition('/')[2]}" for each in received]
     first, then = named[: GOOD + 1], named[GOOD + 1 :]
     assert sorted(first) == sorted([*(f"added good-{number}" for number in range(GOOD)), "added a-deep-one"])
     assert then == [
@@ -80,7 +80,7 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
         "deleted a-deep-one",
         "added last",
     ]
-    bare = [each.data for each in told if "deep-one" in each.subject]
+    bare = [each.data for each in received if "deep-one" in each.subject]
     assert all(set(each) == {"kind", "apiVersion", "metadata"} for each in bare), "nothing but which object it is"
     assert "a-deep-one: it is nested" in log
     assert metrics.value("reflector_bare_objects_total") == 3
@@ -88,12 +88,12 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
     assert metrics.value("reflector_unreadable_total") == metrics.value("reflector_failures_total") == 0
     print(
         f"\nPython {sys.version.split()[0]}, {initial}: the API server took specs nested {depth} and {deeper} deep; "
-        f"{len(told) - 3} deltas of {GOOD + 1} others, 3 bare ones of 2 deep ones, "
+        f"{len(received) - 3} deltas of {GOOD + 1} others, 3 bare ones of 2 deep ones, "
         f"{metrics.value('reflector_lists_total'):.0f} lists, 0 failures"
     )
 
 
-async def until_told(deltas: Path, lines: int) -> None:
+async def until_received(deltas: Path, lines: int) -> None:
     async with asyncio.timeout(60):
         while await asyncio.to_thread(lines_of, deltas) < lines:  # noqa: ASYNC110 (a file announces nothing)
             await asyncio.sleep(0.05)

@@ -28,14 +28,14 @@ def test_a_demo_of_three_seconds_ends_with_0_and_totals() -> None:
     seconds = time.monotonic() - began
 
     assert (ran.returncode, ran.stderr) == (0, "")
-    told = Counter(match[1] for match in LINE.finditer(ran.stdout))
+    received = Counter(match[1] for match in LINE.finditer(ran.stdout))
     *lines, totals = ran.stdout.splitlines()
-    assert sum(told.values()) == len(lines), "each line tells one delta, whole, without colours"
+    assert sum(received.values()) == len(lines), "each line tells one delta, whole, without colours"
     match = TOTALS.fullmatch(totals)
     assert match is not None
     assert [int(each) for each in match.groups()] == [
         len(lines),
-        *(told[op] for op in ("added", "updated", "deleted")),
+        *(received[op] for op in ("added", "updated", "deleted")),
     ]
     assert seconds > 3
     print(f"{totals}  ({seconds:.1f} s with its start)")

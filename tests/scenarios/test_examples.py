@@ -22,7 +22,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Kafka, Nats
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import Stream, from_events, from_file, from_kafka, from_nats, tolds
+from tests.kit.received import Stream, from_events, from_file, from_kafka, from_nats, received_lists
 from tests.kit.webhook_receiver import WebhookReceiver
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "config" / "examples").glob("*.yaml"))
@@ -72,12 +72,14 @@ async def test_an_example_brings_a_change_to_each_of_its_sinks(
             made = [_create(cluster, entry, name) for entry in document["resources"]]
             await bridge.until("all is read", lambda now: now.value("records_committed_total") >= len(made))
             await bridge.until_delivered()
-            told = {sink: tolds(await destination.delivered(bridge)) for sink, destination in destinations.items()}
+            received = {
+                sink: received_lists(await destination.delivered(bridge)) for sink, destination in destinations.items()
+            }
 
     want = sorted(thing["metadata"]["uid"] for thing in made)
-    for sink, stream in told.items():
+    for sink, stream in received.items():
         assert sorted(each.uid for each in stream if each.data["metadata"]["name"] == name) == want, sink
-    print(f"{example.name}: {len(want)} changes in {', '.join(told)}")
+    print(f"{example.name}: {len(want)} changes in {', '.join(received)}")
 
 
 # ── What the environment says of each kind of sink, and how it is read afterwards ────────────────────────────────────

@@ -96,7 +96,7 @@ class Bridge:
         return (self.folder / "log").read_text()
 
 
-async def _until_told(bridge: Bridge, process: multiprocessing.process.BaseProcess, value: str) -> bool:
+async def _until_received(bridge: Bridge, process: multiprocessing.process.BaseProcess, value: str) -> bool:
     """Whether the sink hears of the newest change before the process ends."""
     give_up = monotonic() + 60
     while process.is_alive():
@@ -122,7 +122,7 @@ async def _states(folder: Path, cluster: Playground) -> AsyncIterator[dict[str, 
         async with bridge.running() as process:
             for number in range(OBJECTS):
                 cluster.patch("configmaps", f"web-{number}", {"data": {"value": name}})
-            assert await _until_told(bridge, process, name), bridge.log()
+            assert await _until_received(bridge, process, name), bridge.log()
             os.kill(process.pid or 0, end)
             await asyncio.to_thread(process.join)
         found[name] = folder / name
@@ -139,7 +139,7 @@ async def _live(folder: Path, cluster: Playground, state: Path, seed: int) -> St
         value = f"{seed}-{len(story.codes)}"
         async with bridge.running() as process:
             cluster.patch("configmaps", f"web-{seed % OBJECTS}", {"data": {"value": value}})
-            if await _until_told(bridge, process, value):
+            if await _until_received(bridge, process, value):
                 process.terminate()
             await asyncio.to_thread(process.join, 30)
             story.codes.append(-1 if process.exitcode is None else process.exitcode)

@@ -12,18 +12,18 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import ControllerManager
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import (
-    Told,
-    as_told,
+from tests.kit.four_sinks import FourSinks
+from tests.kit.independent_watch import Collection, IndependentWatch, run_pods
+from tests.kit.received import (
+    Received,
+    as_received,
     assert_each_once,
     assert_in_order,
     assert_same_state,
     from_file,
     rebuilt,
-    tolds,
+    received_lists,
 )
-from tests.kit.four_sinks import FourSinks
-from tests.kit.independent_watch import Collection, IndependentWatch, run_pods
 
 CHANGES = 500
 
@@ -67,18 +67,18 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
             await bridge.until_delivered()
             assert await bridge.ready()
             happened = witness.versions
-            told = await four_sinks.delivered()
+            received = await four_sinks.delivered()
         finally:
             await kube.delete_crd(definition)
 
     lines = [json.loads(line) for line in bridge.log.read_text().splitlines()]
     assert len(lines) < 30, "nothing is logged for each event"
-    for sink, stream in told.items():
+    for sink, stream in received.items():
         assert_each_once(stream, happened, sink)
         assert_in_order(stream, sink)
         for at_once in lists:
             _assert_rebuilt(stream, at_once, sink)
-    _print_counts(told, lists)
+    _print_counts(received, lists)
 
 
 async def _life_of_a_deployment(
@@ -149,23 +149,23 @@ async def _lists(kube: KubeClient, collections: Iterable[Collection]) -> Lists:
 
 
 def _has_all(sinks: FourSinks, witness: IndependentWatch) -> bool:
-    return {told.version for told in tolds(from_file(sinks.file))} >= set(witness.versions)
+    return {received.version for received in received_lists(from_file(sinks.file))} >= set(witness.versions)
 
 
-def _assert_rebuilt(stream: Iterable[Told], lists: Lists, sink: str) -> None:
+def _assert_rebuilt(stream: Iterable[Received], lists: Lists, sink: str) -> None:
     """At the version of each list the sink knew what the list says."""
     __tracebackhide__ = True
     for collection, listed in lists.items():
         version = int(listed["metadata"]["resourceVersion"])
-        of_collection = [told for told in stream if told.subject.startswith(f"{collection.inside}/")]
+        of_collection = [received for received in stream if received.subject.startswith(f"{collection.inside}/")]
         have = rebuilt(of_collection, through=version)
-        assert_same_state(have, as_told(listed, collection.path, collection.kind), f"{sink} at {version}")
+        assert_same_state(have, as_received(listed, collection.path, collection.kind), f"{sink} at {version}")
 
 
-def _print_counts(told: Mapping[str, list[Told]], lists: list[Lists]) -> None:
+def _print_counts(received: Mapping[str, list[Received]], lists: list[Lists]) -> None:
     objects = sum(len(listed["items"]) for each in lists for listed in each.values())
-    print(f"{len(lists)} states of the cluster, {objects} objects in them, rebuilt from each of {len(told)} sinks")
-    for sink, stream in told.items():
+    print(f"{len(lists)} states of the cluster, {objects} objects in them, rebuilt from each of {len(received)} sinks")
+    for sink, stream in received.items():
         print(
             f"{sink}: {len(stream)} deltas of {len({each.uid for each in stream})} objects, "
             f"{dict(Counter(each.op for each in stream))}, {dict(Counter(each.evidence for each in stream))}"

@@ -36,15 +36,15 @@ async def test_brokers_that_die_and_freeze_get_everything_in_order(scene: Scene,
             assert await bridge.ready(), "a broker that is down is no reason to be not ready"
             for broker in brokers:
                 await asyncio.to_thread(broker.start)
-            await _until_told_more(bridge, *BROKERS.values())
+            await _until_received_more(bridge, *BROKERS.values())
             for broker in brokers:
                 broker.pause()
             await asyncio.sleep(frozen)
             await _until_the_others_have_more(bridge, *BROKERS.values())
             for broker in brokers:
                 broker.resume()
-            await _until_told_more(bridge, *BROKERS.values())
-        await scene.until_told(bridge)
+            await _until_received_more(bridge, *BROKERS.values())
+        await scene.until_received(bridge)
         metrics = await bridge.metrics()
 
     assert metrics.value("reflector_relists_total") == 0
@@ -72,7 +72,7 @@ async def test_a_cluster_that_dies_and_freezes_loses_no_change(scene: Scene, fro
                 server.resume()
                 await churn.until_made(100)
                 await bridge.until("every watch is live again", _is_ready)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
 
     await scene.judged()  # A killed API server has forgotten the steps in between; what was skipped must be said.
 
@@ -86,7 +86,7 @@ async def test_a_broker_away_all_along_gets_everything_in_the_end(scene: Scene) 
             await asyncio.to_thread(bridge.kill9)
             await asyncio.to_thread(bridge.start)
             await churn.until_made(200)
-        await scene.until_told(bridge, *{*scene.sinks.section} - {"log"})
+        await scene.until_received(bridge, *{*scene.sinks.section} - {"log"})
         assert (await bridge.metrics()).value("sink_backlog_records", sink="log") > 400
         await asyncio.to_thread(scene.servers.kafka.start)
         await bridge.until_delivered()
@@ -112,12 +112,12 @@ def _is_ready(now: Metrics) -> bool:
 async def _until_the_others_have_more(bridge: BridgeProcess, *away: str) -> None:
     """They go on, while what these cannot take waits for them."""
     sinks = [labels["sink"] for labels, _ in (await bridge.metrics()).samples["kubedelta_sink_backlog_records"]]
-    await _until_told_more(bridge, *(sink for sink in sinks if sink not in away))
+    await _until_received_more(bridge, *(sink for sink in sinks if sink not in away))
     metrics = await bridge.metrics()
     assert all(metrics.value("sink_backlog_records", sink=sink) > 0 for sink in away)
 
 
-async def _until_told_more(bridge: BridgeProcess, *sinks: str, more: int = 100) -> None:
+async def _until_received_more(bridge: BridgeProcess, *sinks: str, more: int = 100) -> None:
     before = await bridge.metrics()
 
     def have_more(now: Metrics) -> bool:

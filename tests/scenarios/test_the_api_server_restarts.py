@@ -10,7 +10,7 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess, Metrics
-from tests.kit.exported import from_file, tolds
+from tests.kit.received import from_file, received_lists
 
 RBAC = "rbac.authorization.k8s.io"
 RESOURCES = {
@@ -43,7 +43,7 @@ async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
         async with BridgeProcess(tmp_path / "bridge", config).started() as bridge:
             for name in (*(f"before-{n}" for n in range(50)), "before"):  # Of these the other resources hear nothing.
                 await kube.create(CONFIG_MAPS, {"metadata": {"name": name}})
-            await bridge.until("the object before is told", lambda _: _has(file, "before"))
+            await bridge.until("the object before is reported", lambda _: _has(file, "before"))
 
             await asyncio.to_thread(api.kill9)
             await bridge.until("the outage is noticed", _is_blind)
@@ -52,8 +52,8 @@ async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
             now = asyncio.get_running_loop().time
             ready = now()
             await kube.create(CONFIG_MAPS, {"metadata": {"name": "after"}})
-            await bridge.until("the object after is told", lambda _: _has(file, "after"), timeout=LONGEST)
-            told = now() - ready
+            await bridge.until("the object after is reported", lambda _: _has(file, "after"), timeout=LONGEST)
+            received = now() - ready
             await bridge.until("every watch is live again", _is_live, timeout=LONGEST)
             live = now() - ready
             metrics = await bridge.metrics()
@@ -63,14 +63,14 @@ async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
         relisted = metrics.value("reflector_relists_total")
         assert relisted >= 1, "the API server has forgotten what came before its start"
         print(
-            f"API server down for {DOWN:.0f} s and ready after {api.start_seconds:.1f} s: the first change is told"
-            f" {told:.1f} s later, all {len(NAMES)} resources are live after {live:.1f} s;"
+            f"API server down for {DOWN:.0f} s and ready after {api.start_seconds:.1f} s: the first change is reported"
+            f" {received:.1f} s later, all {len(NAMES)} resources are live after {live:.1f} s;"
             f" {relisted:.0f} were listed; {len(refused)} lines tell of refusals, {len(advised)} of what to grant"
         )
 
 
 def _has(file: Path, name: str) -> bool:
-    return any(told.subject.endswith(f"/{name}") for told in tolds(from_file(file)))
+    return any(received.subject.endswith(f"/{name}") for received in received_lists(from_file(file)))
 
 
 def _is_blind(now: Metrics) -> bool:

@@ -39,14 +39,14 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
         await asyncio.to_thread(bridge.kill9)
     async with bridge.started():
         async with churning(scene.servers.api, scene.namespace, seed=seed, pause=0.01) as churn:
-            await bridge.until("there are positions to go on from", _has_told_all_kinds)
+            await bridge.until("there are positions to go on from", _has_received_all_kinds)
             for number in range(rounds):
                 await asyncio.to_thread(bridge.kill9)
                 await churn.until_made(chance.randrange(50))
                 await _lives_for_a_moment(bridge, chance, met, number)
             await asyncio.to_thread(bridge.kill9)
             await asyncio.to_thread(bridge.start)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
         metrics = await bridge.metrics()
 
     verdicts = await scene.judged()
@@ -82,7 +82,7 @@ async def test_with_its_position_expired_no_net_change_is_lost(scene: Scene) -> 
                 await _lives_for_a_moment(bridge, chance, met, number)
         await asyncio.to_thread(bridge.kill9)
         await asyncio.to_thread(bridge.start)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
 
     verdicts = await scene.judged()
     print(f"{rounds} rounds; killed while {dict(met)}")
@@ -98,7 +98,7 @@ async def _lives_for_a_moment(bridge: BridgeProcess, chance: random.Random, met:
     assert bridge.running, f"it ended by itself in round {number}"
 
 
-def _has_told_all_kinds(now: Metrics) -> bool:
+def _has_received_all_kinds(now: Metrics) -> bool:
     return all(now.value("records_committed_total", resource=kind) for kind in KINDS)
 
 

@@ -28,7 +28,7 @@ def _bridge(folder: Path, server: str) -> BridgeProcess:
     )
 
 
-def _told(folder: Path) -> list[dict[str, Any]]:
+def _received(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "deltas.ndjson").read_text().splitlines()]
 
 
@@ -59,19 +59,19 @@ async def test_a_removed_database_ends_the_bridge_and_makes_a_gap(tmp_path: Path
             cluster.create("configmaps", _config_map(f"before-{number}"))
         await asyncio.to_thread(bridge.start)
         try:
-            await bridge.until("all is told", lambda now: now.value("sink_delivered_records_total") == 20)
+            await bridge.until("all is reported", lambda now: now.value("sink_delivered_records_total") == 20)
             harm(bridge.state)
             assert await asyncio.to_thread(bridge.wait) == DAMAGED
         finally:
             bridge.kill9()
-        last = max(int(each["sequence"]) for each in _told(tmp_path))
+        last = max(int(each["sequence"]) for each in _received(tmp_path))
 
         cluster.delete("configmaps", "before-0")
         async with bridge.started():
-            await bridge.until("all is told again", lambda now: now.value("sink_delivered_records_total") == 20)
+            await bridge.until("all is reported again", lambda now: now.value("sink_delivered_records_total") == 20)
             now = await bridge.metrics()
 
-    gap, *again = _told(tmp_path)[20:]
+    gap, *again = _received(tmp_path)[20:]
     print(f"the newest record was {last}; the next start began with {gap['type']} {gap['sequence']}")
     assert gap["type"] == "kubedelta.gap.v1"
     assert int(gap["sequence"]) > last

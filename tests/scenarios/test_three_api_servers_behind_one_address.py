@@ -15,8 +15,8 @@ from tests.kit.balancer import Balancer
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object, churning
 from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION, history
-from tests.kit.exported import Told, from_file, tolds
 from tests.kit.judge import judge_all
+from tests.kit.received import Received, from_file, received_lists
 
 NAMESPACES = ("shop", "prod", "test")
 """One for the writers of each API server."""
@@ -48,14 +48,16 @@ async def test_the_epoch_stays_and_nothing_is_lost(
                 for kind in KINDS
             ]
             uids = {marker["metadata"]["uid"] for marker in markers}
-            await bridge.until("the last changes are told", lambda _: uids <= {each.uid for each in told(file)}, 120)
+            await bridge.until(
+                "the last changes are reported", lambda _: uids <= {each.uid for each in received(file)}, 120
+            )
             metrics = await bridge.until_delivered()
         prefixes = [f"{kind}/{namespace}/" for kind in KINDS for namespace in NAMESPACES]
         ended = await asyncio.to_thread(etcd.revision)
         happened = await history(etcd, *prefixes, since=began + 1, through=ended)
 
-    [verdict] = judge_all({"copy": told(file)}, happened).values()
-    assert {each.epoch for each in told(file)} == {1}
+    [verdict] = judge_all({"copy": received(file)}, happened).values()
+    assert {each.epoch for each in received(file)} == {1}
     assert metrics.value("history_proofs_total", outcome="other") == 0
     assert metrics.value("history_proofs_total", outcome="same") >= len(apis), "each restart broke watches"
     assert len({*line.served}) == len(apis)
@@ -69,8 +71,8 @@ async def test_the_epoch_stays_and_nothing_is_lost(
     )
 
 
-def told(file: Path) -> list[Told]:
-    return tolds(from_file(file)) if file.exists() else []
+def received(file: Path) -> list[Received]:
+    return received_lists(from_file(file)) if file.exists() else []
 
 
 def config(apis: list[KubeApiServer], line: Balancer, file: Path, folder: Path) -> dict[str, object]:

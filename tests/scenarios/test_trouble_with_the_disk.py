@@ -11,7 +11,15 @@ from bridge.outbox.storage.database import PAGE_BYTES
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import Metrics
 from tests.kit.churn import churning
-from tests.kit.exported import Told, ToldGap, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
+from tests.kit.received import (
+    Received,
+    ReceivedGap,
+    as_received,
+    assert_in_order,
+    assert_same_state,
+    rebuilt,
+    without_secrets,
+)
 from tests.kit.scene import Scene
 from tests.kit.small_disk import MEBIBYTE, SmallDisk
 from tests.kit.webhook_receiver import ACCEPTED, Answer
@@ -40,7 +48,7 @@ async def test_a_full_disk_stops_the_intake_and_nothing_else(
             assert _committed(full) == committed, "nothing is read that cannot be kept"
             small_disk.make_room()
             await bridge.until("it goes on", lambda now: _committed(now) > committed + 100)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
         metrics = await bridge.metrics()
 
     for verdict in (await scene.judged()).values():
@@ -59,14 +67,16 @@ async def test_a_bridge_killed_on_a_full_disk_keeps_acknowledgements(scene: Scen
             small_disk.fill(leave=2 * MEBIBYTE)
             await bridge.until("the intake has stopped", lambda now: now.value("intake_blocked") == 1)
             await bridge.until_delivered("log", "live", "copy")
-            told = {each.id for each in scene.written()}
+            received = {each.id for each in scene.written()}
             await asyncio.to_thread(bridge.kill9)
             scene.sinks.receiver.answer = lambda _: ACCEPTED
             bridge.launch()
-            await bridge.until("the hook has what was acknowledged", lambda now: _delivered(now, "hook") >= len(told))
+            await bridge.until(
+                "the hook has what was acknowledged", lambda now: _delivered(now, "hook") >= len(received)
+            )
             small_disk.make_room()
             await bridge.until("it goes on", lambda now: _committed(now) > 100)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
 
     for verdict in (await scene.judged()).values():
         assert verdict.relisted == verdict.skipped == 0
@@ -78,14 +88,14 @@ async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(scene: Sce
     async with KubeClient(scene.servers.api) as kube, bridge.started():
         async with churning(scene.servers.api, scene.namespace) as churn:
             await churn.until_made(200)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
         before = await scene.sinks.streams()
         objects_before = await _state(kube, scene)
 
         await asyncio.to_thread(bridge.stop)
         _damage(bridge.state / "outbox.db", part)
         await asyncio.to_thread(bridge.start)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
         rebuilds = (await bridge.metrics()).value("outbox_rebuilds_total")
         objects = await _state(kube, scene)
         streams = await scene.sinks.streams()
@@ -93,9 +103,9 @@ async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(scene: Sce
     assert rebuilds == 1
     assert [*bridge.state.glob("outbox.db.*.aside")], "it is kept for who wants to look"
     for sink, stream in streams.items():
-        last_before = max(each.sequence for each in before[sink] if isinstance(each, Told))
-        [gap] = [each for each in stream if isinstance(each, ToldGap)]
-        fresh = [each for each in stream if isinstance(each, Told) and each.sequence > last_before]
+        last_before = max(each.sequence for each in before[sink] if isinstance(each, Received))
+        [gap] = [each for each in stream if isinstance(each, ReceivedGap)]
+        fresh = [each for each in stream if isinstance(each, Received) and each.sequence > last_before]
         assert last_before < gap.first <= gap.last < min(each.sequence for each in fresh), "the gap comes first"
         assert gap.count is None, "nobody knows how many"
         assert {each.subject for each in fresh if each.op == "sync"} >= objects_before.keys()
@@ -114,7 +124,7 @@ def _damage(file: Path, part: str) -> None:
 async def _state(kube: KubeClient, scene: Scene) -> dict[str, Manifest]:
     objects: dict[str, Manifest] = {}
     for kind, name in KIND_NAMES.items():
-        objects |= as_told(await kube.get(f"{scene.root}/{kind}"), f"/api/v1/{kind}", name)
+        objects |= as_received(await kube.get(f"{scene.root}/{kind}"), f"/api/v1/{kind}", name)
     return {subject: without_secrets(thing) for subject, thing in objects.items()}
 
 

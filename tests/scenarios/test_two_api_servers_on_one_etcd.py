@@ -13,18 +13,18 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import (
-    Told,
+from tests.kit.four_sinks import FourSinks
+from tests.kit.received import (
+    Received,
     Version,
-    as_told,
+    as_received,
     assert_each_once,
     assert_in_order,
     assert_same_state,
     from_file,
-    tolds,
+    received_lists,
     without_secrets,
 )
-from tests.kit.four_sinks import FourSinks
 
 NAMESPACE = "shop"
 CONFIG_MAPS, SECRETS = f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -64,9 +64,9 @@ async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
             for collection in COLLECTIONS:
                 await through.patch(f"{collection}/deleted", _label("touched", "before"))
             before = await _state(behind)
-            await bridge.until("the state before is told", lambda _: _is_told(before, four_sinks))
+            await bridge.until("the state before is reported", lambda _: _is_received(before, four_sinks))
             await bridge.until_delivered()
-            last_before = max(told.sequence for told in tolds(from_file(four_sinks.file)))
+            last_before = max(received.sequence for received in received_lists(from_file(four_sinks.file)))
 
             await asyncio.to_thread(first.kill9)
             await bridge.until("the outage is noticed", lambda metrics: metrics.value("resource_live") == 0)
@@ -78,10 +78,10 @@ async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
             await asyncio.to_thread(first.start)
 
             await bridge.until("every watch is live again", lambda metrics: metrics.value("ready") == 1)
-            for collection in COLLECTIONS:  # Whatever a comparison found is told before these.
+            for collection in COLLECTIONS:  # Whatever a comparison found is reported before these.
                 await behind.create(collection, _object(collection, "marker"))
             at_last = await _state(behind)
-            await bridge.until("the markers are told", lambda _: _is_told(at_last, four_sinks))
+            await bridge.until("the markers are reported", lambda _: _is_received(at_last, four_sinks))
             metrics = await bridge.until_delivered()
             streams = await four_sinks.delivered()
 
@@ -90,12 +90,12 @@ async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
         "updated": 2 * len(COLLECTIONS), "deleted": 3 * len(COLLECTIONS), "added": 3 * len(COLLECTIONS)
     }  # fmt: skip
     for sink, stream in streams.items():
-        fresh = [told for told in stream if told.sequence > last_before]
-        assert_each_once([told for told in fresh if told.evidence == "relisted"], found, sink)
-        assert_each_once([told for told in fresh if told.evidence != "relisted"], watched, sink)
+        fresh = [received for received in stream if received.sequence > last_before]
+        assert_each_once([received for received in fresh if received.evidence == "relisted"], found, sink)
+        assert_each_once([received for received in fresh if received.evidence != "relisted"], watched, sink)
         assert_in_order(stream, sink)
         _assert_deletes_carry_the_last_state(fresh, before, sink)
-        assert not any(_reveals(told) for told in stream), f"{sink} was told the content of a Secret"
+        assert not any(_reveals(received) for received in stream), f"{sink} was reported the content of a Secret"
     assert metrics.value("reflector_relists_total") == len(COLLECTIONS)
     assert SECRET_VALUE not in bridge.log.read_text()
     _print_counts(streams, before, after, last_before)
@@ -132,7 +132,7 @@ def _label(name: str, value: str) -> Manifest:
 async def _state(kube: KubeClient) -> State:
     objects: dict[str, Manifest] = {}
     for collection, path in COLLECTIONS.items():
-        objects |= as_told(await kube.get(collection), path, KINDS[collection])
+        objects |= as_received(await kube.get(collection), path, KINDS[collection])
     return objects
 
 
@@ -140,14 +140,14 @@ def _version(thing: Manifest, op: str) -> Version:
     return Version(thing["metadata"]["uid"], thing["metadata"]["resourceVersion"], op)
 
 
-def _is_told(state: State, sinks: FourSinks) -> bool:
+def _is_received(state: State, sinks: FourSinks) -> bool:
     """Whether the file has the newest version of each of these objects."""
-    told = {each.version[:2] for each in tolds(from_file(sinks.file))}
-    return all(_version(thing, "")[:2] in told for thing in state.values())
+    received = {each.version[:2] for each in received_lists(from_file(sinks.file))}
+    return all(_version(thing, "")[:2] in received for thing in state.values())
 
 
 def _net_changes(before: State, after: State) -> list[Version]:
-    """What who knew the one state must be told to know the other."""
+    """What who knew the one state must be reported to know the other."""
     changes = []
     for subject in before.keys() | after.keys():
         old, new = before.get(subject), after.get(subject)
@@ -162,9 +162,9 @@ def _net_changes(before: State, after: State) -> list[Version]:
     return changes
 
 
-def _assert_deletes_carry_the_last_state(fresh: Iterable[Told], before: State, sink: str) -> None:
+def _assert_deletes_carry_the_last_state(fresh: Iterable[Received], before: State, sink: str) -> None:
     __tracebackhide__ = True
-    deleted = {told.subject: told.data for told in fresh if told.op == "deleted"}
+    deleted = {received.subject: received.data for received in fresh if received.op == "deleted"}
     want = {subject: before[subject] for subject in deleted}
     assert_same_state(
         {subject: without_secrets(thing) for subject, thing in deleted.items()},
@@ -173,13 +173,13 @@ def _assert_deletes_carry_the_last_state(fresh: Iterable[Told], before: State, s
     )
 
 
-def _reveals(told: Told) -> bool:
-    text = json.dumps(told.data)
+def _reveals(received: Received) -> bool:
+    text = json.dumps(received.data)
     return SECRET_VALUE in text or base64.b64encode(SECRET_VALUE.encode()).decode() in text
 
 
-def _print_counts(streams: Mapping[str, list[Told]], before: State, after: State, last_before: int) -> None:
+def _print_counts(streams: Mapping[str, list[Received]], before: State, after: State, last_before: int) -> None:
     print(f"{len(before)} objects before the outage, {len(after)} after it")
     for sink, stream in streams.items():
-        ops = Counter((told.op, told.evidence) for told in stream if told.sequence > last_before)
-        print(f"{sink}: told {len(stream)} deltas, since the outage {dict(ops)}")
+        ops = Counter((received.op, received.evidence) for received in stream if received.sequence > last_before)
+        print(f"{sink}: reported {len(stream)} deltas, since the outage {dict(ops)}")

@@ -12,21 +12,21 @@ import pytest
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object
-from tests.kit.exported import Told, as_told, assert_in_order, assert_same_state, rebuilt, without_secrets
 from tests.kit.judge import assert_makes_sense
+from tests.kit.received import Received, as_received, assert_in_order, assert_same_state, rebuilt, without_secrets
 from tests.kit.scene import Scene
 
 KEPT, CHANGED, DELETED, RECREATED = "kept", "changed", "deleted", "recreated"
 
 
 @pytest.mark.parametrize("expired", [False, True], ids=["the position held", "the position had expired"])
-async def test_what_happened_meanwhile_is_told_after_the_start(scene: Scene, expired: bool) -> None:
+async def test_what_happened_meanwhile_is_reported_after_the_start(scene: Scene, expired: bool) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as kube, bridge.started():
         for kind in KINDS:
             for name in (KEPT, CHANGED, DELETED, RECREATED):
                 await kube.create(f"{scene.root}/{kind}", an_object(kind, name))
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
 
         await asyncio.to_thread(bridge.kill9)
         for kind in KINDS:
@@ -34,7 +34,7 @@ async def test_what_happened_meanwhile_is_told_after_the_start(scene: Scene, exp
         if expired:
             await scene.forget()
         await asyncio.to_thread(bridge.start)
-        await scene.until_told(bridge)
+        await scene.until_received(bridge)
         lists = (await bridge.metrics()).value("reflector_lists_total")
 
     for verdict in (await scene.judged()).values():
@@ -74,21 +74,21 @@ async def test_objects_that_left_the_scope_are_deleted_new_ones_added(scene: Sce
         async with bridge.started():
             state_before = await _state(kube, before)
             await _until_state(bridge, scene, state_before)
-        last = max(told.sequence for told in (await scene.delivered())["copy"])
+        last = max(received.sequence for received in (await scene.delivered())["copy"])
         bridge.configure(scene.config(resources=after))
         async with bridge.started():
             state_after = await _state(kube, after)
             await _until_state(bridge, scene, state_after)
             await bridge.until_delivered()
-            told = await scene.delivered()
+            received = await scene.delivered()
 
-    for sink, stream in told.items():
+    for sink, stream in received.items():
         fresh = [each for each in stream if each.sequence > last]
         gone = {each.subject: without_secrets(each.data) for each in fresh if each.op == "deleted"}
         came = {each.subject: without_secrets(each.data) for each in fresh if each.op == "added"}
         assert_same_state(gone, _without(state_before, state_after), sink)
         assert_same_state(came, _without(state_after, state_before), sink)
-        assert len(fresh) == len(gone) + len(came), "what stayed is not told again"
+        assert len(fresh) == len(gone) + len(came), "what stayed is not reported again"
         assert_makes_sense(stream, sink)
         assert_in_order(stream, sink)
 
@@ -106,15 +106,15 @@ async def _state(kube: KubeClient, resources: list[dict[str, Any]]) -> dict[str,
         kind = {"configmaps": "ConfigMap", "secrets": "Secret"}[each["resource"]]
         for namespace in each["namespaces"]:
             listed = await kube.get(f"/api/v1/namespaces/{namespace}/{each['resource']}", **selector)
-            objects |= as_told(listed, f"/api/v1/{each['resource']}", kind)
+            objects |= as_received(listed, f"/api/v1/{each['resource']}", kind)
     return {subject: without_secrets(thing) for subject, thing in objects.items()}
 
 
 async def _until_state(bridge: BridgeProcess, scene: Scene, state: dict[str, Manifest]) -> None:
-    def is_told(stream: list[Told]) -> bool:
+    def is_received(stream: list[Received]) -> bool:
         return {subject: without_secrets(thing) for subject, thing in rebuilt(stream).items()} == state
 
-    await bridge.until("the state is told", lambda _: is_told(scene.written()))
+    await bridge.until("the state is reported", lambda _: is_received(scene.written()))
 
 
 def _without(these: dict[str, Manifest], others: dict[str, Manifest]) -> dict[str, Manifest]:

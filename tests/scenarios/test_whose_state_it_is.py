@@ -1,4 +1,4 @@
-"""The state belongs to one bridge, one cluster and one past: anything else is refused, or told apart."""
+"""The state belongs to one bridge, one cluster and one past: anything else is refused, or reported apart."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from bridge.playground import Playground
 from tests.cluster.kube_client import KubeClient
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.exported import as_told, assert_in_order, assert_same_state, rebuilt
 from tests.kit.judge import assert_makes_sense
+from tests.kit.received import as_received, assert_in_order, assert_same_state, rebuilt
 from tests.kit.scene import Scene
 from tests.kit.small_disk import SmallDisk
 
@@ -86,7 +86,7 @@ async def test_another_clusters_state_is_refused_or_begins_an_epoch(scene: Scene
         for name in ("a", "b"):
             await one.create(f"{scene.root}/configmaps", {"metadata": {"name": name}})
         async with bridge.started():
-            await scene.until_told(bridge)
+            await scene.until_received(bridge)
         state_before = rebuilt(scene.written())
 
     await kube.create_namespace(scene.namespace)
@@ -96,25 +96,25 @@ async def test_another_clusters_state_is_refused_or_begins_an_epoch(scene: Scene
         bridge.configure(scene.config(api=kube.server))
         assert await asyncio.to_thread(bridge.ended) == NOT_CONFIGURED_RIGHT
         assert _says(bridge, "state.on_cluster_change", "belongs to the cluster")
-        assert rebuilt(scene.written()) == state_before, "nothing is told of a cluster that was refused"
+        assert rebuilt(scene.written()) == state_before, "nothing is reported of a cluster that was refused"
 
         restart = {"on_cluster_change": "restart"}
         bridge.configure(scene.config(api=kube.server, state=restart))
         async with bridge.started():
-            state = as_told(await kube.get(f"{scene.root}/configmaps"), "/api/v1/configmaps", "ConfigMap")
-            await bridge.until("the state is told", lambda _: rebuilt(scene.written()) == state)
+            state = as_received(await kube.get(f"{scene.root}/configmaps"), "/api/v1/configmaps", "ConfigMap")
+            await bridge.until("the state is reported", lambda _: rebuilt(scene.written()) == state)
             await bridge.until_delivered()
             metrics = await bridge.metrics()
-            told = await scene.delivered()
+            received = await scene.delivered()
         async with bridge.started():
             assert (await bridge.metrics()).value("reflector_lists_total") == 0, "the state belongs to this one now"
             await bridge.until_delivered()
-            assert (await scene.delivered()).keys() == told.keys()
+            assert (await scene.delivered()).keys() == received.keys()
     finally:
         await kube.delete_namespace(scene.namespace)
 
     assert metrics.value("cluster_changes_total") == 1
-    for sink, stream in told.items():
+    for sink, stream in received.items():
         fresh = [each for each in stream if each.epoch == 2]
         assert_same_state(rebuilt(stream), state, sink)
         assert_makes_sense(stream, sink)
@@ -134,14 +134,14 @@ async def test_a_cluster_restored_from_a_backup_begins_an_epoch(scene: Scene, tm
     async with KubeClient(api) as kube:
         for name in ("kept", "changed", "deleted"):
             await kube.create(config_maps, {"metadata": {"name": name}})
-        state = as_told(await kube.get(config_maps), "/api/v1/configmaps", "ConfigMap")
+        state = as_received(await kube.get(config_maps), "/api/v1/configmaps", "ConfigMap")
         async with bridge.started():
-            await bridge.until("the state is told", lambda _: rebuilt(scene.written()) == state)
+            await bridge.until("the state is reported", lambda _: rebuilt(scene.written()) == state)
             await asyncio.to_thread(etcd.back_up, tmp_path / "backup")
             await kube.patch(f"{config_maps}/changed", {"data": {"turn": "1"}})
             await kube.delete(f"{config_maps}/deleted")
             await kube.create(config_maps, {"metadata": {"name": "forgotten"}})
-            await scene.until_told(bridge)
+            await scene.until_received(bridge)
 
     await asyncio.to_thread(api.kill9)
     await asyncio.to_thread(etcd.kill9)
@@ -149,13 +149,13 @@ async def test_a_cluster_restored_from_a_backup_begins_an_epoch(scene: Scene, tm
     await asyncio.to_thread(etcd.start)
     await asyncio.to_thread(api.start)
     async with bridge.started():
-        await bridge.until("the past is told", lambda _: rebuilt(scene.written()) == state)
+        await bridge.until("the past is reported", lambda _: rebuilt(scene.written()) == state)
         await bridge.until_delivered()
         metrics = await bridge.metrics()
-        told = await scene.delivered()
+        received = await scene.delivered()
 
     assert metrics.value("reflector_version_resets_total", resource="configmaps") == 1
-    for sink, stream in told.items():
+    for sink, stream in received.items():
         assert_same_state(rebuilt(stream), state, sink)
         assert_makes_sense(stream, sink)
         assert_in_order(stream, sink)

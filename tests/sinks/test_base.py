@@ -28,7 +28,7 @@ def test_a_secret_ends_before_its_newline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
-def test_a_secret_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, content: bytes | None) -> None:
+def test_a_secret_that_cannot_be_read_is_reported_by_its_path(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
@@ -99,7 +99,7 @@ def test_what_is_not_there_has_a_word_of_its_own() -> None:
     assert template.render(a_gap()) == template.render(a_snapshot()) == "_._._.notice"
 
 
-def test_names_of_one_resource_are_told_apart() -> None:
+def test_names_of_one_resource_are_reported_apart() -> None:
     template = Template("{resource}.{name}", "prod", escape=str)
 
     assert [template.render(a_delta(key=f"shop/{name}")) for name in "ab"] == ["pods.a", "pods.b"]
@@ -135,7 +135,7 @@ def test_an_encrypted_key_is_an_error_and_asks_nobody(tmp_path: Path) -> None:
         tls_context(None, client.certificate, encrypted)
 
 
-def test_files_that_are_no_certificates_are_told_by_name(tmp_path: Path) -> None:
+def test_files_that_are_no_certificates_are_reported_by_name(tmp_path: Path) -> None:
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
 

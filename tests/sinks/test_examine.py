@@ -29,7 +29,7 @@ def examined(type: str, **more: Any) -> list[WrongOption]:
     return list(kind.examine(kind.options.model_validate(MINIMAL[type] | more)))
 
 
-def told(type: str, **more: Any) -> str:
+def received(type: str, **more: Any) -> str:
     return "\n".join(map(str, examined(type, **more)))
 
 
@@ -49,10 +49,10 @@ def test_nothing_is_wrong_with_the_least_options(type: str) -> None:
     ],
 )
 def test_a_setting_that_librdkafka_does_not_take_is_named(properties: dict[str, Any], complaint: str) -> None:
-    assert told("kafka", properties={"queue.buffering.max.kbytes": 1024, **properties}).startswith(complaint)
+    assert received("kafka", properties={"queue.buffering.max.kbytes": 1024, **properties}).startswith(complaint)
 
 
-def test_every_wrong_setting_is_told_at_once() -> None:
+def test_every_wrong_setting_is_reported_at_once() -> None:
     assert [each.option for each in examined("kafka", properties={"a.b": 1, "linger.ms": "x", "c.d": 1})] == [
         "properties.a.b",
         "properties.linger.ms",
@@ -83,12 +83,12 @@ def test_a_secret_that_is_not_there_or_empty_is_named(
     tmp_path: Path, type: str, option: str, more: Callable[[Path], dict[str, Any]]
 ) -> None:
     path = tmp_path / "secret"
-    assert told(type, **more(path)) == f"{option}: cannot read the secret file {path}: No such file or directory"
+    assert received(type, **more(path)) == f"{option}: cannot read the secret file {path}: No such file or directory"
     path.write_text("\n")
-    assert told(type, **more(path)) == f"{option}: the secret file {path} is empty"
+    assert received(type, **more(path)) == f"{option}: the secret file {path} is empty"
     with path.open("wb") as file:
         file.truncate(100 << 30)
-    assert told(type, **more(path)) == f"{option}: the secret file {path} is larger than 1MiB"
+    assert received(type, **more(path)) == f"{option}: the secret file {path} is larger than 1MiB"
 
 
 @pytest.mark.parametrize("type", TLS)
@@ -99,7 +99,7 @@ def test_an_unusable_certificate_is_named_by_its_own_option(tmp_path: Path, type
     nonsense.write_text("nonsense")
 
     def asked(**files: Path) -> str:
-        return told(type, **TLS[type], **files)
+        return received(type, **TLS[type], **files)
 
     assert asked(ca_file=authority.certificate, cert_file=mine.certificate, key_file=mine.key) == ""
     assert asked(ca_file=gone) == f"ca_file: cannot read {gone}: No such file or directory"
@@ -112,20 +112,20 @@ def test_an_unusable_certificate_is_named_by_its_own_option(tmp_path: Path, type
 def test_a_secret_that_is_none_of_its_kind_is_named(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("hush")
-    assert told("nats", credentials_file=path).startswith(f"credentials_file: {path} holds no user credentials")
-    assert told("nats", nkey_seed_file=path) == f"nkey_seed_file: {path} holds no seed of an NKey"
-    assert told("webhook", secret_file=path).startswith(f"secret_file: {path}, line 1: ")
+    assert received("nats", credentials_file=path).startswith(f"credentials_file: {path} holds no user credentials")
+    assert received("nats", nkey_seed_file=path) == f"nkey_seed_file: {path} holds no seed of an NKey"
+    assert received("webhook", secret_file=path).startswith(f"secret_file: {path}, line 1: ")
     path.write_text("two\nlines")
-    assert told("webhook", header_files={"X-Key": path}) == (
+    assert received("webhook", header_files={"X-Key": path}) == (
         f"header_files.X-Key: {path} is not one line of printable ASCII"
     )
     path.write_bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
-    assert told("nats", nkey_seed_file=path) == ""
+    assert received("nats", nkey_seed_file=path) == ""
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    assert told("file", path=tmp_path) == f"path: cannot write to {tmp_path}: it is a folder"
-    assert told("file", path=tmp_path / "no" / "x").endswith(f"the folder {tmp_path}/no does not exist")
+    assert received("file", path=tmp_path) == f"path: cannot write to {tmp_path}: it is a folder"
+    assert received("file", path=tmp_path / "no" / "x").endswith(f"the folder {tmp_path}/no does not exist")
 
 
 # ── Claims ───────────────────────────────────────────────────────────────────

@@ -93,13 +93,13 @@ def test_an_offer_joins_the_built_in_types() -> None:
         (offer("missing", "MISSING"), "it cannot be imported: AttributeError"),
     ],
 )
-def test_a_broken_offer_is_told_by_name_and_harms_no_other(broken: EntryPoint, reason: str) -> None:
+def test_a_broken_offer_is_reported_by_name_and_harms_no_other(broken: EntryPoint, reason: str) -> None:
     found = find([OURS], [broken, offer("theirs", "THEIRS")])
 
     assert found.types == {"ours": OURS, "theirs": THEIRS}
-    ((origin, told),) = found.unusable.items()
+    ((origin, received),) = found.unusable.items()
     assert origin == f"{broken.name} = {broken.value}"
-    assert told.startswith(reason)
+    assert received.startswith(reason)
 
 
 LIGHT = """

@@ -1,4 +1,5 @@
-"""What sinks are told when backfills, crashes and full disks meet: an outbox as the bridge uses it, and one taker."""
+"""What sinks are reported when backfills, crashes and full disks meet: an outbox as the bridge uses it, and one
+taker."""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> 
             taking = tasks.create_task(it.take(10))
             for _ in range(3):
                 assert await it.streams["one"].drop(2) == (0, 0)
-            assert not taking.done(), "lanes would remember each empty stretch as long as something in front is stuck"
+            assert not taking.done(), "lanes would remember each empty fetch as long as something in front is stuck"
             taking.cancel()
 
 

@@ -1,4 +1,5 @@
-"""What a server or a proxy may send by mistake, through the whole bridge: told once by name, and nothing else lost."""
+"""What a server or a proxy may send by mistake, through the whole bridge: reported once by name, and nothing else
+lost."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
         await stuck.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 1001)
 
     gaps = [record for record in stuck.records if isinstance(record, Gap)]
-    assert sum(gap.count or 0 for gap in gaps) + len(stuck.deltas) == 1001, "what it did not get, it was told of"
+    assert sum(gap.count or 0 for gap in gaps) + len(stuck.deltas) == 1001, "what it did not get, it was reported of"
     assert [record.sequence for record in stuck.records] == sorted(record.sequence for record in stuck.records)
     assert {fact.sink for fact in world.reported(BacklogDropped)} == {"sink-0"}
 

@@ -1,4 +1,5 @@
-"""What was told as deleted though it was there, and is told again: consumers drop what has the id of something told."""
+"""What was reported as deleted though it was there, and is reported again: consumers drop what has the id of something
+reported."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Consumer:
                 self.state[delta.key] = delta.body
 
 
-async def until_told(run: Run, deltas: int) -> None:
+async def until_received(run: Run, deltas: int) -> None:
     await run.sink.until(lambda sink: len(sink.deltas) == deltas)
 
 
@@ -85,10 +86,10 @@ async def test_a_resource_that_was_away_with_its_objects_is_back(tmp_path: Path)
         async with life(tmp_path, cluster, WIDGETS) as run:
             for times in (1, 2):
                 cluster.delete(DEFINITIONS, "widgets.example.test")
-                await until_told(run, 2 * times)
+                await until_received(run, 2 * times)
                 await cluster.until(partial(has_stopped, run, times))
                 cluster.restore(there)
-                await until_told(run, 2 * times + 1)
+                await until_received(run, 2 * times + 1)
     consumer.hear(run.sink.deltas)
 
     assert run.sink.delivered() == ["added default/a", *["deleted default/a", "added default/a"] * 2]

@@ -46,7 +46,7 @@ async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(it.change("updated a"))
         async with asyncio.timeout(10):
-            while not it.outbox.no_room:  # noqa: ASYNC110  # told by no event
+            while not it.outbox.no_room:  # noqa: ASYNC110  # reported by no event
                 await asyncio.sleep(0.01)
             yield
         disk.free = 10 * MIN_FREE
@@ -105,7 +105,7 @@ async def test_what_sinks_settled_is_saved_by_a_bridge_that_ends(tmp_path: Path,
         tasks.create_task(is_not_appended(it))
         await it.take_all()
     async with bench(tmp_path, retention=Retention()) as it:
-        assert await it.take_all() == [], "told by the one before it"
+        assert await it.take_all() == [], "reported by the one before it"
 
 
 async def is_not_appended(it: Bench) -> None:

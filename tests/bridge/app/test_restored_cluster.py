@@ -33,7 +33,7 @@ def live_through(cluster: Playground) -> None:
 
 
 def be_forgotten(cluster: Playground) -> None:
-    """After the backup, and told."""
+    """After the backup, and reported."""
     cluster.patch("configmaps", "changed", {"data": {"value": "lost"}})
     cluster.delete("configmaps", "deleted")
     cluster.create("configmaps", a_config_map("lost"))
@@ -50,7 +50,7 @@ def be_restored(cluster: Playground, backup: StoreSnapshot) -> None:
     write(cluster, reached - int(cluster.version) + 5)
 
 
-def state_told(deltas: Sequence[Delta]) -> dict[tuple[str, str], bytes]:
+def state_received(deltas: Sequence[Delta]) -> dict[tuple[str, str], bytes]:
     """What a consumer knows that drops what has a source and an id that it has seen."""
     state: dict[tuple[str, str], bytes] = {}
     seen: dict[tuple[int, str], bytes] = {}
@@ -68,15 +68,15 @@ def names(state: dict[tuple[str, str], bytes]) -> set[str]:
     return {f"{resource} {key}" for resource, key in state}
 
 
-async def until_told(run: Run, before: Sequence[Delta] = ()) -> None:
-    """The state that was told is that of the cluster."""
+async def until_received(run: Run, before: Sequence[Delta] = ()) -> None:
+    """The state that was reported is that of the cluster."""
     async with asyncio.timeout(20):
-        while not is_told([*before, *run.sink.deltas]):  # noqa: ASYNC110  # nothing announces it
+        while not is_received([*before, *run.sink.deltas]):  # noqa: ASYNC110  # nothing announces it
             await asyncio.sleep(0.01)
 
 
-def is_told(deltas: Sequence[Delta]) -> bool:
-    state = state_told(deltas)
+def is_received(deltas: Sequence[Delta]) -> bool:
+    state = state_received(deltas)
     return names(state) == EXPECTED and b"anew" in state[CHANGED]
 
 
@@ -108,7 +108,7 @@ async def test_a_restore_is_noticed_after_versions_passed_the_position(tmp_path:
         if compacted:
             cluster.misbehave.expire_history()
         async with life(tmp_path, cluster, BOTH) as second:
-            await until_told(second, first.sink.deltas)
+            await until_received(second, first.sink.deltas)
 
     if not compacted:
         assert outcomes(second.facts)[0] == "other"
@@ -128,7 +128,7 @@ async def test_a_restore_is_noticed_under_a_running_watch(tmp_path: Path) -> Non
             await run.sink.until(lambda sink: len(sink.deltas) >= 29)
             await run.until_settled()
             be_restored(cluster, backup)
-            await until_told(run)
+            await until_received(run)
             await _goes_on(run, cluster, "later")
 
     assert outcomes(run.facts).count("other") == 1, "all informers together"
@@ -169,6 +169,6 @@ async def test_a_restore_is_noticed_where_all_it_undid_came_and_went(tmp_path: P
             await first.until_settled()
         be_restored(cluster, backup)
         async with life(tmp_path, cluster, BOTH) as second:
-            await until_told(second, first.sink.deltas)
+            await until_received(second, first.sink.deltas)
 
     assert outcomes(second.facts)[0] == "other"

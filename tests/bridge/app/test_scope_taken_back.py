@@ -1,4 +1,4 @@
-"""A scope that left the configuration, and came back before all of it was told."""
+"""A scope that left the configuration, and came back before all of it was reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: 
         async with asyncio.TaskGroup() as tasks:
             adopting = tasks.create_task(outbox.ledger.adopt(PODS, [KEPT]))
         assert adopting.cancelled()
-        assert outbox.last == 1500, "half of them are told as deleted"
+        assert outbox.last == 1500, "half of them are reported as deleted"
 
     async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         known, left = await outbox.ledger.adopt(PODS, [KEPT, LEFT])
@@ -40,7 +40,7 @@ async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: 
     checkpoint, kept = known[LEFT], known[KEPT]
     assert checkpoint is not None
     assert len(checkpoint.objects) == 500
-    assert checkpoint.position is None, "what was told as deleted is there, and no watch would say so"
+    assert checkpoint.position is None, "what was reported as deleted is there, and no watch would say so"
     assert kept is not None
     assert kept.position == "1000", "of this one nothing left"
 

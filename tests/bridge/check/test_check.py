@@ -307,7 +307,9 @@ async def test_deletes_that_happened_are_no_fault_of_the_configuration(
     assert findings["state"].verdict is CheckResult.RIGHT
 
 
-async def test_what_would_be_told_is_not_counted_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_would_be_reported_is_not_counted_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(check, "MOST_OBJECTS", 2)
     async with Playground() as cluster:
         for name in ("a", "b", "c"):

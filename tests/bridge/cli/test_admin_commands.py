@@ -209,7 +209,7 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
         ),
     ],
 )
-async def test_a_replay_says_what_will_be_told(
+async def test_a_replay_says_what_will_be_reported(
     running: AdminCommand, state: FakeAdmin, words: str, request_made: ReplayRequest
 ) -> None:
     assert await running(f"replay hook {words}") == (
@@ -258,7 +258,7 @@ async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: AdminComm
     )
 
 
-async def test_machines_are_told_whether_the_bridge_runs(running: AdminCommand) -> None:
+async def test_machines_are_reported_whether_the_bridge_runs(running: AdminCommand) -> None:
     assert await running("replay hook --from 11 --json") == (
         Exit.OK,
         lines('{"records":30,"first":11,"last":40,"running":true}'),
@@ -266,7 +266,7 @@ async def test_machines_are_told_whether_the_bridge_runs(running: AdminCommand) 
     )
 
 
-async def test_machines_are_told_that_the_bridge_does_not_run(stopped: AdminCommand) -> None:
+async def test_machines_are_reported_that_the_bridge_does_not_run(stopped: AdminCommand) -> None:
     for words, answer in {
         "replay hook --from 11": {"records": 30, "first": 11, "last": 40, "running": False},
         "dead-letters retry hook 1 2": {"retried": 2, "running": False},
@@ -504,7 +504,7 @@ async def test_options_may_stand_anywhere(running: AdminCommand, config: Path, s
 # ── state check ──────────────────────────────────────────────────────────────
 
 
-async def test_a_healthy_state_is_told_with_its_sizes(running: AdminCommand, state: FakeAdmin) -> None:
+async def test_a_healthy_state_is_reported_with_its_sizes(running: AdminCommand, state: FakeAdmin) -> None:
     state.report = StateReport(
         "/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 3, 12 * 1024**2, 4 * 1024, 3 * 1024**3
     )
@@ -646,7 +646,7 @@ async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: Admin
         (Damaged("page 7"), Exit.NO, "the state is damaged; the next start moves it aside: page 7"),
     ],
 )
-async def test_files_that_cannot_be_used_are_told_with_the_reason(
+async def test_files_that_cannot_be_used_are_reported_with_the_reason(
     kubedelta: AdminCommand, monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, printed: str
 ) -> None:
     @asynccontextmanager

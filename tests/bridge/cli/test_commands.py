@@ -98,7 +98,7 @@ def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: py
 
     printed = capsys.readouterr().out
     assert f"unreachable cluster: http://127.0.0.1:{port}" in printed
-    assert "sinks.copy" in printed, "the other findings are told all the same"
+    assert "sinks.copy" in printed, "the other findings are reported all the same"
 
 
 async def test_a_check_finds_unknown_names_and_missing_rights(command: Command, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ async def test_a_sink_that_stores_a_part_each_time_is_not_down() -> None:
 
 
 @virtual
-async def test_a_circuit_that_opens_and_closes_is_told_once_each() -> None:
+async def test_a_circuit_that_opens_and_closes_is_reported_once_each() -> None:
     world = World(ScriptedSink(*[Receipt((0,), DOWN)] * 7), pods("a"))
     states = []
     async with world.running() as worker:

@@ -91,7 +91,7 @@ async def test_each_step_in_a_batch_has_the_version_before_it() -> None:
 
 
 @pytest.mark.parametrize("position", ["3", None], ids=["at a position", "in doubt"])
-async def test_a_delete_that_is_announced_again_is_told_once(position: str | None) -> None:
+async def test_a_delete_that_is_announced_again_is_reported_once(position: str | None) -> None:
     world = World()
     gone = [(EventType.DELETED, WEB.at(3))]
     async with world.running():
@@ -115,7 +115,7 @@ async def test_an_object_flapping_by_its_labels_is_seen_each_time() -> None:
     assert [op for op, _, _ in world.delivered] == ["added", "deleted"] * 3
 
 
-async def test_unchanged_objects_of_a_relist_are_not_told_again() -> None:
+async def test_unchanged_objects_of_a_relist_are_not_reported_again() -> None:
     world = World()
     async with world.running():
         await world.fifo.replace([WEB.at(1), DB.at(2)], "5")

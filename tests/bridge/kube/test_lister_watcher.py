@@ -174,7 +174,7 @@ async def test_a_list_may_come_compressed(server: ScriptedServer, client: KubeCl
     assert server.requests[0].headers["accept-encoding"] == "gzip"
 
 
-async def test_parts_of_a_page_are_told_while_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+async def test_parts_of_a_page_are_reported_while_it_comes(server: ScriptedServer, client: KubeClient) -> None:
     whole = json.dumps(pods(*(pod(f"p{number}", spec="x" * 1000) for number in range(1000)))).encode()
     go_on = asyncio.Event()
 
@@ -444,7 +444,7 @@ async def test_a_watch_opens_delivers_events_and_says_how_it_ended(server: Scrip
     assert answers[-1] == HungUp("the stream ended")
 
 
-async def test_an_event_is_told_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+async def test_an_event_is_reported_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
     text_found: asyncio.Queue[WatchAnswer] = asyncio.Queue()
 
     async def one_by_one(exchange: Exchange) -> None:
@@ -648,7 +648,7 @@ async def test_a_watch_that_comes_compressed_all_the_same_is_a_failure(
 # ── Bad input, on the way that it really takes ───────────────────────────────
 
 
-async def told_between(server: ScriptedServer, client: KubeClient, bad: bytes) -> list[WatchAnswer]:
+async def reported_between(server: ScriptedServer, client: KubeClient, bad: bytes) -> list[WatchAnswer]:
     """Of a watch that tells ``before``, then something bad, then ``after``: what comes of the bad."""
     server.on(PATH, streaming(event("ADDED", pod("before")), bad, event("ADDED", pod("after"))))
     answers = [answer for answer in await watch_whole(client) if isinstance(answer, Announced | Unreadable)]
@@ -659,7 +659,7 @@ async def told_between(server: ScriptedServer, client: KubeClient, bad: bytes) -
 
 
 async def test_malformed_json_in_a_stream_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
-    [answer] = await told_between(server, client, b'{"type":"MODIFIED","object":{"kind":"Pod",\n')
+    [answer] = await reported_between(server, client, b'{"type":"MODIFIED","object":{"kind":"Pod",\n')
     assert isinstance(answer, Unreadable)
     assert answer.reason.startswith("a line of 42 bytes is not a watch event: ")
 
@@ -674,12 +674,12 @@ async def test_a_line_of_3_mb_arrives_whole(server: ScriptedServer, client: Kube
 
 async def test_an_object_without_metadata_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
     bad = event("MODIFIED", {"kind": "Pod", "apiVersion": "v1", "spec": {}})
-    assert await told_between(server, client, bad) == [Unreadable("MODIFIED: an object without metadata")]
+    assert await reported_between(server, client, bad) == [Unreadable("MODIFIED: an object without metadata")]
 
 
 async def test_a_table_in_a_stream_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
     bad = event("ADDED", {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []})
-    assert await told_between(server, client, bad) == [Unreadable("ADDED: a Table, not an object")]
+    assert await reported_between(server, client, bad) == [Unreadable("ADDED: a Table, not an object")]
 
 
 async def test_a_table_for_a_list_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:

@@ -33,10 +33,10 @@ def compact(value: Any) -> bytes:
 
 
 def watched(thing: Json, *, managed_fields: bool = False) -> bytes:
-    return told_of(thing, managed_fields=managed_fields).body
+    return reported_of(thing, managed_fields=managed_fields).body
 
 
-def told_of(thing: Json, *, managed_fields: bool = False) -> ApiObject:
+def reported_of(thing: Json, *, managed_fields: bool = False) -> ApiObject:
     [answer] = Frames(WIDGETS, managed_fields=managed_fields).feed(b'{"type":"ADDED","object":%b}\n' % compact(thing))
     assert isinstance(answer, Announced), answer
     [(_, message)] = answer.events
@@ -128,14 +128,14 @@ def test_nothing_but_managed_fields_is_ever_lost(metadata: Json, top: Json, data
 def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, data: st.DataObject) -> None:
     members = {**widget()["metadata"], **metadata}
     order = data.draw(st.permutations(list(members)))
-    message = told_of({**widget(), "metadata": {name: members[name] for name in order}})
+    message = reported_of({**widget(), "metadata": {name: members[name] for name in order}})
     unmarked = ApiObject(message.key, message.uid, message.resource_version, message.body)
     if message.stripped:
         assert json.loads(transform_for(WIDGETS, RedactionKey(b"k" * 32))(unmarked).body) == json.loads(message.body)
 
 
 def test_a_server_written_object_is_stripped_unless_applied() -> None:
-    assert told_of(widget(managedFields=MANAGED, annotations={"a": "b"})).stripped
-    assert told_of(widget()).stripped
-    assert not told_of(widget(managedFields=MANAGED, annotations={LAST_APPLIED: "{}"})).stripped
-    assert not told_of(widget(managedFields=MANAGED), managed_fields=True).stripped
+    assert reported_of(widget(managedFields=MANAGED, annotations={"a": "b"})).stripped
+    assert reported_of(widget()).stripped
+    assert not reported_of(widget(managedFields=MANAGED, annotations={LAST_APPLIED: "{}"})).stripped
+    assert not reported_of(widget(managedFields=MANAGED), managed_fields=True).stripped

@@ -253,7 +253,7 @@ async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) ->
         assert record.before == first.body
 
 
-async def test_what_is_told_as_added_has_no_state_before(tmp_path: Path) -> None:
+async def test_what_is_reported_as_added_has_no_state_before(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -553,7 +553,7 @@ async def replayable(outbox: Outbox) -> Taker:
         ("0", None, None, [1, 2, 3, 4, 5, 6]),
     ],
 )
-async def test_what_is_told_once_more(
+async def test_what_is_reported_once_more(
     tmp_path: Path, start: int | str, resource: str | None, namespace: str | None, expected: list[int]
 ) -> None:
     retention = Retention(retain_bytes=1 << 30)
@@ -653,7 +653,7 @@ async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path:
         assert (await taker.stream.replay(6, None, None)).records == 1
 
 
-async def test_a_replay_whose_caller_is_gone_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_a_replay_whose_caller_is_gone_is_reported_all_the_same(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = await replayable(outbox)
         async with asyncio.TaskGroup() as tasks:
@@ -665,13 +665,13 @@ async def test_a_replay_whose_caller_is_gone_is_told_all_the_same(tmp_path: Path
         assert await taker.delivered() == ["added shopping/d", "deleted shop/a"]
 
 
-async def test_a_sink_that_does_not_exist_cannot_be_told_again(tmp_path: Path) -> None:
+async def test_a_sink_that_does_not_exist_cannot_be_reported_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         with pytest.raises(UnknownTarget, match=r"there is no sink live; there are: audit"):
             await outbox.sinks.replay("live", start=1, taken=0, kind=None, namespace=None)
 
 
-async def test_what_left_the_log_is_not_told_again(tmp_path: Path) -> None:
+async def test_what_left_the_log_is_not_reported_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = await replayable(outbox)  # Without retention.
 
@@ -679,7 +679,7 @@ async def test_what_left_the_log_is_not_told_again(tmp_path: Path) -> None:
         assert taker.stream.exhausted
 
 
-async def test_what_is_replayed_stays_until_it_was_told(tmp_path: Path) -> None:
+async def test_what_is_replayed_stays_until_it_was_reported(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_age=3600.0)) as outbox:
         taker = await replayable(outbox)
         await taker.stream.replay(1, None, None)
@@ -710,7 +710,7 @@ async def test_reading_the_log_is_bounded_by_unpacked_bytes(tmp_path: Path) -> N
         assert story(await everything(outbox)) == [f"added shop/p{number}" for number in range(25)]
 
 
-async def test_so_is_reading_what_is_told_out_of_turn(tmp_path: Path) -> None:
+async def test_so_is_reading_what_is_reported_out_of_turn(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await large(outbox)
     async with opened(tmp_path, WITH_LATE) as outbox:

@@ -179,7 +179,7 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
         assert (await outbox.check()).problems == []
 
 
-async def all_told(outbox: Outbox, sink: str) -> list[str]:
+async def all_received(outbox: Outbox, sink: str) -> list[str]:
     records, item = await outbox.sinks.read_backfill(sink, 100)
     outbox.sinks[sink].settle_backfill(item)
     outbox.sinks.end_backfill(sink)
@@ -212,8 +212,8 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
         newest = informer.known["shop/a"]
     async with opened(tmp_path, {**sinks, "third": StartPolicy.SNAPSHOT}) as outbox:
         assert dict((await Informed().begin(outbox)).known) == {"shop/a": newest}
-        assert await all_told(outbox, "third") == ["snapshot", "added shop/a", "snapshot"]
-        assert "deleted shop/b" in await all_told(outbox, "slow")
+        assert await all_received(outbox, "third") == ["snapshot", "added shop/a", "snapshot"]
+        assert "deleted shop/b" in await all_received(outbox, "slow")
         await live_goes_on(outbox)
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [newest.state]
         assert seqs(tmp_path, PINNED) == []
@@ -339,7 +339,7 @@ async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: 
         assert (await outbox.check()).problems == []
 
 
-async def test_what_a_resource_told_before_it_went_leaves_nothing(tmp_path: Path) -> None:
+async def test_what_a_resource_reported_before_it_went_leaves_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
         async with outbox.ledger.removing(PODS, Scope()):

@@ -59,7 +59,7 @@ def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, le
         ("+1 =2 -3", ""),
     ],
 )
-def test_a_sync_is_told_only_where_nothing_changed(backlog: str, left: str) -> None:
+def test_a_sync_is_reported_only_where_nothing_changed(backlog: str, left: str) -> None:
     assert text_of(compact(steps(backlog), uncertain_through=0)) == left
 
 
@@ -82,7 +82,7 @@ def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, uncer
     ("backlog", "left"),
     [("+1", "+1"), ("+1 =2", "+1"), ("+1 ~2", "+1 ~2"), ("+1 ~2 =3 ~4", "+1 ~4"), ("-1 +2b ~3b", "-1 +2 ~3")],
 )
-def test_what_may_have_been_told_is_told_again_as_it_was(backlog: str, left: str) -> None:
+def test_what_may_have_been_reported_is_reported_again_as_it_was(backlog: str, left: str) -> None:
     """Under another op the record would have another id, and the sink could not recognise the repetition."""
     for uncertain_through in (2, 9):
         assert text_of(compact(steps(backlog), uncertain_through)) == left

@@ -68,7 +68,7 @@ async def test_a_record_that_is_a_letter_already_stays_one(tmp_path: Path) -> No
         assert (len(of(outbox)), of(outbox).parked) == (3, 2)
 
 
-async def test_they_are_told_in_pages(tmp_path: Path) -> None:
+async def test_they_are_reported_in_pages(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(number, f"shop/p{number}") for number in range(1, 8)])
 

@@ -144,12 +144,12 @@ async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
         outbox.sinks["audit"].settle(10)
         one = outbox.size // 10
     async with opened(tmp_path, retention=Retention(retain_bytes=3 * one)) as outbox:
-        await told_more(outbox)
+        await received_more(outbox)
         await outbox.maintain()
         assert 3 <= outbox.records <= 5
 
 
-async def told_more(outbox: Outbox) -> None:
+async def received_more(outbox: Outbox) -> None:
     informer = await Informed(padding=100).begin(outbox)
     for _ in range(10):
         await informer.tells(outbox, "updated shop/a")

@@ -80,7 +80,7 @@ async def test_requests_are_done_and_answered_in_their_order(writer: Writer, dis
     assert results == reported == names == kinds(disk)
 
 
-async def test_it_is_durable_before_anybody_is_told(writer: Writer, disk: Disk) -> None:
+async def test_it_is_durable_before_anybody_is_reported(writer: Writer, disk: Disk) -> None:
     seen: list[list[str]] = []
 
     await writer.submit(an_insert("pods"), committed=lambda _: seen.append(kinds(disk)))
@@ -149,7 +149,7 @@ async def test_a_refusal_is_of_one_alone(writer: Writer, disk: Disk) -> None:
     assert [await first, await last] == reported == kinds(disk) == ["a", "c"]
 
 
-async def test_a_bug_undoes_the_transaction_and_is_told_to_all(writer: Writer, disk: Disk) -> None:
+async def test_a_bug_undoes_the_transaction_and_is_reported_to_all(writer: Writer, disk: Disk) -> None:
     def wrong(database: apsw.Connection) -> None:
         insert(database, "half")
         raise ZeroDivisionError

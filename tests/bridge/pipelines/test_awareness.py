@@ -95,7 +95,7 @@ async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: 
 
 
 class WaitsForWhatIsWatched(Counting):
-    """As Kafka's: a gap that may be about anything is told where watched resources go."""
+    """As Kafka's: a gap that may be about anything is reported where watched resources go."""
 
     where: tuple[str, ...] = ()
 
@@ -108,7 +108,7 @@ class WaitsForWhatIsWatched(Counting):
 
 
 async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path) -> None:
-    """And everything that the first lists find is told behind it. A restart reminds the sink of both."""
+    """And everything that the first lists find is reported behind it. A restart reminds the sink of both."""
     async with opened(tmp_path):
         pass
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
@@ -125,5 +125,5 @@ async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path
 
     assert set(sinks[0].where) == {"configmaps", "secrets"}
     assert isinstance(sinks[0].records[0], Gap)
-    assert sinks[1].where == (), "it was told once"
+    assert sinks[1].where == (), "it was reported once"
     assert int(sinks[1].memory) == len(sinks[0].records) + len(sinks[1].records)

@@ -26,7 +26,7 @@ CHANGES = 100
 async def beside_a_stuck_sink(
     stuck: StuckSink, live: RecordingSink, bounds: Bounds, policy: WhenFull
 ) -> AsyncIterator[World]:
-    """Its backlog reaches the bound by one change after the other, as fast as the other sink is told."""
+    """Its backlog reaches the bound by one change after the other, as fast as the other sink is reported."""
     async with running(stuck, live, options={"sink-0": {"bounds": bounds, "when_full": policy}}) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
@@ -143,7 +143,7 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
     assert len(dead.records) <= SMALL, "no more than that was left when it came back"
     if policy is WhenFull.DROP:
         missing = sum(record.count or 0 for record in dead.records if isinstance(record, Gap))
-        assert missing + len(dead.deltas) == 301, "what it did not get, it was told of"
+        assert missing + len(dead.deltas) == 301, "what it did not get, it was reported of"
 
 
 async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ async def test_watches_may_go_silent_and_stay_open() -> None:
         silence.stop()
 
 
-async def test_what_was_held_back_in_silence_is_told_after_it(server: Playground, http: httpx.AsyncClient) -> None:
+async def test_what_was_held_back_in_silence_is_reported_after_it(server: Playground, http: httpx.AsyncClient) -> None:
     async with watching(http, MAPS, resourceVersion=server.version) as watch:
         await server.until_watched("configmaps")
         with server.misbehave.go_silent("configmaps"):

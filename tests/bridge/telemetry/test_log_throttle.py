@@ -13,7 +13,7 @@ def test_a_repeated_failure_is_logged_once_a_period_with_a_count() -> None:
     assert throttle.due("audit", "no broker") is None
 
 
-def test_another_reason_and_another_subject_are_told_at_once() -> None:
+def test_another_reason_and_another_subject_are_reported_at_once() -> None:
     throttle = LogThrottle(StandingClock())
     logged = [
         throttle.due("audit", "no broker"),

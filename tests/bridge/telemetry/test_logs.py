@@ -99,7 +99,7 @@ def _logged(*facts: Fact, level: str = "info", clock: Clock | None = None) -> li
     return [(line["level"], line["event"]) for line in _lines(stream)]
 
 
-# ── What is told ─────────────────────────────────────────────────────────────
+# ── What is reported ─────────────────────────────────────────────────────────────
 
 
 def test_a_good_day_logs_each_state_and_no_batch() -> None:
@@ -121,13 +121,13 @@ def test_a_good_day_logs_each_state_and_no_batch() -> None:
     ]
 
 
-def test_batches_and_watches_are_told_at_debug() -> None:
+def test_batches_and_watches_are_reported_at_debug() -> None:
     committed = BatchCommitted(PODS, ALL, records=500, bytes=9, added=500, updated=0, deleted=0)
     logged = _logged(committed, WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "timeout", 300, 12), level="debug")
     assert logged == [("debug", "batch committed"), ("debug", "watch opened"), ("debug", "watch ended")]
 
 
-def test_every_fact_is_told_at_some_level() -> None:
+def test_every_fact_is_reported_at_some_level() -> None:
     stream = io.StringIO()
     set_up_logging("debug", "json", stream)
     logs = Logs(clock=Clock())
@@ -180,7 +180,7 @@ def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
     ]
 
 
-def test_records_that_a_sink_lost_are_always_told() -> None:
+def test_records_that_a_sink_lost_are_always_reported() -> None:
     overrun = ListenerOverrun("audit", first=3, last=9, count=7)
     dropped = BacklogDropped("audit", first=10, last=19, count=8)
     assert [level for level, _ in _logged(overrun, overrun, dropped, dropped)] == ["error"] * 4
@@ -244,7 +244,7 @@ def test_dropped_or_left_out_records_warn_only_if_there_were_any() -> None:
         SnapshotEnded("audit", objects=3),
     ],
 )
-def test_a_state_is_told_for_information(fact: Fact) -> None:
+def test_a_state_is_reported_for_information(fact: Fact) -> None:
     assert [level for level, _ in _logged(fact)] == ["info"]
 
 
@@ -284,7 +284,7 @@ def test_every_trouble_is_a_warning(fact: Fact) -> None:
     assert [level for level, _ in _logged(fact)] == ["warning"]
 
 
-def test_a_relist_is_told_since_it_is_rare() -> None:
+def test_a_relist_is_reported_since_it_is_rare() -> None:
     assert _logged(ListCompleted(PODS, ALL, 3, 0.1, relist=True)) == [("info", "listed again")]
 
 

@@ -102,7 +102,7 @@ async def test_equal_sides_are_found_equal_without_any_waiting(cluster: Playgrou
     assert destination.closed
 
 
-async def test_what_stays_different_is_told(cluster: Playground, destination: Destination) -> None:
+async def test_what_stays_different_is_reported(cluster: Playground, destination: Destination) -> None:
     changed, gone = (cluster.create("configmaps", config_map(name)) for name in ("changed", "gone"))
     destination.tell(changed)
     destination.tell(gone)
@@ -260,13 +260,13 @@ async def test_a_list_that_fails_is_never_taken_for_an_empty_cluster(
         await compared(cluster, destination)
 
 
-async def test_a_missing_permission_is_told(cluster: Playground, destination: Destination) -> None:
+async def test_a_missing_permission_is_reported(cluster: Playground, destination: Destination) -> None:
     cluster.misbehave.forbid("configmaps")
     with pytest.raises(ClusterRefuses, match="cannot list configmaps"):
         await compared(cluster, destination)
 
 
-async def test_a_destination_that_goes_away_is_told(cluster: Playground, destination: Destination) -> None:
+async def test_a_destination_that_goes_away_is_reported(cluster: Playground, destination: Destination) -> None:
     cluster.create("configmaps", config_map("new"))
 
     def goes() -> None:

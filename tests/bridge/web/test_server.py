@@ -30,7 +30,7 @@ def not_live(resource: str, scope: str, state: InformerState, reason: str = "") 
 
 
 class ABridge:
-    """Stands as it is told to, and renders what it stands like."""
+    """Stands as it is reported to, and renders what it stands like."""
 
     def __init__(self) -> None:
         self.status = LIVE

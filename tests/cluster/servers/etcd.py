@@ -45,7 +45,7 @@ class Etcd(Server):
         return int(answer["header"]["revision"])
 
     def compact(self) -> int:
-        """Forget all versions before the newest, and return that. Who misses the newest alone is still told.
+        """Forget all versions before the newest, and return that. Who misses the newest alone is still reported.
 
         An API server that is running still knows the newer ones in its watch cache; one with `--watch-cache=false`, or
         one started after this, answers 410 for them.

@@ -103,9 +103,9 @@ class Kafka(Server):
     def read_all(self, topic: str, timeout: float = 30) -> list[KafkaRecord]:
         """Every record that the topic holds now, by partition and offset. Raises TimeoutError (seconds)."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "read-all", "enable.auto.commit": False}
-        # An end is told with an answer to a fetch, which otherwise waits half a second for records.
-        told = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
-        consumer = Consumer({**_SILENT, **settings, **told})
+        # An end is reported with an answer to a fetch, which otherwise waits half a second for records.
+        reported = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        consumer = Consumer({**_SILENT, **settings, **reported})
         try:
             partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
             # Offsets asked for by number: librdkafka takes half a second to find out what OFFSET_BEGINNING is.

@@ -195,7 +195,7 @@ def free_port() -> int:
 def says_ok(url: str, tls: ssl.SSLContext | None = None) -> bool:
     """Whether a GET is answered with 2xx within a second."""
     try:
-        # Unless told otherwise httpx reads all root certificates, even for plain HTTP.
+        # Unless reported otherwise httpx reads all root certificates, even for plain HTTP.
         return httpx.get(url, verify=tls or False, timeout=1, trust_env=False).is_success
     except httpx.TransportError:
         return False

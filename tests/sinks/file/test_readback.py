@@ -104,7 +104,7 @@ async def test_another_read_gives_only_what_came_since(path: Path) -> None:
         assert await rest(reader) == as_stored(changes(3, first=1501))
 
 
-async def test_a_torn_last_line_is_told_and_read_when_it_is_whole(path: Path) -> None:
+async def test_a_torn_last_line_is_reported_and_read_when_it_is_whole(path: Path) -> None:
     await write(path, changes(3))
     whole = cut(path, 7)
     async with reading(path) as reader:

@@ -171,8 +171,8 @@ def test_a_killed_writer_keeps_acknowledgements_and_no_torn_line(tmp_path: Path)
             for _ in range(3):
                 acknowledged = int(writer.stdout.readline())
             writer.kill()
-            told_meanwhile = writer.stdout.read().split()
-        acknowledged = int(told_meanwhile[-1]) if told_meanwhile else acknowledged
+            received_meanwhile = writer.stdout.read().split()
+        acknowledged = int(received_meanwhile[-1]) if received_meanwhile else acknowledged
 
         asyncio.run(open_and_close(path))
         lines = path.read_bytes().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""A gap and the end of a snapshot, told in every partition that they belong to. Against a real broker."""
+"""A gap and the end of a snapshot, reported in every partition that they belong to. Against a real broker."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_each_partition_has_the_gap_between_its_records(kafka: Kafka, topi
 
 
 async def test_a_reader_of_any_partition_sees_a_complete_snapshot(kafka: Kafka, topics: str) -> None:
-    """Also where the sink was restarted in the middle of it, and what was not saved is told again."""
+    """Also where the sink was restarted in the middle of it, and what was not saved is reported again."""
     objects = [*some(PODS, 1, 50, SNAPSHOT), *some(DEPLOYMENTS, 100, 2, SNAPSHOT)]
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
         await deliver(sink, [a_snapshot(SnapshotEdge.BEGAN, count=52)], objects[:20])
@@ -110,11 +110,11 @@ async def test_a_reader_of_any_partition_sees_a_complete_snapshot(kafka: Kafka, 
         assert len(found) == partitions
         for partition, records in found.items():
             [at] = [place for place, record in enumerate(records) if attribute(record, "ce_type") == ENDED]
-            told = {attribute(record, "ce_id") for record in records[:at] if attribute(record, "ce_snapshot")}
+            received = {attribute(record, "ce_id") for record in records[:at] if attribute(record, "ce_snapshot")}
             ended = json.loads(records[at].value or b"")
             assert attribute(records[at], "ce_snapshot") == SNAPSHOT
             assert attribute(records[at], "ce_id") == f"{SNAPSHOT}/ended/p{partition}"
-            assert (ended["objects"], ended["dead_letters"]) == (len(told), 0)
+            assert (ended["objects"], ended["dead_letters"]) == (len(received), 0)
             assert not any(attribute(record, "ce_snapshot") for record in records[at + 1 :])
 
 
@@ -214,7 +214,7 @@ async def test_a_gap_about_anything_is_marked_in_every_used_topic(kafka: Kafka, 
     ]
     deployments = await read(kafka, f"{topics}.deployments")
     assert {attribute(record, "kubedelta-gap") for record in deployments} == {"gap/100/199"}
-    assert len(await read(kafka, f"{topics}.notice")) == 1, "the attempt that failed told it already"
+    assert len(await read(kafka, f"{topics}.notice")) == 1, "the attempt that failed reported it already"
 
 
 async def test_namespaces_have_topics_of_their_own(kafka: Kafka, kafka_topic: MakeTopic) -> None:

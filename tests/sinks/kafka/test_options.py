@@ -51,7 +51,7 @@ def options(**more: object) -> KafkaOptions:
         ({"notice_topic": "k8s {x}"}, "is no topic: at most 249 letters"),
     ],
 )
-def test_a_mistake_is_told(wrong: dict[str, object], reason: str) -> None:
+def test_a_mistake_is_reported(wrong: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as error:
         options(**wrong)
     assert "hush" not in str(error.value)

@@ -65,7 +65,7 @@ def by_key(held: Sequence[StoredVersion]) -> dict[str, list[StoredVersion]]:
 
 
 @pytest.mark.parametrize("form", ["cloudevents", "envelope"])
-async def test_every_record_is_read_and_told_by_what_it_is(kafka: Kafka, kafka_topic: MakeTopic, form: str) -> None:
+async def test_every_record_is_read_and_reported_by_what_it_is(kafka: Kafka, kafka_topic: MakeTopic, form: str) -> None:
     topic = kafka_topic()
     chosen = options(kafka, topic, format=form, notice_topic=topic)
     records: list[Record] = [

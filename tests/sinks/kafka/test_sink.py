@@ -140,10 +140,12 @@ async def missing_places(server: Kafka, topic: str, **options: Any) -> Sequence[
 async def test_a_check_names_topics_that_nobody_makes_and_makes_none(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     prefix = fresh_name("asked")
     kafka_topic(name=f"{prefix}.pods")
-    told = f"no topic {prefix}.deployments, {prefix}.notice, and brokers create none: create them, or set create_topics"
+    received = (
+        f"no topic {prefix}.deployments, {prefix}.notice, and brokers create none: create them, or set create_topics"
+    )
 
-    assert await missing_places(kafka, f"{prefix}.{{resource}}") == [told]
-    assert await missing_places(kafka, f"{prefix}.{{resource}}") == [told], "being asked made none of them"
+    assert await missing_places(kafka, f"{prefix}.{{resource}}") == [received]
+    assert await missing_places(kafka, f"{prefix}.{{resource}}") == [received], "being asked made none of them"
     assert await missing_places(kafka, f"{prefix}.{{resource}}", create_topics={"partitions": 1}) == ()
     assert await missing_places(kafka, f"{prefix}.pods") == ()
     by_namespace = await missing_places(kafka, f"{prefix}.{{resource}}.{{namespace}}")
@@ -284,7 +286,7 @@ async def test_close_does_not_wait_for_a_broker_that_is_away(start_kafka: StartK
         await sink.close()
 
 
-async def test_nobody_listening_is_told() -> None:
+async def test_nobody_listening_is_reported() -> None:
     options = KafkaOptions(bootstrap_servers=f"127.0.0.1:{free_port()}", connect_timeout=Duration(1))
     sink = KafkaSink("audit", options, cluster="prod")
 
@@ -293,7 +295,7 @@ async def test_nobody_listening_is_told() -> None:
     await sink.close()
 
 
-async def test_settings_that_librdkafka_does_not_take_are_told(tmp_path: Path) -> None:
+async def test_settings_that_librdkafka_does_not_take_are_reported(tmp_path: Path) -> None:
     options = KafkaOptions(bootstrap_servers="127.0.0.1:1", properties={"lingerms": 5})
 
     with pytest.raises(SinkUnavailable, match='No such configuration property: "lingerms"'):

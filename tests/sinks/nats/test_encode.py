@@ -107,6 +107,6 @@ def test_a_subject_that_would_end_the_connection_is_no_message() -> None:
         ({"create_stream": {"replica": 3}}, "Extra inputs are not permitted"),
     ],
 )
-def test_a_mistake_in_the_options_is_told(wrong: dict[str, object], reason: str) -> None:
+def test_a_mistake_in_the_options_is_reported(wrong: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         options(**wrong)

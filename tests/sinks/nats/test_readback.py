@@ -58,7 +58,7 @@ async def rest(reader: NatsReadBack) -> list[StoredVersion]:
     return [held async for batch in reader.read(()) for held in batch]
 
 
-def as_told(records: Sequence[Record]) -> list[StoredVersion]:
+def as_received(records: Sequence[Record]) -> list[StoredVersion]:
     events = CloudEvents(CLUSTER)
     return [
         StoredVersion(StoredKind.OBJECT, events.partition_key(each), each.op, each.uid, each.resource_version)
@@ -82,7 +82,7 @@ async def test_every_record_is_read_in_order_and_by_its_kind(
     await write(chosen, records)
 
     async with reading(chosen) as reader:
-        assert await rest(reader) == as_told(records)
+        assert await rest(reader) == as_received(records)
 
 
 async def test_a_long_stream_is_read_whole_and_then_only_what_is_new(
@@ -91,10 +91,10 @@ async def test_a_long_stream_is_read_whole_and_then_only_what_is_new(
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(1700))
     async with reading(chosen) as reader:
-        assert await rest(reader) == as_told(changes(1700))
+        assert await rest(reader) == as_received(changes(1700))
         assert await rest(reader) == []
         await write(chosen, changes(3, first=1701))
-        assert await rest(reader) == as_told(changes(3, first=1701))
+        assert await rest(reader) == as_received(changes(3, first=1701))
 
 
 async def test_other_subjects_are_ignored_and_others_messages_foreign(
@@ -108,7 +108,7 @@ async def test_other_subjects_are_ignored_and_others_messages_foreign(
         await other.jetstream().publish(f"{stream.prefix}.core.pods.shop.web-1", b"{}")
 
     async with reading(chosen) as reader:
-        assert await rest(reader) == [*as_told(changes(1)), FOREIGN]
+        assert await rest(reader) == [*as_received(changes(1)), FOREIGN]
 
 
 async def test_messages_that_went_from_the_stream_are_not_waited_for(
@@ -125,7 +125,7 @@ async def test_messages_that_went_from_the_stream_are_not_waited_for(
             if len(found) == 10:
                 await other.jetstream().purge_stream(stream.name, seq=26)
 
-    assert found == as_told([*changes(10), *changes(5, first=26)])
+    assert found == as_received([*changes(10), *changes(5, first=26)])
 
 
 async def test_nothing_is_left_behind_at_the_server(nats_server: Nats, nats_stream: MakeStream) -> None:

@@ -125,7 +125,7 @@ async def test_a_full_stream_is_trouble_and_nothing_overtakes(nats_server: Nats,
     assert await ids_in(nats_server, stream) == ids_of(batch[:10])
 
 
-async def test_a_missing_stream_is_told_or_made(nats_server: Nats) -> None:
+async def test_a_missing_stream_is_reported_or_made(nats_server: Nats) -> None:
     name = "made-by-the-sink"
     with pytest.raises(
         SinkUnavailable, match=rf"no stream {name}; create it for made\.\*\.\*\.\*, or set create_stream"
@@ -351,7 +351,7 @@ async def test_a_subject_that_belongs_to_another_stream_is_trouble(nats_server: 
     assert "another stream takes this subject" in failure_of(receipt)
 
 
-async def test_two_sinks_share_a_stream_when_they_are_told_so(nats_server: Nats, nats_stream: MakeStream) -> None:
+async def test_two_sinks_share_a_stream_when_they_are_reported_so(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     mine, theirs = changes(300, keys=20), changes(300, keys=20, first=1001)
     async with (
@@ -370,7 +370,7 @@ async def test_two_sinks_share_a_stream_when_they_are_told_so(nats_server: Nats,
 async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     batch = changes(500)
-    told = set()
+    received = set()
     async with opened(nats_server, stream) as sink, await nats.connect(nats_server.url) as intruder:
         left: list[Delta] = batch
         for _ in range(100):
@@ -380,10 +380,10 @@ async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: 
             left = [left[place] for place in receipt.pending]
             if not left:
                 break
-            told.add(failure_of(receipt))
+            received.add(failure_of(receipt))
 
     assert not left
-    assert all("another publisher writes into the stream" in reason for reason in told)
+    assert all("another publisher writes into the stream" in reason for reason in received)
     ours = [each.headers["Nats-Msg-Id"] for each in await nats_server.read_all(stream.name) if each.headers]
     assert ours == ids_of(batch)
 
@@ -480,7 +480,7 @@ async def test_a_server_that_goes_while_idle_is_noticed_quietly(
         (("--auth", "hush"), {"token_file": "secret"}),
     ],
 )
-async def test_secrets_come_from_files_and_are_never_told(
+async def test_secrets_come_from_files_and_are_never_reported(
     start_nats: StartNats, tmp_path: Path, flags: tuple[str, ...], options: dict[str, str]
 ) -> None:
     server = start_nats(*flags)
@@ -512,7 +512,7 @@ async def test_an_nkey_user_signs_with_its_seed(start_nats: StartNats, tmp_path:
     await sink.close()
 
 
-async def test_what_is_not_permitted_is_told_at_once(start_nats: StartNats, tmp_path: Path) -> None:
+async def test_what_is_not_permitted_is_reported_at_once(start_nats: StartNats, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hush")
     (tmp_path / "nats.conf").write_text(
         "authorization: { users: [ { user: me, password: hush, permissions: {"
@@ -574,7 +574,7 @@ async def test_where_tls_is_wanted_nothing_is_sent_in_the_clear(tmp_path: Path, 
     assert b"hush" not in heard
 
 
-async def test_nobody_listening_is_told() -> None:
+async def test_nobody_listening_is_reported() -> None:
     with pytest.raises(SinkUnavailable, match=r"cannot connect to nats://127\.0\.0\.1:\d+: .*(refused|failed)"):
         await NatsSink(
             "live",

@@ -39,6 +39,6 @@ from sinks.webhook.options import WebhookOptions
         ({"url": "https://example.test", "retries": 3}, "Extra inputs are not permitted"),
     ],
 )
-def test_a_mistake_is_told(options: dict[str, object], reason: str) -> None:
+def test_a_mistake_is_reported(options: dict[str, object], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         WebhookOptions.model_validate(options)

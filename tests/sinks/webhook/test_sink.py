@@ -338,7 +338,7 @@ async def test_nothing_of_an_object_is_sent_behind_its_bad_event(receiver: Webho
     assert not behind & {event["id"] for posted in receiver.asked[1:] for event in posted.events}
 
 
-async def test_a_refusal_behind_what_failed_is_not_told_yet(receiver: WebhookReceiver) -> None:
+async def test_a_refusal_behind_what_failed_is_not_reported_yet(receiver: WebhookReceiver) -> None:
     """What is in front of it would be taken for parked behind it."""
     sink = await opened(receiver, format="envelope", patch=True, before=True)
     good, failing = a_delta(1, before=b"{}"), a_delta(2, before=b"{}")
@@ -364,7 +364,7 @@ async def test_check_says_what_answers_and_posts_nothing(receiver: WebhookReceiv
         await sink.check()
 
 
-async def test_a_missing_secret_is_told_at_open(receiver: WebhookReceiver, tmp_path: Path) -> None:
+async def test_a_missing_secret_is_reported_at_open(receiver: WebhookReceiver, tmp_path: Path) -> None:
     sink = WebhookSink("hook", WebhookOptions(url=receiver.url, secret_file=tmp_path / "none"), cluster="prod")
 
     with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
@@ -424,7 +424,7 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
     assert first.result() == ALL_STORED
 
 
-async def test_a_certificate_that_cannot_be_used_is_told_at_open(tmp_path: Path) -> None:
+async def test_a_certificate_that_cannot_be_used_is_reported_at_open(tmp_path: Path) -> None:
     options = WebhookOptions(url="https://127.0.0.1:1/", ca_file=tmp_path / "missing.crt")
 
     with pytest.raises(SinkUnavailable, match="ca_file: "):
@@ -436,8 +436,8 @@ async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
 
     async def as_go_does(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         http = (await reader.read(1)) in b"PO"
-        told = b"Client sent an HTTP request to an HTTPS server.\n" if http else b""
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" + told)
+        received = b"Client sent an HTTP request to an HTTPS server.\n" if http else b""
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" + received)
         writer.close()
 
     async with await asyncio.start_server(as_go_does, "127.0.0.1") as server:
@@ -505,8 +505,10 @@ async def test_an_echo_of_the_request_brings_no_credentials_back(
     (tmp_path / "token").write_text("Bearer tok/en+of=ours\n")
 
     def echo(posted: Posted) -> Answer:
-        told = {**posted.headers, "url": f"{receiver.url}?key=hush%2Fhush", "signed with": f"whsec_{secret}"}
-        body = (json.dumps(told) if form == "json" else "\n".join(f"{k}: {v}" for k, v in told.items())).encode()
+        received = {**posted.headers, "url": f"{receiver.url}?key=hush%2Fhush", "signed with": f"whsec_{secret}"}
+        body = (
+            json.dumps(received) if form == "json" else "\n".join(f"{k}: {v}" for k, v in received.items())
+        ).encode()
         if form == "gzip":
             return Answer(400, {"content-encoding": "gzip"}, body=gzip.compress(body))
         return Answer(400, body=body)

@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kit.exported import (
-    Told,
-    ToldEdge,
-    ToldGap,
+from tests.kit.received import (
+    Received,
+    ReceivedEdge,
+    ReceivedGap,
     Version,
-    as_told,
+    as_received,
     assert_each_once,
     assert_in_order,
     assert_same_state,
     from_events,
     rebuilt,
-    tolds,
+    received_lists,
     without_repeats,
 )
 
 
-def a_told(version: int, op: str = "updated", name: str = "a", uid: str = "u", **fields: object) -> Told:
-    return Told(
+def a_received(version: int, op: str = "updated", name: str = "a", uid: str = "u", **fields: object) -> Received:
+    return Received(
         id=f"{uid}/{version}/{op}",
         op=op,
         subject=f"/api/v1/namespaces/shop/pods/{name}",
@@ -35,7 +35,12 @@ def a_told(version: int, op: str = "updated", name: str = "a", uid: str = "u", *
     )
 
 
-STREAM = [a_told(1, "added"), a_told(2, colour="red"), a_told(3, "deleted"), a_told(4, "added", uid="v")]
+STREAM = [
+    a_received(1, "added"),
+    a_received(2, colour="red"),
+    a_received(3, "deleted"),
+    a_received(4, "added", uid="v"),
+]
 
 
 def test_a_stream_can_be_replayed_to_its_end_or_to_a_version() -> None:
@@ -52,7 +57,7 @@ def test_a_list_is_compared_in_the_form_in_which_objects_leave() -> None:
     listed = {"apiVersion": "apps/v1", "items": [{"metadata": metadata}]}
 
     expected = {"name": "a", "namespace": "shop", "annotations": {"team": "shop"}}
-    assert as_told(listed, "/apis/apps/v1/deployments", "Deployment") == {
+    assert as_received(listed, "/apis/apps/v1/deployments", "Deployment") == {
         "/apis/apps/v1/namespaces/shop/deployments/a": {
             "kind": "Deployment", "apiVersion": "apps/v1", "metadata": expected
         }
@@ -76,12 +81,12 @@ def test_differing_states_are_named_without_their_content() -> None:
     ("stream", "complaint"),
     [
         (STREAM[1:], "1 missing"),
-        ([*STREAM, a_told(5)], "1 extra"),
-        ([*STREAM, STREAM[2]], "1 told more than once"),
+        ([*STREAM, a_received(5)], "1 extra"),
+        ([*STREAM, STREAM[2]], "1 reported more than once"),
     ],
 )
-def test_what_was_not_told_exactly_once_is_counted(stream: list[Told], complaint: str) -> None:
-    want: list[Version] = [told.version for told in STREAM]
+def test_what_was_not_reported_exactly_once_is_counted(stream: list[Received], complaint: str) -> None:
+    want: list[Version] = [received.version for received in STREAM]
     assert_each_once(STREAM, want, "log")
 
     with pytest.raises(AssertionError, match=complaint):
@@ -89,36 +94,38 @@ def test_what_was_not_told_exactly_once_is_counted(stream: list[Told], complaint
 
 
 @pytest.mark.parametrize(
-    "stream", [[*STREAM[:2][::-1]], [STREAM[3], STREAM[2]], [a_told(9), replace(a_told(8), sequence=10)]]
+    "stream", [[*STREAM[:2][::-1]], [STREAM[3], STREAM[2]], [a_received(9), replace(a_received(8), sequence=10)]]
 )
-def test_what_came_too_early_is_out_of_order(stream: list[Told]) -> None:
+def test_what_came_too_early_is_out_of_order(stream: list[Received]) -> None:
     assert_in_order(STREAM, "log")
 
     with pytest.raises(AssertionError, match="1 out of order"):
         assert_in_order(stream, "log")
 
 
-def test_what_is_told_again_counts_where_it_came_first() -> None:
+def test_what_is_reported_again_counts_where_it_came_first() -> None:
     assert without_repeats([*STREAM, STREAM[0]]) == STREAM
     assert_in_order([*STREAM, *STREAM], "log")
 
 
 def test_snapshot_notices_are_no_objects_and_gaps_are_kept() -> None:
-    edge = ToldEdge("began", "copy", through=4, count=1)
+    edge = ReceivedEdge("began", "copy", through=4, count=1)
 
-    assert tolds([edge, *STREAM]) == STREAM
+    assert received_lists([edge, *STREAM]) == STREAM
     with pytest.raises(AssertionError, match="1 gaps"):
-        tolds([*STREAM, ToldGap(5, 6, None)])
+        received_lists([*STREAM, ReceivedGap(5, 6, None)])
 
 
 def test_an_event_that_contradicts_itself_is_refused() -> None:
-    told = a_told(7)
+    received = a_received(7)
     event = {
-        "specversion": "1.0", "type": "kubedelta.object.updated.v1", "id": told.id, "op": told.op, "uid": told.uid,
-        "subject": told.subject, "resourceversion": "7", "sequence": "7", "evidence": "watched", "data": told.data,
+        "specversion": "1.0", "type": "kubedelta.object.updated.v1",
+        "id": received.id, "op": received.op, "uid": received.uid,
+        "subject": received.subject, "resourceversion": "7", "sequence": "7", "evidence": "watched",
+        "data": received.data,
         "epoch": 1, "source": "/clusters/prod",
     }  # fmt: skip
-    assert from_events([event]) == [told]
+    assert from_events([event]) == [received]
 
     for wrong in ({"id": "u/6/updated"}, {"type": "kubedelta.object.added.v1"}, {"subject": "/api/v1/pods/b"},
                   {"epoch": 2}, {"source": "/clusters/prod/epochs/2"}):  # fmt: skip

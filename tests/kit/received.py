@@ -1,4 +1,4 @@
-"""What a destination was told, in one form whatever the destination, and what can be asked of it."""
+"""What a destination was reported, in one form whatever the destination, and what can be asked of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Version(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Received:
     id: str
     op: str
     subject: str
@@ -55,7 +55,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldGap:
+class ReceivedGap:
     """Records that a sink says it will never get: from ``first`` to ``last``, both included."""
 
     first: int
@@ -64,7 +64,7 @@ class ToldGap:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldEdge:
+class ReceivedEdge:
     """Here a snapshot began or ended, which is of all there was up to the record ``through``."""
 
     edge: str
@@ -73,16 +73,16 @@ class ToldEdge:
     count: int
 
 
-AnyTold: TypeAlias = Told | ToldGap | ToldEdge
-Stream: TypeAlias = Sequence[AnyTold]
+AnyReceived: TypeAlias = Received | ReceivedGap | ReceivedEdge
+Stream: TypeAlias = Sequence[AnyReceived]
 """In the order of arrival; of Kafka, by partition."""
 
 # ── Readers ──────────────────────────────────────────────────────────────────
 
 
-def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyTold]:
+def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyReceived]:
     """Binary CloudEvents: attributes in `ce_…` headers. The key must be the event's partition key. Notices that are
-    told in every partition beside their own topic are left out."""
+    reported in every partition beside their own topic are left out."""
     stream = []
     for record in records:
         headers = {name: (value or b"").decode() for name, value in record.headers}
@@ -91,11 +91,11 @@ def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyTold]:
         if record.key is None and attributes["id"].endswith(f"/p{record.partition}"):
             continue
         assert (record.key or b"").decode() == attributes["partitionkey"]
-        stream.append(_told(attributes, json.loads(record.value or b"")))
+        stream.append(_received(attributes, json.loads(record.value or b"")))
     return stream
 
 
-def from_nats(records: Iterable[NatsRecord]) -> list[AnyTold]:
+def from_nats(records: Iterable[NatsRecord]) -> list[AnyReceived]:
     """Binary CloudEvents: attributes in `ce-…` headers, percent-encoded. The message id must be the event's."""
     stream = []
     for record in records:
@@ -103,30 +103,30 @@ def from_nats(records: Iterable[NatsRecord]) -> list[AnyTold]:
         attributes = {name.removeprefix("ce-"): value for name, value in headers.items() if name.startswith("ce-")}
         later = "" if attributes.get("epoch", "1") == "1" else f"{attributes['epoch']}/"
         assert headers["Nats-Msg-Id"] == later + attributes["id"], headers["Nats-Msg-Id"]
-        stream.append(_told(attributes, json.loads(record.data)))
+        stream.append(_received(attributes, json.loads(record.data)))
     return stream
 
 
-def from_events(events: Iterable[Mapping[str, Any]]) -> list[AnyTold]:
+def from_events(events: Iterable[Mapping[str, Any]]) -> list[AnyReceived]:
     """Structured CloudEvents, as webhooks get them."""
-    return [_told({name: value for name, value in each.items() if name != "data"}, each["data"]) for each in events]
+    return [_received({name: value for name, value in each.items() if name != "data"}, each["data"]) for each in events]
 
 
-def from_file(path: Path) -> list[AnyTold]:
+def from_file(path: Path) -> list[AnyReceived]:
     """Structured CloudEvents, one a line. A last line without its end is not there yet."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return from_events(json.loads(line) for line in lines)
 
 
-def _told(attributes: Mapping[str, Any], data: Any) -> AnyTold:
+def _received(attributes: Mapping[str, Any], data: Any) -> AnyReceived:
     """Raises AssertionError where the attributes contradict each other or the object."""
     assert attributes["specversion"] == "1.0"
     if attributes["type"] == GAP:
-        return ToldGap(data["first"], data["last"], data["count"])
+        return ReceivedGap(data["first"], data["last"], data["count"])
     if edge := SNAPSHOT_EDGES.get(attributes["type"]):
         assert int(attributes["sequence"]) == data["through"]
-        return ToldEdge(edge, data["sink"], data["through"], data["count"])
-    told = Told(
+        return ReceivedEdge(edge, data["sink"], data["through"], data["count"])
+    received = Received(
         id=attributes["id"],
         op=attributes["op"],
         subject=attributes["subject"],
@@ -140,38 +140,38 @@ def _told(attributes: Mapping[str, Any], data: Any) -> AnyTold:
     _, _, later_epoch = attributes["source"].partition("/epochs/")
     assert (later_epoch or "1") == str(attributes["epoch"]), f"{attributes['source']} in epoch {attributes['epoch']}"
     metadata = data["metadata"]
-    assert told.id == "/".join(told.version), f"the id {told.id} is not made of what happened: {told}"
-    assert attributes["type"] == f"kubedelta.object.{told.op}.v1", f"{attributes['type']} for {told}"
-    assert told.version[:2] == (metadata["uid"], metadata["resourceVersion"]), f"{told} carries another version"
-    assert told.subject.endswith(f"/{metadata['name']}"), f"{told} is called {metadata['name']}"
-    return told
+    assert received.id == "/".join(received.version), f"the id {received.id} is not made of what happened: {received}"
+    assert attributes["type"] == f"kubedelta.object.{received.op}.v1", f"{attributes['type']} for {received}"
+    assert received.version[:2] == (metadata["uid"], metadata["resourceVersion"]), f"{received} carries another version"
+    assert received.subject.endswith(f"/{metadata['name']}"), f"{received} is called {metadata['name']}"
+    return received
 
 
-def tolds(stream: Stream) -> list[Told]:
+def received_lists(stream: Stream) -> list[Received]:
     """The objects in the stream, in which there must be no gap."""
-    gaps = [each for each in stream if isinstance(each, ToldGap)]
+    gaps = [each for each in stream if isinstance(each, ReceivedGap)]
     assert not gaps, f"{len(gaps)} gaps, the first of them {gaps[0]}"
-    return [each for each in stream if isinstance(each, Told)]
+    return [each for each in stream if isinstance(each, Received)]
 
 
 # ── Questions ────────────────────────────────────────────────────────────────
 
 
-def rebuilt(stream: Iterable[Told], through: int | None = None) -> dict[str, Manifest]:
-    """The objects, by subject, of who applied what it was told in the order of arrival. With ``through``, what that
+def rebuilt(stream: Iterable[Received], through: int | None = None) -> dict[str, Manifest]:
+    """The objects, by subject, of who applied what it was reported in the order of arrival. With ``through``, what that
     was when the cluster was at this version."""
     objects: dict[str, Manifest] = {}
-    for told in stream:
-        if through is not None and int(told.resource_version) > through:
+    for received in stream:
+        if through is not None and int(received.resource_version) > through:
             continue
-        if told.op == "deleted":
-            objects.pop(told.subject, None)
+        if received.op == "deleted":
+            objects.pop(received.subject, None)
         else:
-            objects[told.subject] = told.data
+            objects[received.subject] = received.data
     return objects
 
 
-def as_told(listed: Manifest, collection: str, kind: str) -> dict[str, Manifest]:
+def as_received(listed: Manifest, collection: str, kind: str) -> dict[str, Manifest]:
     """What a list answered, by subject, in the form in which objects leave the bridge. ``collection`` is the path of
     the resource without a namespace."""
     root, _, plural = collection.rpartition("/")
@@ -215,47 +215,48 @@ def assert_same_state(have: Mapping[str, Manifest], want: Mapping[str, Manifest]
     assert_none(who, missing_objects=missing, extra_objects=extra, different_objects=different)
 
 
-def assert_each_once(stream: Iterable[Told], want: Iterable[Version], who: str) -> None:
-    """Exactly these versions were told, each of them once."""
-    have, wanted = Counter(told.version for told in stream), set(want)
+def assert_each_once(stream: Iterable[Received], want: Iterable[Version], who: str) -> None:
+    """Exactly these versions were reported, each of them once."""
+    have, wanted = Counter(received.version for received in stream), set(want)
     assert_none(
         who,
         missing=sorted(wanted - have.keys()),
         extra=sorted(have.keys() - wanted),
-        told_more_than_once=[version for version, count in have.items() if count > 1],
+        reported_more_than_once=[version for version, count in have.items() if count > 1],
     )
 
 
-def assert_in_order(stream: Iterable[Told], who: str) -> None:
-    """Of each object, versions ascend; of each name, sequences do. What is told again with an equal id is left out."""
-    newest: dict[str, Told] = {}
-    by_subject: dict[str, Told] = {}
+def assert_in_order(stream: Iterable[Received], who: str) -> None:
+    """Of each object, versions ascend; of each name, sequences do. What is reported again with an equal id is left
+    out."""
+    newest: dict[str, Received] = {}
+    by_subject: dict[str, Received] = {}
     wrong = []
-    for told in without_repeats(stream):
-        sooner = newest.get(told.uid, told), by_subject.get(told.subject, told)
-        if any(_is_after(before, told) for before in sooner):
-            wrong.append(f"{told}, and before it {sooner[0]} and {sooner[1]}")
-        newest[told.uid] = by_subject[told.subject] = told
+    for received in without_repeats(stream):
+        sooner = newest.get(received.uid, received), by_subject.get(received.subject, received)
+        if any(_is_after(before, received) for before in sooner):
+            wrong.append(f"{received}, and before it {sooner[0]} and {sooner[1]}")
+        newest[received.uid] = by_subject[received.subject] = received
     assert_none(who, out_of_order=wrong)
 
 
-def _is_after(before: Told, told: Told) -> bool:
-    if before.uid == told.uid and before.epoch == told.epoch:
-        return int(before.resource_version) > int(told.resource_version) or before.sequence > told.sequence
-    return before.sequence > told.sequence
+def _is_after(before: Received, received: Received) -> bool:
+    if before.uid == received.uid and before.epoch == received.epoch:
+        return int(before.resource_version) > int(received.resource_version) or before.sequence > received.sequence
+    return before.sequence > received.sequence
 
 
-def without_repeats(stream: Iterable[Told]) -> list[Told]:
+def without_repeats(stream: Iterable[Received]) -> list[Received]:
     """As a consumer sees it that forgets what it has seen, by id and source."""
-    first: dict[tuple[int, str], Told] = {}
-    for told in stream:
-        first.setdefault(told.unique_id, told)
+    first: dict[tuple[int, str], Received] = {}
+    for received in stream:
+        first.setdefault(received.unique_id, received)
     return list(first.values())
 
 
-def repeats(stream: Iterable[Told]) -> int:
-    """How many were told again."""
-    return sum(count - 1 for count in Counter(told.unique_id for told in stream).values())
+def repeats(stream: Iterable[Received]) -> int:
+    """How many were reported again."""
+    return sum(count - 1 for count in Counter(received.unique_id for received in stream).values())
 
 
 def assert_none(who: str, **wrongs: Sequence[object]) -> None:

@@ -1,0 +1,105 @@
+"""The house: floors, a line for each module, names that exist once, and plain sentences."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOUSES = ("bridge", "sinks", "config")
+MOST_MODULES = 12
+
+MOST_PERCENT = {"what": 0.26, "one": 0.70, "nothing": 0.12, "told": 0.05, "it": 1.82}
+"""Shares of all words in docstrings: twice those of kopf, procrastinate, h11 and structlog. Such a word stands where a
+noun is missing."""
+
+
+def folders() -> list[Path]:
+    return sorted(path.parent for house in HOUSES for path in (ROOT / house).rglob("__init__.py"))
+
+
+def modules(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")}
+
+
+def packages(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def sources() -> list[Path]:
+    return sorted(path for house in HOUSES for path in (ROOT / house).rglob("*.py"))
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """Strings that stand as expressions: of modules, classes and functions, and those behind a constant or a field."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_a_folder_lists_its_modules_and_has_few(folder: Path) -> None:
+    described = re.findall(r"^(\w+)/?  +\S", ast.get_docstring(tree(folder / "__init__.py")) or "", re.MULTILINE)
+    assert Counter(described) == Counter(modules(folder) | packages(folder))
+    assert len(modules(folder)) <= MOST_MODULES
+
+
+def test_a_class_name_exists_once() -> None:
+    places = defaultdict(set)
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].add(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_sentences_have_nouns() -> None:
+    words = Counter(
+        word for path in sources() for text in docstrings(path) for word in re.findall(r"[a-z']+", text.lower())
+    )
+    assert words.total() > 10_000
+    percent = {word: round(100 * words[word] / words.total(), 2) for word in MOST_PERCENT}
+    assert {word: share for word, share in percent.items() if share > MOST_PERCENT[word]} == {}
+
+
+LONGEST_TEST_NAME = 60
+"""Characters, the prefix included: a report's line holds the name beside its file."""
+
+RETIRED = re.compile(r"\b(errands?|told|aloft|courier|parcels?|stretch|upkeep|stirred|convicted)\b", re.IGNORECASE)
+"""Words that once stood for terms of the glossary."""
+
+
+def test_names_of_tests_are_short() -> None:
+    names = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        if len(node.name) > LONGEST_TEST_NAME
+    ]
+
+    assert names == []
+
+
+def test_retired_words_stay_away() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for house in (*HOUSES, "tests", "benchmarks", "docs")
+        for path in sorted((ROOT / house).rglob("*"))
+        if path.suffix in (".py", ".md", ".yaml", ".go") and path != Path(__file__) and "results" not in path.parts
+        for line in path.read_text().splitlines()
+        if RETIRED.search(line)
+    ]
+
+    assert found == []
