@@ -79,6 +79,7 @@ class Life:
 
     chance: random.Random
     store: SharedStore = field(default_factory=SharedStore)
+    views: dict[str, View] = field(default_factory=dict)
     exports: dict[str, Exports] = field(default_factory=dict)
     backups: list[Backup] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -141,9 +142,14 @@ class Life:
         """Excluded: a restore that undoes neither the newest known object nor a newer known delete, and yet a part of
         the versions that were reached: no list can tell the two histories apart once the new one has passed these
         versions. And a backup that has forgotten the version of the newest known object."""
+        fork = self.store.fork(backup)
+        for each in informers:  # The list that is under way would know no undone object either.
+            versions = [int(thing.resource_version) for thing in self.views[each.resource.name].objects.values()]
+            if not each.is_witness and max(versions, default=0) <= fork < int(each.reached or 0):
+                return True
         witnesses = [each for each in informers if each.is_witness]
-        reached = max((int(each.reached) for each in witnesses if each.reached), default=0)
-        if self.store.fork(backup) >= reached and self.is_noticed(informers):
+        reached = max((int(each.reached) for each in informers if each.reached), default=0)
+        if fork >= reached and self.is_noticed(informers):
             return False
         events = dict(backup.history)
         known = [each.exported(key, known) for each in witnesses for key, known in each.newest(1)]
@@ -174,7 +180,7 @@ async def live(seed: int, *, restores: bool = True) -> Life:
     for name in NAMES:
         life.store.put(name)
     life.backups.append(life.store.back_up())
-    views = {name: View(life.store, prefix) for name, prefix in PREFIXES.items()}
+    views = life.views = {name: View(life.store, prefix) for name, prefix in PREFIXES.items()}
     async with SharedInformerFactory(
         lambda resource, _: views[resource.name],
         deliver=life.deliver,

@@ -71,11 +71,19 @@ def was_gone(answer: ListAnswer, version: str, deleted: Deleted) -> OtherHistory
     return OtherHistory(was, f"{'the object' if there else 'no object'} at version {version}")
 
 
-def is_back(page: Page, deleted: Deleted) -> OtherHistory | None:
-    """The contradiction in a consistent list that has a deleted object in a state from before its delete; None if there
-    is no contradiction."""
+def has_version_of(answer: ListAnswer, deleted: Deleted) -> bool:
+    """Whether the object itself has the version of its delete. Some servers announce deletes with it; in other servers
+    the version belongs to another history."""
+    objects = answer.objects if isinstance(answer, Page) else ()
+    return any((found.uid, found.resource_version) == (deleted.uid, deleted.version) for found in objects)
+
+
+def is_back(page: Page, deleted: Deleted, had_its_version: bool = False) -> OtherHistory | None:
+    """The contradiction in a consistent list that has a deleted object in a state from before its delete; in any state,
+    if the object ``had_its_version``. None if there is no contradiction."""
     for found in page.objects:
-        if found.uid == deleted.uid and is_reached(found.resource_version, deleted.version):
+        is_old = is_reached(found.resource_version, deleted.version)
+        if found.uid == deleted.uid and (is_old or had_its_version):
             was = f"{deleted.key}, {deleted.uid} deleted at {deleted.version}"
             return OtherHistory(was, f"the object at {found.resource_version}")
     return None

@@ -133,10 +133,12 @@ class Prover:
         member is asked.
 
         Unless ``any_will_do``, a member proves the history only up to its own newest version: a backup may be newer
-        than that, and older than the known version of a member that cannot be asked."""
+        than that, and older than the known version of a member that cannot be asked. After its first failure, the proof
+        fails and is tried again, since the connection may have broken in the middle of the proof."""
         unable: Proof | None = None
         unknown: UnknownHistory | None = None
-        same = asked = _NEVER
+        failed: dict[Member, Failed] = {}
+        asked = _NEVER
         attempts = ATTEMPTS
         for member in sorted(known, key=lambda each: (each not in self._failing, _age(known[each])), reverse=True):
             if _age(known[member]) <= asked:
@@ -144,10 +146,11 @@ class Prover:
             answer = await ask(member)
             if isinstance(answer, SameHistory | UnknownHistory) and not any_will_do:
                 self._failing.discard(member)
-                asked = _age(known[member])
-                same, unknown = (asked, None) if isinstance(answer, SameHistory) else (same, answer)
+                asked, unknown = _age(known[member]), None if isinstance(answer, SameHistory) else answer
                 continue
             if isinstance(answer, Failed):
+                if member not in self._failing:
+                    failed[member] = answer
                 self._failing.add(member)
                 attempts -= 1
                 if not attempts and asked == _NEVER:
@@ -161,9 +164,9 @@ class Prover:
         if asked == _NEVER:
             return unable or SameHistory()
         newer = next((each for each in known if _age(known[each]) > asked), None)
-        if unknown is not None and newer is None:
-            return unknown
-        return UnknownHistory(f"{newer.resource} cannot be asked for now") if newer else SameHistory()
+        if newer is None:
+            return unknown or SameHistory()
+        return failed.get(newer) or UnknownHistory(f"{newer.resource} cannot be asked for now")
 
     async def _look_at_version(self, member: Member, reached: str) -> Proof:
         answer = await member.source.list(ListRequest(version="", limit=1))
@@ -184,16 +187,17 @@ class Prover:
                 case True:
                     continue
             if isinstance(answer, Page | Expired | Unsupported | TooLarge):
-                return await self._look_whether_it_is_back(member, deleted)
+                return await self._look_whether_it_is_back(member, deleted, proof.has_version_of(answer, deleted))
             return _not_now(answer)
         return SameHistory()
 
-    async def _look_whether_it_is_back(self, member: Member, deleted: Deleted) -> Proof:
-        """Proves by a delete whose version the server has forgotten: the object must not be back in an older state."""
+    async def _look_whether_it_is_back(self, member: Member, deleted: Deleted, had_its_version: bool) -> Proof:
+        """Proves by a delete whose version the server has forgotten: the object must not be back in an older state; nor
+        in any state, if the object ``had_its_version``."""
         answer = await member.source.list(ListRequest(version="", limit=0, only=deleted.key))
         if isinstance(answer, Page):
             behind = proof.is_behind(answer, deleted.version)
-            contradiction = behind or proof.is_back(answer, deleted)
+            contradiction = behind or proof.is_back(answer, deleted, had_its_version)
             return contradiction or UnknownHistory("the server has forgotten the version of the newest delete")
         return UnknownHistory(answer.reason) if isinstance(answer, Unsupported) else _not_now(answer)
 

@@ -311,7 +311,8 @@ async def test_a_deleted_object_back_as_it_was_is_a_new_history() -> None:
     assert world.outcomes == ["other"]
 
 
-async def test_an_object_at_the_version_of_its_delete_is_a_new_history() -> None:
+@pytest.mark.parametrize("since", ["web-1", "web-0"], ids=["unchanged since", "changed since"])
+async def test_an_object_at_the_version_of_its_delete_is_a_new_history(since: str) -> None:
     """Servers that announce a delete with the object's own version do not have it afterwards."""
     world = World()
     cluster = world.clusters["pods"]
@@ -322,7 +323,7 @@ async def test_an_object_at_the_version_of_its_delete_is_a_new_history() -> None
         cluster.restore(there)
         cluster.put("web-0")
         for _ in range(5):
-            cluster.put("web-1")
+            cluster.put(since)
         await asyncio.sleep(1)
 
     assert world.outcomes == ["other"]
