@@ -102,7 +102,13 @@ class Side:
                     begun.set()
                 if len(found) == lines:
                     break
+        while len(found) < lines and found and _is_plain_bookmark(found[-1]):
+            found.pop()  # kube-apiserver sends one shortly before a watch times out, if its timer comes first.
         return Reply(answer.status_code, _telling(answer.headers, "transfer-encoding"), "\n".join(found))
+
+
+def _is_plain_bookmark(line: str) -> bool:
+    return line.startswith('{"type":"BOOKMARK"') and "annotations" not in line
 
 
 async def _split(answer: httpx.Response) -> AsyncIterator[str]:
