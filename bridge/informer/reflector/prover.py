@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from bridge.informer.reflector import proof
@@ -18,6 +19,7 @@ from bridge.model.answers import (
     Match,
     Oversized,
     Page,
+    Part,
     Refused,
     TooLarge,
     Unsupported,
@@ -169,7 +171,7 @@ class Prover:
         return failed.get(newer) or UnknownHistory(f"{newer.resource} cannot be asked for now")
 
     async def _look_at_version(self, member: Member, reached: str) -> Proof:
-        answer = await member.source.list(ListRequest(version="", limit=1))
+        answer = await _first_of(member, ListRequest(version="", limit=1))
         if isinstance(answer, Page):
             return proof.is_behind(answer, reached) or SameHistory()
         return _not_now(answer)
@@ -180,7 +182,7 @@ class Prover:
             return UnknownHistory("the version of the newest delete has no order")
         for version in (str(int(deleted.version) - 1), deleted.version):
             request = ListRequest(version=version, limit=0, match=Match.EXACT, only=deleted.key)
-            answer = await member.source.list(request)
+            answer = await _first_of(member, request)
             match proof.was_gone(answer, version, deleted):
                 case OtherHistory() as other:
                     return other
@@ -194,7 +196,7 @@ class Prover:
     async def _look_whether_it_is_back(self, member: Member, deleted: Deleted, had_its_version: bool) -> Proof:
         """Proves by a delete whose version the server has forgotten: the object must not be back in an older state; nor
         in any state, if the object ``had_its_version``."""
-        answer = await member.source.list(ListRequest(version="", limit=0, only=deleted.key))
+        answer = await _first_of(member, ListRequest(version="", limit=0, only=deleted.key))
         if isinstance(answer, Page):
             behind = proof.is_behind(answer, deleted.version)
             contradiction = behind or proof.is_back(answer, deleted, had_its_version)
@@ -208,7 +210,7 @@ class Prover:
         if key is None or known is None:
             return Failed(f"all known {member.resource} were deleted meanwhile")
         exported, version = member.exported(key, known), known.resource_version
-        answer = await member.source.list(ListRequest(version=version, limit=0, match=Match.EXACT, only=key))
+        answer = await _first_of(member, ListRequest(version=version, limit=0, match=Match.EXACT, only=key))
         match proof.was_there(answer, key, exported):
             case OtherHistory() as other:
                 return other
@@ -223,7 +225,7 @@ class Prover:
         proves neither history, so the next objects are listed too; an object older than its known version disproves."""
         gone = ""
         for key, known in newest:
-            answer = await member.source.list(ListRequest(version="", limit=0, only=key))
+            answer = await _first_of(member, ListRequest(version="", limit=0, only=key))
             if isinstance(answer, Unsupported):
                 return UnknownHistory(f"{member.resource} cannot be listed by name: {answer.reason}")
             if not isinstance(answer, Page):
@@ -243,6 +245,26 @@ class Prover:
                 case Seen.GONE | Seen.UNREADABLE as seen:
                     gone = gone or f"{member.resource} {key} at {known.resource_version} is {seen.value}"
         return UnknownHistory(gone) if gone else SameHistory()
+
+
+async def _first_of(member: Member, request: ListRequest) -> ListAnswer:
+    """Lists, and keeps the first object and the object that was asked for: a server that ignores the limit or the name
+    may send all that it has, and the page would be in memory as a whole."""
+    kept: list[ApiObject] = []
+
+    def keep(objects: Iterable[ApiObject]) -> None:
+        for thing in objects:
+            if not kept or thing.key == request.only:
+                kept.append(thing)
+
+    async def take(part: Part) -> None:
+        keep(part.objects)
+
+    answer = await member.source.list(request, take)
+    if isinstance(answer, Page):
+        keep(answer.objects)
+        return replace(answer, objects=kept)
+    return answer
 
 
 def _same_state(found: ApiObject, exported: ApiObject, key: str) -> Proof:
