@@ -19,11 +19,12 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.build import CannotBuild
 from benchmarks.cases import Case, Measure, Scale, cases
+from benchmarks.meter import Figures
 from benchmarks.picture import cpu_picture
 from benchmarks.processes import ChildFailed
 from benchmarks.report import COLUMNS, markdown
 from benchmarks.results import Measured, Results
-from benchmarks.runs import Around, Figures, turned
+from benchmarks.runs import Around, turned
 from benchmarks.servers import Brokers, brokers
 from tests.cluster.servers import ServerFailed
 

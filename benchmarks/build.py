@@ -1,4 +1,5 @@
-"""Builds the load server and the peers, once for each change of their sources, into the user's cache folder."""
+"""Builds the load server, the peers and the counter of fsyncs into the user's cache folder, once for each change of
+their sources."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Program:
 
     @property
     def sources(self) -> Path:
-        return HERE / ("load" if self.name == "load" else f"peers/{self.name}")
+        own = HERE / self.name
+        return own if own.is_dir() else HERE / "peers" / self.name
 
     @property
     def folder_name(self) -> str:
@@ -73,7 +75,9 @@ PYTHON_CLIENT = Program(
     ),
 )
 
-ALL = (LOAD, CLIENT_GO, KUBE_RS, PYTHON_CLIENT)
+FSYNCS = Program("fsyncs", "cc", (("cc", "-shared", "-fPIC", "-O2", "-o", "{out}/fsyncs.so", "fsyncs.c", "-ldl"),))
+
+ALL = (LOAD, CLIENT_GO, KUBE_RS, PYTHON_CLIENT, FSYNCS)
 
 
 def cache_folder() -> Path:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from benchmarks.contenders import PEERS, Bridge, Contender, Floor
 from benchmarks.lifecycle import imports, quiet, restart, start
+from benchmarks.meter import Figures
 from benchmarks.posting import post
-from benchmarks.runs import Around, Figures, stream
+from benchmarks.runs import Around, stream
 from benchmarks.servers import Load
 
 Measure = Callable[[Around], Figures]
@@ -18,6 +19,10 @@ FLOOR = "floor"
 
 _QUIET = 60.0
 """Seconds: bookmarks come once a minute."""
+
+
+_PAUSES = 20
+"""Single events, a second apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,18 @@ class Case:
 
 
 TO_KAFKA: Mapping[str, Contender] = {BRIDGE: Bridge("kafka"), **PEERS, FLOOR: Floor(kafka=True)}
+
+
+AT_A_RATE: Mapping[str, Contender] = {
+    BRIDGE: Bridge("kafka", count_fsyncs=True),
+    **{f"{BRIDGE} to {sink}": Bridge(sink, count_fsyncs=True) for sink in ("nats", "file", "webhook")},
+    **{name: PEERS[name] for name in ("client-go dynamic", "client-go typed", "kube-rs")},
+    FLOOR: Floor(kafka=True),
+}
+BY_ONE = {name: AT_A_RATE[name] for name in (BRIDGE, "client-go typed", "kube-rs", FLOOR)}
+
+RATES: Mapping[int, int] = {50: 500, 500: 4_000, 2_000: 16_000}
+"""Events a second, and the number of events: 8 to 10 seconds."""
 
 
 def listing(contender: Contender, load: Load, events: int) -> Measure:
@@ -119,10 +136,18 @@ def cases(scale: Scale) -> tuple[Case, ...]:
                 for name, size in scale.growth.items()
             },
         ),
+        *(
+            Case(
+                f"rate-{rate}",
+                f"{rate:,} events a second",
+                {name: following(each, load, events, rate) for name, each in AT_A_RATE.items()},
+            )
+            for rate, events in RATES.items()
+        ),
         Case(
-            "latency",
-            "500 events a second: from the API server's write to Kafka's append",
-            everyone(load, scale.events // 10, 500),
+            "pause",
+            "A single change after a second's pause",
+            {name: following(each, load, _PAUSES, 1) for name, each in BY_ONE.items()},
         ),
         Case(
             "restart",

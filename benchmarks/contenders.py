@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from benchmarks.build import CLIENT_GO, KUBE_RS, PYTHON_CLIENT, Program, provide
+from benchmarks.build import CLIENT_GO, FSYNCS, KUBE_RS, PYTHON_CLIENT, Program, provide
 from benchmarks.destinations import Destination, File, Hook, KafkaTopics, NatsStream, SinkDestination, Tally
 from benchmarks.processes import Child
 from benchmarks.servers import Brokers, LoadServer
@@ -49,6 +50,10 @@ class Contender(ABC):
         times; None for one that does not say."""
         return None
 
+    def fsyncs(self, place: Place) -> int | None:
+        """Calls of fsync until now; None for a contender that is not counted."""
+        return None
+
     def start(self, place: Place, destinations: Sequence[Destination], records: int) -> Child:
         environ = self.environ(place, destinations, records)
         return Child(self.command(place, destinations), environ, place.folder / "contender.log")
@@ -59,10 +64,11 @@ class Bridge(Contender):
 
     ends_itself = False
 
-    def __init__(self, *sinks: str, tls: bool = False, flags: Sequence[str] = ()) -> None:
+    def __init__(self, *sinks: str, tls: bool = False, flags: Sequence[str] = (), count_fsyncs: bool = False) -> None:
         self._sinks = sinks
         self._tls = tls
         self._flags = flags
+        self._count_fsyncs = count_fsyncs
 
     def destinations(self, place: Place) -> Sequence[Destination]:
         return [self._destination(name, place) for name in self._sinks]
@@ -114,8 +120,15 @@ class Bridge(Contender):
         )
         return seconds, times
 
+    def fsyncs(self, place: Place) -> int | None:
+        counter = _fsync_counter(place)
+        return struct.unpack("<Q", counter.read_bytes())[0] if counter.exists() else None
+
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
-        return {}
+        if not self._count_fsyncs:
+            return {}
+        _fsync_counter(place).write_bytes(bytes(8))
+        return {"LD_PRELOAD": str(provide(FSYNCS, print) / "fsyncs.so"), "FSYNCS": str(_fsync_counter(place))}
 
 
 class KafkaPeer(Contender):
@@ -152,6 +165,11 @@ class Floor(Contender):
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
         [tally] = [each for each in destinations if isinstance(each, Tally)]
         return _received(place, records) | _brokers(destinations) | {"TALLY": str(tally.path)}
+
+
+def _fsync_counter(place: Place) -> Path:
+    """See `fsyncs/fsyncs.c`."""
+    return place.folder / "fsyncs"
 
 
 def _received(place: Place, records: int) -> dict[str, str]:

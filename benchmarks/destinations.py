@@ -7,7 +7,7 @@ import mmap
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,11 @@ class Destination(ABC):
     @abstractmethod
     def arrived(self) -> int:
         """Records that are stored there, as its own server or the file system counts them."""
+
+    def latencies(self, since_ns: int) -> Sequence[float]:
+        """Milliseconds from the load server's write to the arrival of each record that was written since, in
+        nanoseconds since 1970. Empty where arrivals have no time."""
+        return ()
 
     def close(self) -> None:  # noqa: B027 (a folder is deleted with its run)
         """Called when the run is over."""
@@ -77,8 +82,7 @@ class KafkaTopics(SinkDestination):
         return sum(future.result().offset for future in ends.values())
 
     def latencies(self, since_ns: int) -> list[float]:
-        """Milliseconds from the load server's write to the broker's append, of what was written since. At most one too
-        many, never too few: brokers keep time in whole milliseconds."""
+        """To the broker's append; at most 1 ms too long, never too short, since brokers keep whole milliseconds."""
         found = []
         for stored_ms, value in self._values():
             written = _WRITTEN.search(value)

@@ -51,15 +51,25 @@ def _itself(case: str, figure: str, scale: float = 1) -> Value:
     return value
 
 
-def _latency(percentile: str) -> Value:
+def _latency(case: str, percentile: str) -> Value:
     """To the broker's append, and from there, at most, all the time between handing over and acknowledgement."""
 
     def value(results: Results) -> float | None:
-        appended = results.median("latency", BRIDGE, f"latency_{percentile}_ms")
-        acknowledged = results.median("latency", BRIDGE, "acknowledged_ms")
+        appended = results.median(case, BRIDGE, f"latency_{percentile}_ms")
+        acknowledged = results.median(case, BRIDGE, "acknowledged_ms")
         return None if appended is None or acknowledged is None else appended + acknowledged
 
     return value
+
+
+def _at_rate(rate: int, limit: float, contender: str = "client-go typed") -> Goal:
+    case = f"rate-{rate}"
+    return Goal(
+        f"CPU per event at {rate:,} events a second, against {contender}",
+        "",
+        limit,
+        _against(_cpu(case), _cpu(case, contender)),
+    )
 
 
 def _first_list(figure: str, contender: str) -> Value:
@@ -149,8 +159,18 @@ GOALS = (
     ),
     Goal("CPU per event, spread over all numbers of objects", "", 0.15, _cpu_growth),
     Goal("Memory per object, last step against all", "", 1.15, _memory_growth),
-    Goal("Latency at 500 events a second to the acknowledgement, median at most", "ms", 10, _latency("p50")),
-    Goal("Latency at 500 events a second to the acknowledgement, 99th percentile at most", "ms", 50, _latency("p99")),
+    _at_rate(50, 0.8),
+    _at_rate(500, 0.35),
+    _at_rate(2_000, 0.3),
+    Goal("Latency at 500 events a second to the acknowledgement, median", "ms", 20, _latency("rate-500", "p50")),
+    Goal(
+        "Latency at 500 events a second to the acknowledgement, 99th percentile",
+        "ms",
+        50,
+        _latency("rate-500", "p99"),
+    ),
+    Goal("Latency of a single change after a pause to the acknowledgement, median", "ms", 8, _latency("pause", "p50")),
+    Goal("fsyncs at 500 events a second", "a second", 100, _itself("rate-500", "fsyncs", 500)),
     Goal(
         "Restart to the watch, against the first list",
         "",
@@ -158,7 +178,7 @@ GOALS = (
         _against(("restart", BRIDGE, "watching_seconds"), ("restart", BRIDGE, "list_seconds")),
     ),
     Goal("Lists after a restart", "lists", 0, _itself("restart", "lists_after_restart")),
-    Goal("200 quiet resources, CPU", "% of a core", 1, _itself("quiet", "core_share", 100)),
+    Goal("200 quiet resources, CPU", "% of a core", 0.25, _itself("quiet", "core_share", 100)),
     Goal("200 quiet resources, memory", "MB", 150, _itself("quiet", "rest_bytes", 1e-6)),
     Goal(
         "Start to the first request, against importing dependencies",

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 
 from benchmarks.contenders import Bridge
+from benchmarks.meter import Figures
 from benchmarks.processes import Child, ChildFailed
-from benchmarks.runs import LOOK, SETTLE, STALL, Around, Figures, Running, running
+from benchmarks.runs import LOOK, SETTLE, STALL, Around, Running, running
 from benchmarks.servers import Load, LoadServer
 
 DEPENDENCIES = (

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.meter import Figures
 from benchmarks.processes import Child
-from benchmarks.runs import Around, Figures
+from benchmarks.runs import Around
 from benchmarks.servers import Load, LoadServer
 
 

@@ -26,6 +26,8 @@ class Usage:
     """Of a whole process, from its start to its end."""
 
     cpu_seconds: float
+    switches: int
+    """Voluntary context switches."""
     code: int
 
 
@@ -66,6 +68,20 @@ class Child:
             except OSError:
                 self._reaped(0)
         return self._whole().cpu_seconds
+
+    def switches(self) -> int:
+        """Voluntary context switches of its living threads until now; of all its threads, when it has ended."""
+        if not self.ended:
+            with suppress(ChildFailed):
+                return sum(self._switches_of(task) for task in self._tasks())
+        return self._whole().switches
+
+    def written_bytes(self) -> int | None:
+        """Bytes that its writes have sent to disks until now; None when it has ended. Files in memory count 0."""
+        try:
+            return _named(Path(f"/proc/{self.pid}/io").read_text(), "write_bytes") if not self.ended else None
+        except OSError:
+            return None
 
     def age_seconds(self) -> float:
         """Since it was started."""
@@ -123,17 +139,36 @@ class Child:
         pid, status, used = os.wait4(self.pid, options)
         if pid == 0:
             return False
-        self._usage = Usage(used.ru_utime + used.ru_stime, os.waitstatus_to_exitcode(status))
+        self._usage = Usage(used.ru_utime + used.ru_stime, used.ru_nvcsw, os.waitstatus_to_exitcode(status))
         self._process.returncode = self._usage.code  # Popen must not wait for it again.
         return True
 
     def _status(self, name: str) -> int:
         try:
-            text = Path(f"/proc/{self.pid}/status").read_text()
-            [kilobytes] = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]
-        except (OSError, ValueError):  # A process that has ended has no memory, and one that was waited for no file.
+            return _named(Path(f"/proc/{self.pid}/status").read_text(), name) * 1024
+        except (OSError, LookupError):  # A process that has ended has no memory, and one that was waited for no file.
             raise ChildFailed(f"it ended early\n{self.log_tail()}") from None
-        return int(kilobytes) * 1024
+
+    def _tasks(self) -> list[Path]:
+        try:
+            return list(Path(f"/proc/{self.pid}/task").iterdir())
+        except OSError:
+            raise ChildFailed(f"it ended early\n{self.log_tail()}") from None
+
+    @staticmethod
+    def _switches_of(task: Path) -> int:
+        try:
+            return _named((task / "status").read_text(), "voluntary_ctxt_switches")
+        except OSError:  # The thread has ended since.
+            return 0
+
+
+def _named(text: str, name: str) -> int:
+    """The number of a line of /proc. Raises LookupError."""
+    for line in text.splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise LookupError(name)
 
 
 def _process_clock(pid: int) -> int:

@@ -20,7 +20,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.build import CannotBuild
 from benchmarks.contenders import Bridge, Contender, Floor
-from benchmarks.runs import Around, Figures, stream, turned
+from benchmarks.meter import Figures
+from benchmarks.runs import Around, stream, turned
 from benchmarks.servers import Brokers, Load, brokers
 
 BASELINE = Path(__file__).parent / "baseline.json"

@@ -22,6 +22,7 @@ def _number(digits: int, scale: float = 1) -> Callable[[float], str]:
 
 COLUMNS: Mapping[str, Column] = {
     "cpu_us": Column("CPU µs per event", _number(1)),
+    "switches": Column("context switches per event", _number(1)),
     "whole_cpu_us": Column("whole run, CPU s per 1,000 records", _number(3, 1e-3)),
     "events_per_second": Column("events/s", _number(0)),
     "wall_seconds": Column("wall s", _number(1)),
@@ -35,6 +36,8 @@ COLUMNS: Mapping[str, Column] = {
     "server_left": Column("load server, % of a core left", _number(0, 100)),
     "latency_p50_ms": Column("p50 ms", _number(1)),
     "latency_p99_ms": Column("p99 ms", _number(1)),
+    "written_bytes": Column("KB written to disk per event", _number(1, 1e-3)),
+    "fsyncs": Column("fsyncs per event", _number(2)),
     "acknowledged_ms": Column("from handing over to the acknowledgement, mean ms", _number(1)),
     "watching_seconds": Column("start to watch s", _number(2)),
     "lists_after_restart": Column("lists after restart", _number(0)),
@@ -43,7 +46,7 @@ COLUMNS: Mapping[str, Column] = {
 }
 """Figures in the order of a table's columns; one without values has no column."""
 
-RATIO_OF = ("latency_p50_ms", "cpu_us", "list_seconds", "start_seconds")
+RATIO_OF = ("cpu_us", "latency_p50_ms", "list_seconds", "start_seconds")
 """What the column of ratios compares: the first of these that the case has."""
 
 

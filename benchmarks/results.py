@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.runs import Figures
+from benchmarks.meter import Figures
 
 
 @dataclass(slots=True)

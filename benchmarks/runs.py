@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.contenders import Contender, Place
-from benchmarks.destinations import Destination, KafkaTopics
+from benchmarks.destinations import Destination
+from benchmarks.meter import Figures, acknowledged_ms, per_event, read
 from benchmarks.processes import Child, ChildFailed
 from benchmarks.servers import Brokers, Load, LoadServer
-
-Figures = dict[str, float]
 
 LOOK = 0.02
 """Seconds between two looks at whether everything has arrived: the error of every time that is measured."""
@@ -89,9 +88,8 @@ def stream(
         figures["list_server_left"] = 1 - server.stats()["cpu_seconds"] / figures["list_seconds"]
         figures |= _at_rest(run.child, load, settle)
         before = contender.waited(place) if rate else None
-        figures |= _follow(run, server, load, events, rate, settle)
-        if before is not None and (after := contender.waited(place)) is not None:
-            figures["acknowledged_ms"] = (after[0] - before[0]) / (after[1] - before[1]) * 1e3
+        figures |= _follow(run, contender, place, events, rate, settle)
+        figures |= acknowledged_ms(before, contender.waited(place)) if rate else {}
         whole = run.child.wait(STALL) if contender.ends_itself else run.child.stop()
         return figures | {"peak_bytes": run.child.peak_bytes(), "whole_cpu_us": whole.cpu_seconds / records * 1e6}
 
@@ -102,15 +100,17 @@ def _at_rest(child: Child, load: Load, settle: float) -> Figures:
     return {"rest_bytes": resident, "rest_bytes_per_object": resident / load.objects}
 
 
-def _follow(run: Running, server: LoadServer, load: Load, events: int, rate: float, settle: float) -> Figures:
-    before, cpu, began, began_ns = server.stats(), run.child.cpu_seconds(), time.monotonic(), time.time_ns()
+def _follow(run: Running, contender: Contender, place: Place, events: int, rate: float, settle: float) -> Figures:
+    server = place.server
+    before, used, began, began_ns = server.stats(), read(contender, place, run.child), time.monotonic(), time.time_ns()
     server.go(events, rate)
-    run.arrive(load.objects + events)
+    if rate:
+        time.sleep(events / rate)  # Looking at the destination meanwhile would cost cores that the contender needs.
+    run.arrive(server.load.objects + events)
     wall = time.monotonic() - began
     after = server.stats()
     _settle(run.child, settle)
-    figures = {
-        "cpu_us": (run.child.cpu_seconds() - cpu) / events * 1e6,
+    figures = per_event(used, read(contender, place, run.child), events) | {
         "wall_seconds": wall,
         "events_per_second": events / wall,
         "received_bytes": after["bytes"] - before["bytes"],
@@ -127,8 +127,9 @@ def _settle(child: Child, seconds: float) -> None:
 
 
 def _latencies(run: Running, since_ns: int) -> Figures:
-    [topics] = [each for each in run.destinations if isinstance(each, KafkaTopics)]
-    found = topics.latencies(since_ns)
+    found = [latency for each in run.destinations for latency in each.latencies(since_ns)]
+    if not found:
+        return {}
     return {"latency_p50_ms": statistics.median(found), "latency_p99_ms": percentile(found, 99)}
 
 

@@ -46,6 +46,35 @@ def test_cpu_is_that_of_the_whole_process_after_its_end(start: START) -> None:
     assert child.ended
 
 
+def test_switches_of_all_threads_are_counted(start: START, tmp_path: Path) -> None:
+    child = start(
+        "import threading, time\n"
+        "def naps():\n    for _ in range(100): time.sleep(0.001)\n    open('slept', 'w').close()\n    time.sleep(60)\n"
+        "threading.Thread(target=naps, daemon=True).start()\ntime.sleep(60)"
+    )
+    while not (tmp_path / "slept").exists():
+        assert not child.ended
+
+    assert child.switches() >= 100
+
+
+def test_switches_are_known_after_the_end(start: START) -> None:
+    child = start("import time\nfor _ in range(50): time.sleep(0.001)")
+
+    assert child.wait(30).switches >= 50
+    assert child.switches() == child.wait(30).switches
+
+
+def test_written_bytes_are_counted_until_the_end(start: START, tmp_path: Path) -> None:
+    child = start("open('data', 'wb').write(bytes(1_000_000))\nopen('wrote', 'w').close()\nimport time\ntime.sleep(60)")
+    while not (tmp_path / "wrote").exists():
+        assert not child.ended
+    assert child.written_bytes() is not None
+    child.kill()
+
+    assert child.written_bytes() is None
+
+
 def test_its_peak_is_known_after_it_is_gone(start: START, tmp_path: Path) -> None:
     child = start("held = bytearray(80_000_000)\ndel held\nopen('held', 'w').close()\nimport time\ntime.sleep(60)")
     while not (tmp_path / "held").exists():

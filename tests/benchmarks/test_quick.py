@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from benchmarks.meter import Figures
 from benchmarks.quick import BASELINE, CPU, MEMORY, TOLERATED, compare, ratios
-from benchmarks.runs import Figures
 
 
 def test_ratios_are_to_the_floor_of_the_same_round() -> None:

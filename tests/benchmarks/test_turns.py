@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.__main__ import attempt, choose, in_turns, joined
 from benchmarks.cases import Case, Scale, cases
+from benchmarks.meter import Figures
 from benchmarks.processes import ChildFailed
 from benchmarks.results import Measured, Results
-from benchmarks.runs import Around, Figures, percentile
+from benchmarks.runs import Around, percentile
 from benchmarks.servers import brokers
 
 
