@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -56,14 +55,6 @@ def _expect_readable(option: str, file: Path) -> None:
 
 def _why(error: Exception) -> str:
     return (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether traffic to this host stays on the machine. Of names, only localhost does."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _no_password() -> str:

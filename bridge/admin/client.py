@@ -33,7 +33,7 @@ _ANSWER_SECONDS = 300.0
 _CHECK_SECONDS = 86_400.0
 
 
-class NobodyThere(Exception):
+class NotRunning(Exception):
     """No bridge runs on this state directory: there is no socket, or no listener on it."""
 
 
@@ -48,7 +48,7 @@ class CommandFailed(Exception):
 class AdminClient:
     """``AdminOperations`` of the bridge that runs on ``directory``, inside ``async with``.
 
-    Entering raises NobodyThere or NoAnswer. Every method raises them too, if the bridge has ended since; after NoAnswer
+    Entering raises NotRunning or NoAnswer. Every method raises them too, if the bridge has ended since; after NoAnswer
     the command may have been done or not. A method raises CommandFailed if the bridge failed at it.
     """
 
@@ -65,7 +65,7 @@ class AdminClient:
             try:
                 connector = aiohttp.UnixConnector(held.enter_context(found(self._directory)))
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise NobodyThere(f"{self._path}: no bridge runs here") from error
+                raise NotRunning(f"{self._path}: no bridge runs here") from error
             except FileExistsError as error:
                 raise NoAnswer(str(error)) from error
             except OSError as error:
@@ -144,7 +144,7 @@ class AdminClient:
 
     def _unconnected(self, error: OSError) -> Exception:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
-            return NobodyThere(f"{self._path}: no bridge listens")
+            return NotRunning(f"{self._path}: no bridge listens")
         return NoAnswer(f"{self._path}: {error.strerror or error}")
 
 

@@ -19,6 +19,7 @@ from bridge.model.admin import (
     StateReport,
     UnknownTarget,
 )
+from bridge.model.primitives.addresses import host_and_port
 from bridge.model.record import Delta
 from bridge.outbox import DeadLetters, Outbox
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
@@ -30,11 +31,7 @@ BEGINNING = "beginning"
 
 def about(plan: Plan) -> About:
     """Identity of this process, which runs this plan."""
-    return About(os.getpid(), plan.file, "" if plan.listen is None else shown_address(*plan.listen))
-
-
-def shown_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))
 
 
 class OfflineOperations:
@@ -54,7 +51,7 @@ class OfflineOperations:
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
         if sink is not None:
-            self._letters(sink)
+            self._dead_letters_of(sink)
         return await self._outbox.dead_letters(sink, after, limit)
 
     async def dead_letter_body(self, number: int) -> bytes:
@@ -62,10 +59,10 @@ class OfflineOperations:
         return record.body if isinstance(record, Delta) else b"null"
 
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        return await self._letters(sink).retry(numbers)
+        return await self._dead_letters_of(sink).retry(numbers)
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        return await self._letters(sink).drop(numbers)
+        return await self._dead_letters_of(sink).drop(numbers)
 
     async def retry_sink(self, sink: str) -> bool:
         _ = self._outbox.sinks[sink]
@@ -93,7 +90,7 @@ class OfflineOperations:
         sinks = self._outbox.sinks
         return await sinks.replay(sink, start=start, taken=sinks[sink].settled, kind=kind, namespace=namespace)
 
-    def _letters(self, sink: str) -> DeadLetters:
+    def _dead_letters_of(self, sink: str) -> DeadLetters:
         dead_letters = self._outbox.sinks.dead_letters
         if sink not in dead_letters:
             raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(sorted(dead_letters)) or 'none'}")
@@ -135,8 +132,8 @@ class LiveOperations(OfflineOperations):
         return self._catalogue()
 
     async def retry_sink(self, sink: str) -> bool:
-        known = await super().retry_sink(sink)
-        return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else known
+        waited = await super().retry_sink(sink)
+        return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else waited
 
     async def pause_sink(self, sink: str) -> bool:
         changed = await super().pause_sink(sink)

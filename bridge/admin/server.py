@@ -32,6 +32,7 @@ from bridge.admin.protocol import (
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
 from bridge.model.admin import About, AdminOperations, ReplayRequest, UnknownTarget
+from bridge.model.primitives.printable import counted
 from bridge.web.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -119,14 +120,14 @@ class AdminServer:
     async def _answer_cursors(self, request: web.Request) -> web.Response:
         request[_COMMAND] = "cursors"
         found = await self._admin.cursors()
-        request[_RESULT] = _counted(len(found.sinks), "sink")
+        request[_RESULT] = counted(len(found.sinks), "sink")
         return _json(found)
 
     async def _answer_replay(self, request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=ReplayRequest)
         request[_COMMAND] = _replay(asked)
         done = await self._admin.replay(asked)
-        request[_RESULT] = _counted(done.records, "record")
+        request[_RESULT] = counted(done.records, "record")
         return _json(done)
 
     async def _answer_dead_letters(self, request: web.Request) -> web.Response:
@@ -134,28 +135,28 @@ class AdminServer:
         request[_COMMAND] = f"dead-letters list {page.sink or ''}".strip()
         request[_CONTINUED] = page.after > 0
         found = await self._admin.dead_letters(page.sink, after=page.after, limit=page.limit)
-        request[_RESULT] = _counted(len(found), "dead letter")
+        request[_RESULT] = counted(len(found), "dead letter")
         return _json(found)
 
     async def _answer_object(self, request: web.Request) -> web.Response:
         number = msgspec.convert(request.match_info["number"], Number, strict=False)
         request[_COMMAND] = f"dead-letters show {number}"
         body = await self._admin.dead_letter_body(number)
-        request[_RESULT] = _counted(len(body), "byte")
+        request[_RESULT] = counted(len(body), "byte")
         return web.Response(body=body, content_type="application/json")
 
     async def _answer_retry(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
         request[_COMMAND] = f"dead-letters retry {chosen}"
         count = await self._admin.retry(chosen.sink, chosen.numbers)
-        request[_RESULT] = _counted(count, "dead letter")
+        request[_RESULT] = counted(count, "dead letter")
         return _json(Count(count))
 
     async def _answer_drop(self, request: web.Request) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
         request[_COMMAND] = f"dead-letters drop {chosen}"
         count = await self._admin.drop(chosen.sink, chosen.numbers)
-        request[_RESULT] = _counted(count, "dead letter")
+        request[_RESULT] = counted(count, "dead letter")
         return _json(Count(count))
 
     async def _answer_sink(self, request: web.Request) -> web.Response:
@@ -174,7 +175,7 @@ class AdminServer:
     async def _answer_state(self, request: web.Request) -> web.Response:
         request[_COMMAND] = "state check"
         report = await self._admin.state_check()
-        request[_RESULT] = _counted(len(report.problems), "problem")
+        request[_RESULT] = counted(len(report.problems), "problem")
         return _json(report)
 
     # ── Around every answer ──────────────────────────────────────────────────
@@ -227,10 +228,6 @@ class AdminServer:
                 continued=request.get(_CONTINUED, False),
             )
         )
-
-
-def _counted(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def _replay(asked: ReplayRequest) -> str:

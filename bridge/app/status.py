@@ -18,7 +18,7 @@ STUCK_AFTER = 900.0
 idle timeout ends a watch after a minute and a half, and every retry brings an answer."""
 
 
-def informer_status(informer: SharedInformer) -> InformerStatus:
+def _informer_status(informer: SharedInformer) -> InformerStatus:
     age = asyncio.get_running_loop().time() - informer.last_contact
     return InformerStatus(
         resource=informer.resource.name,
@@ -33,11 +33,11 @@ def informer_status(informer: SharedInformer) -> InformerStatus:
     )
 
 
-def unresolved_status(name: str, reason: str) -> InformerStatus:
+def _unresolved_status(name: str, reason: str) -> InformerStatus:
     return InformerStatus(resource=name, scope="", state=InformerState.UNKNOWN, synced=False, live=False, reason=reason)
 
 
-def empty_status(name: str, reason: str) -> InformerStatus:
+def _empty_status(name: str, reason: str) -> InformerStatus:
     """The status of a wildcard that covers no resource at this moment: synced and live."""
     return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
 
@@ -46,13 +46,13 @@ def informers_status(
     wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
 ) -> tuple[InformerStatus, ...]:
     """A status for each informer, and for each configured name without an informer."""
-    running = [informer_status(informer) for informer in factory.informers] if factory else []
+    running = [_informer_status(informer) for informer in factory.informers] if factory else []
     if watched_resources is None:
-        return (*running, *(unresolved_status(each.name, "not looked up yet") for each in wanted))
+        return (*running, *(_unresolved_status(each.name, "not looked up yet") for each in wanted))
     return (
         *running,
-        *(unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
-        *(empty_status(name, reason) for name, reason in watched_resources.empty.items()),
+        *(_unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
+        *(_empty_status(name, reason) for name, reason in watched_resources.empty.items()),
     )
 
 
@@ -62,7 +62,7 @@ def snapshot_of(
     disk = outbox.disk()
     return StatusSnapshot(
         informers=informers,
-        sinks=tuple(sink_status(pipeline, outbox) for pipeline in pipelines.values()),
+        sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
         outbox_records=outbox.records,
         outbox_bytes=outbox.size,
         outbox_oldest_seconds=outbox.oldest_seconds,
@@ -74,7 +74,7 @@ def snapshot_of(
     )
 
 
-def sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
+def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
     worker, dead_letters, feed = pipeline.worker, pipeline.dead_letters, pipeline.feed
     backlog, backfill = outbox.backlog_of(pipeline.plan.name), feed.backfill
     return SinkStatus(

@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.admin.client import AdminClient, NoAnswer, NobodyThere
-from bridge.admin.operations import shown_address
+from bridge.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.admin.socket_file import expect_room
 from bridge.check.findings import CheckResult, Finding
 from bridge.model.admin import About
+from bridge.model.primitives.addresses import host_and_port
 from bridge.outbox import FILE, StateError, is_held, unusable
 from bridge.plan.plan import Plan
 from bridge.plan.redaction_key_file import KEY_FILE, read_key
@@ -25,7 +25,7 @@ async def who_runs(plan: Plan) -> About | None:
     try:
         async with AdminClient(plan.state) as running:
             return running.about
-    except (NobodyThere, NoAnswer):
+    except (NotRunning, NoAnswer):
         return None
 
 
@@ -80,7 +80,7 @@ async def check_address(plan: Plan, running: About | None) -> Finding | None:
     if plan.listen is None:
         return None
     host, port = plan.listen
-    shown = shown_address(host, port)
+    shown = host_and_port(host, port)
     try:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)

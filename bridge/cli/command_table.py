@@ -133,7 +133,12 @@ DEAD_LETTERS = CommandSpec(
             arguments=(
                 Argument("sink", metavar="SINK", nargs="?", help="only this sink"),
                 CONFIG,
-                Argument("--json", dest="as_json", action="store_true", help="print a JSON object for each line"),
+                Argument(
+                    "--json",
+                    dest="as_json",
+                    action="store_true",
+                    help="print a JSON object per dead letter instead, a line each",
+                ),
             ),
         ),
         CommandSpec(

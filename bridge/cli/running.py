@@ -15,7 +15,7 @@ from bridge.app.bridge import Bridge
 from bridge.cli.commands import of_cluster
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
-from bridge.cli.signals import WITHOUT_MEANING, heed_signals, ignore_early
+from bridge.cli.signals import WITHOUT_MEANING, handle_signals, ignore_early
 from bridge.cli.terminal.output import complain
 from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
 from bridge.kube import CredentialsError
@@ -111,7 +111,7 @@ async def _until_the_end(
         reason = number.name
         bridge.stop()
 
-    heed_signals(stop, ignored=ignored, report=telemetry.report)
+    handle_signals(stop, ignored=ignored, report=telemetry.report)
     try:
         web = _web_server(bridge, settings, telemetry, metrics)
         await web.start()

@@ -22,7 +22,7 @@ def ignore_early(ignored: Collection[signal.Signals] = WITHOUT_MEANING) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def heed_signals(
+def handle_signals(
     stop: Callable[[signal.Signals], None],
     *,
     ending: Collection[signal.Signals] = ENDING,

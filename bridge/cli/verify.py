@@ -12,8 +12,9 @@ from typing import Any
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal.output import complain, say
-from bridge.cli.terminal.text import counted, plain
+from bridge.cli.terminal.text import plain
 from bridge.kube import CredentialsError
+from bridge.model.primitives.printable import counted
 from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.plan.plan_from_settings import plan_of
 from bridge.verify.compare import Difference, DifferenceKind, Name, Version

@@ -71,7 +71,7 @@ class SignalReaction(StrEnum):
 class SignalReceived:
     signal: str
     """``SIGTERM``."""
-    heed: SignalReaction
+    reaction: SignalReaction
 
 
 class CutReason(StrEnum):

@@ -18,7 +18,7 @@ def collection_path(resource: Resource, namespace: str | None = None) -> str:
 
 def escaped(value: str) -> str:
     """A value, escaped for a field selector (apimachinery's ``fields.EscapeValue``)."""
-    return re.sub(r"([\\\\,=])", r"\\\1", value)
+    return re.sub(r"([\\,=])", r"\\\1", value)
 
 
 def segment(text: str) -> str:

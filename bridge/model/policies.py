@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -25,6 +26,16 @@ class WhenFull(StrEnum):
     """The backlog is reduced to the newest record of each object."""
     DROP = "drop"
     """The oldest records are dropped, and a Gap record names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogBounds:
+    """The bounds of a backlog (``max_backlog``); None for no bound."""
+
+    records: int | None = None
+    bytes: int | None = None
+    age: float | None = None
+    """Seconds."""
 
 
 class OnRejected(StrEnum):

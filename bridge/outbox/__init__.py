@@ -14,7 +14,7 @@ writer        the writer thread with group commit
 """
 
 from bridge.outbox.consumers.backfill import Backfill
-from bridge.outbox.consumers.backlog import Bounds, drop_through, why_full
+from bridge.outbox.consumers.backlog import drop_through, why_full
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.consumers.sink_cursors import SinkCursors
@@ -31,7 +31,6 @@ from bridge.outbox.storage.inspection import LedgerObject, StateInspection, look
 __all__ = [
     "FILE",
     "Backfill",
-    "Bounds",
     "CleanerPolicy",
     "Damaged",
     "DeadLetters",

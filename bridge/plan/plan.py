@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
-from bridge.model.policies import OnRejected, StartPolicy, WhenFull
+from bridge.model.policies import BacklogBounds, OnRejected, StartPolicy, WhenFull
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
-from bridge.outbox import Bounds, Retention
+from bridge.outbox import Retention
 from sinks.base import Claim, Lanes, Sink, WrongOption
 
 
@@ -59,7 +59,7 @@ class SinkPlan:
     resync_seconds: float = 0.0
     lanes: Lanes | None = None
     start: StartPolicy = StartPolicy.SNAPSHOT
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: BacklogBounds = field(default_factory=BacklogBounds)
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK
     clear_text: str | None = None
@@ -86,7 +86,8 @@ class Plan:
     sinks: tuple[SinkPlan, ...]
     timing: Timing = field(default_factory=Timing)
     watch_list: bool = True
-    silence_seconds: float = 90.0
+    idle_timeout: float = 90.0
+    """Without a byte, until a watch is closed."""
     discovery_seconds: float = 10.0
     """Between two discoveries."""
     state: Path

@@ -8,7 +8,7 @@ from typing import cast
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
-from bridge.outbox import Bounds, Retention
+from bridge.outbox import Retention
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
 from config.schema.resources import ResourceSettings
@@ -32,7 +32,7 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         sinks=tuple(_sink(name, sink, cluster.name) for name, sink in settings.sinks.items()),
         timing=Timing(page_size=settings.watch.page_size),
         watch_list=settings.watch.watch_list is WatchList.AUTO,
-        silence_seconds=settings.watch.silence_seconds,
+        idle_timeout=settings.watch.silence_seconds,
         discovery_seconds=settings.watch.discovery_seconds,
         state=settings.state.directory,
         redaction_key_file=settings.redaction.key_file,
@@ -66,7 +66,6 @@ def _wanted(entry: ResourceSettings) -> Wanted:
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
     kind = registry.types()[settings.type]
-    bounds = settings.max_backlog
     options = cast(SinkOptions, settings.options)  # Loading validated the options with the registry's types.
     return SinkPlan(
         name=name,
@@ -77,7 +76,7 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         resync_seconds=settings.resync_seconds,
         lanes=kind.lanes(options),
         start=settings.start,
-        bounds=Bounds(bounds.records, bounds.bytes, bounds.age),
+        bounds=settings.max_backlog.bounds,
         when_full=settings.when_full,
         on_rejected=settings.on_rejected,
         clear_text=options.clear_text(),

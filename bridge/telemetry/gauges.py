@@ -62,9 +62,9 @@ def _informers(snapshot: StatusSnapshot) -> Iterator[Metric]:
         queued.add_metric((resource,), sum(scope.queued for scope in scopes))
         synced.add_metric((resource,), min(scope.synced for scope in scopes))
         live.add_metric((resource,), min(scope.live for scope in scopes))
-        silences = [scope.last_contact for scope in scopes if scope.last_contact is not None]
-        if silences:
-            contact.add_metric((resource,), max(silences))
+        ages = [scope.last_contact for scope in scopes if scope.last_contact is not None]
+        if ages:
+            contact.add_metric((resource,), max(ages))
     yield from (objects, queued, synced, live, contact)
 
 

@@ -34,8 +34,8 @@ class ProcessLogs:
             case BridgeEnded(reason, code, seconds, backlog):
                 log = self._log.error if code else self._log.info
                 log("ended", reason=reason, exit_code=int(code), seconds=round(seconds, 1), backlog=dict(backlog))
-            case SignalReceived(signal, heed):
-                self._signal(signal, heed)
+            case SignalReceived(signal, reaction):
+                self._signal(signal, reaction)
             case OperatorCommand():
                 self._command(fact)
             case ConnectionCut():
@@ -53,8 +53,8 @@ class ProcessLogs:
             state=fact.state,
         )
 
-    def _signal(self, signal: str, heed: SignalReaction) -> None:
-        match heed:
+    def _signal(self, signal: str, reaction: SignalReaction) -> None:
+        match reaction:
             case SignalReaction.STOP:
                 text = "stopping: sinks finish within the grace period; a second signal ends at once"
                 self._log.info(text, signal=signal)

@@ -1,6 +1,6 @@
 """Compares the objects at a destination with the live objects. Pure.
 
-Both sides change during the comparison. So an object that differs at first is a suspect, and is compared again and
+Both sides change during the comparison. So an object that differs at first is a candidate, and is compared again and
 again. It is a difference only if the destination never reaches a state that the cluster had.
 """
 
@@ -198,14 +198,14 @@ def difference(key: str, live: Version | None, stored: Version | None) -> Differ
 
 
 @dataclass(slots=True)
-class Suspect:
+class Candidate:
     """An object that differed. ``difference`` is the latest result."""
 
     difference: Difference
     seen: list[Version | None] = field(default_factory=list)
     """Its live versions, one for each comparison; None where the object was gone."""
 
-    def clears(self, live: Version | None, stored: Version | None, arrived: Mapping[str, str]) -> bool:
+    def compare_again(self, live: Version | None, stored: Version | None, arrived: Mapping[str, str]) -> bool:
         """Compares again, with the cluster read before the destination. True if both are equal, or if the destination
         received a version that the cluster had at an earlier comparison, or a newer version: then deliveries work, and
         the rest is on its way. ``arrived``: as in ``Holdings``, from before the first comparison."""

@@ -15,7 +15,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import SinkReader, partition_key
 from bridge.plan.plan import Wanted
 from bridge.resources.resolve import Desired, resolve_wanted
-from bridge.verify.compare import Coverage, Difference, Holdings, Name, Suspect, Version, differences
+from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Name, Version, differences
 
 PAGE = 500
 """Objects."""
@@ -150,7 +150,9 @@ class _Comparison:
         # The first reading may have taken long. Records that arrived since often explain every difference.
         await self._read_on()
         found = differences(live, self.holdings.objects)
-        left = await self._settled(self._not_cleared({key: Suspect(each) for key, each in found.items()}, live), settle)
+        left = await self._settled(
+            self._unexplained({key: Candidate(each) for key, each in found.items()}, live), settle
+        )
         return Verification(
             source=source,
             live=len(live),
@@ -163,27 +165,27 @@ class _Comparison:
             notes=(*notes, *self.reader.notes),
         )
 
-    async def _settled(self, suspects: dict[str, Suspect], settle: float) -> dict[str, Suspect]:
-        """The suspects that still differ after ``settle`` seconds and at least one more comparison."""
+    async def _settled(self, candidates: dict[str, Candidate], settle: float) -> dict[str, Candidate]:
+        """The candidates that still differ after ``settle`` seconds and at least one more comparison."""
         now = asyncio.get_running_loop().time
         deadline = now() + settle
         pause = _FIRST_PAUSE
-        while suspects:
+        while candidates:
             await asyncio.sleep(min(pause, max(0.0, deadline - now())))
-            live = await self.view.look({name.resource for key in suspects if (name := Name.parsed(key))})
+            live = await self.view.look({name.resource for key in candidates if (name := Name.parsed(key))})
             await self._read_on()
-            suspects = self._not_cleared(suspects, live)
+            candidates = self._unexplained(candidates, live)
             if now() >= deadline:
                 break
             pause *= 2
-        return suspects
+        return candidates
 
-    def _not_cleared(self, suspects: dict[str, Suspect], live: Mapping[str, Version]) -> dict[str, Suspect]:
+    def _unexplained(self, candidates: dict[str, Candidate], live: Mapping[str, Version]) -> dict[str, Candidate]:
         stored, arrived = self.holdings.objects, self.holdings.arrived
         return {
             key: each
-            for key, each in suspects.items()
-            if not each.clears(live.get(key), stored.get(key), arrived.get(key, {}))
+            for key, each in candidates.items()
+            if not each.compare_again(live.get(key), stored.get(key), arrived.get(key, {}))
         }
 
     async def _read_on(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from pathlib import Path
 
 from aiohttp import web
 from yarl import URL
+
+from bridge.model.primitives.addresses import is_loopback
 
 LARGEST_TOKEN = 4096
 """Bytes."""
@@ -67,10 +68,3 @@ def host_of(request: web.Request) -> str:
         return URL(f"http://{request.host}").host or ""
     except ValueError:
         return ""
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

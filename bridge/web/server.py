@@ -19,9 +19,10 @@ from typing import Protocol, Self
 from aiohttp import web
 
 from bridge.facts import TELEMETRY_SERVER, Report, unheard
+from bridge.model.primitives.addresses import is_loopback
 from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
-from bridge.web.access import DetailsToken, host_of, is_local, is_loopback
+from bridge.web.access import DetailsToken, host_of, is_local
 from bridge.web.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bridge.model.policies import OnRejected, StartPolicy, WhenFull
+from bridge.model.policies import BacklogBounds, OnRejected, StartPolicy, WhenFull
 from config.values import Between, Count, Duration, Positive, Section, Size
 
 
@@ -30,6 +30,10 @@ class MaxBacklogSettings(Section):
         description="Longest age of the oldest record in the backlog.",
         examples=["12h"],
     )
+
+    @property
+    def bounds(self) -> BacklogBounds:
+        return BacklogBounds(self.records, self.bytes, self.age)
 
 
 class DeliverySettings(Section):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from bridge.model.primitives.addresses import host_and_port
 from config.values import PORT, Matching, Section
 
 
@@ -18,7 +19,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_and_port(*self)
 
 
 _LABEL = "[A-Za-z0-9_-]{1,63}"  # A name lookup raises for an empty label, and for a longer one.

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from bridge.model.primitives.addresses import is_loopback
 from config.rules import AnyOf, Contains, Given, Is, Rule, needs, together
 from config.values import PORT, Between, Count, Duration, Flag, Matching, Names, Size
 from sinks.options import EventOptions, Format
 from sinks.template import check_template, template_pattern
-from sinks.tls import is_loopback
 
 _PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
 

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from bridge.model.primitives.addresses import is_loopback
 from config.rules import AnyOf, Condition, Contains, Given, Is, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
 from sinks.options import EventOptions, Format
 from sinks.template import check_template, template_pattern
-from sinks.tls import is_loopback
 
 _PART = r"[^\x00-\x20\x7f.*>{}]"
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from bridge.model.primitives.addresses import is_loopback
 from config.rules import Above, Is, Rule, needs
 from config.values import HOST, PORT, Between, Count, Duration, Matching, Names
 from sinks.options import EventOptions, Format
-from sinks.tls import is_loopback
 
 
 def _any_case(pattern: str) -> str:

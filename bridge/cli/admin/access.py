@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from bridge.admin.client import AdminClient, NobodyThere
+from bridge.admin.client import AdminClient, NotRunning
 from bridge.model.admin import AdminOperations
 from config.schema import Settings
 
@@ -31,7 +31,7 @@ async def admin_of(settings: Settings) -> AsyncIterator[StateAccess]:
     async with AsyncExitStack() as held:
         try:
             running = await held.enter_async_context(AdminClient(settings.state.directory))
-        except NobodyThere:
+        except NotRunning:
             yield StateAccess(await held.enter_async_context(on_files(settings)), running=False, retains=retains)
         else:
             yield StateAccess(running, running=True, retains=retains)

@@ -9,15 +9,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bridge.admin.client import CommandFailed, NoAnswer, NobodyThere
-from bridge.cli.admin import tables as tables
+from bridge.admin.client import CommandFailed, NoAnswer, NotRunning
+from bridge.cli.admin import tables
 from bridge.cli.admin.access import StateAccess, admin_of
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.pretty import pretty
-from bridge.cli.terminal.text import counted, plain
+from bridge.cli.terminal.text import plain
 from bridge.model.admin import AdminOperations, DeadLetter, ReplayRequest, UnknownTarget
+from bridge.model.primitives.printable import counted
 from bridge.outbox import Damaged, StateError
 from config.errors import ConfigError
 from config.schema import Settings
@@ -92,11 +93,8 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
 def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         count = await access.admin.retry(sink, numbers)
-        if as_json:
-            say(_json({"retried": count, "running": access.running}))
-        else:
-            say(f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(access)}")
-        return Exit.OK
+        said = f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(access)}"
+        return _say_result("retried", count, said, access, as_json=as_json)
 
     return _run(path, ask)
 
@@ -104,11 +102,9 @@ def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) ->
 def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         count = await access.admin.drop(sink, numbers)
-        if as_json:
-            say(_json({"dropped": count, "running": access.running}))
-        else:
-            say(f"{counted(count, 'dead letter')} of {sink} dropped")
-        return Exit.OK
+        return _say_result(
+            "dropped", count, f"{counted(count, 'dead letter')} of {sink} dropped", access, as_json=as_json
+        )
 
     return _run(path, ask)
 
@@ -119,8 +115,7 @@ def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
         said = f"{sink} is tried now" if changed else f"{sink} was not waiting"
         if not access.running:
             said = f"no bridge runs: the next one tries {sink} as soon as it starts"
-        print(_changed(changed, access) if as_json else said)
-        return Exit.OK
+        return _say_result("changed", changed, said, access, as_json=as_json)
 
     return _run(path, ask)
 
@@ -130,8 +125,7 @@ def pause_sink(path: Path, sink: str, *, as_json: bool) -> int:
         changed = await access.admin.pause_sink(sink)
         until = "until kubedelta sinks resume; max_backlog still holds"
         said = f"{sink} is paused {until}" if changed else f"{sink} was already paused"
-        print(_changed(changed, access) if as_json else said)
-        return Exit.OK
+        return _say_result("changed", changed, said, access, as_json=as_json)
 
     return _run(path, ask)
 
@@ -140,14 +134,9 @@ def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         changed = await access.admin.resume_sink(sink)
         said = f"{sink} is resumed{_when(access)}" if changed else f"{sink} was not paused"
-        print(_changed(changed, access) if as_json else said)
-        return Exit.OK
+        return _say_result("changed", changed, said, access, as_json=as_json)
 
     return _run(path, ask)
-
-
-def _changed(changed: bool, access: StateAccess) -> str:
-    return _json({"changed": changed, "running": access.running})
 
 
 def state_check(path: Path, *, as_json: bool) -> int:
@@ -164,6 +153,12 @@ async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
         if dead_letter.number == number:
             return dead_letter
     raise UnknownTarget(f"there is no dead letter {number}; see kubedelta dead-letters list")
+
+
+def _say_result(name: str, value: int | bool, said: str, access: StateAccess, *, as_json: bool) -> Exit:
+    """Prints the result of a change: ``said``, or as JSON the value under its name, and whether a bridge runs."""
+    say(_json({name: value, "running": access.running}) if as_json else said)
+    return Exit.OK
 
 
 def _when(access: StateAccess) -> str:
@@ -188,7 +183,7 @@ async def _asked(settings: Settings, ask: Ask) -> int:
             return await ask(access)
     except UnknownTarget as error:
         return _refuse(plain(str(error)), Exit.NO)
-    except (NoAnswer, NobodyThere) as error:
+    except (NoAnswer, NotRunning) as error:
         return _refuse(error, Exit.UNAVAILABLE)
     except CommandFailed as error:
         return _refuse(f"the running bridge failed: {plain(str(error))}", Exit.SOFTWARE)

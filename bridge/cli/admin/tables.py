@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.cli.terminal.text import age, counted, pairs, plain, shortened, size, table
+from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
 from bridge.model.admin import Cursors, CursorStatus, DeadLetter, StateReport
+from bridge.model.primitives.printable import counted
 
 _LONGEST_REASON = 80
 

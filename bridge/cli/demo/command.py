@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from bridge.app.bridge import Bridge
 from bridge.cli.demo.view import Screen, ScreenConsole, ScreenSink
 from bridge.cli.exits import Exit
-from bridge.cli.signals import ENDING, heed_signals
+from bridge.cli.signals import ENDING, handle_signals
 from bridge.facts import unheard
 from bridge.kube import ClusterAccess
 from bridge.plan.plan import Plan, SinkPlan, Wanted
@@ -39,7 +39,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
     async with Playground(bookmark_interval=5.0) as cluster:
         bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
         console.when_left = bridge.stop
-        heed_signals(
+        handle_signals(
             lambda _: bridge.stop(),
             ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
             at_once=partial(shutil.rmtree, state, ignore_errors=True),

@@ -49,8 +49,3 @@ def age(seconds: float) -> str:
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"
     return f"{int(seconds)}s"
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """``1 record``, ``2 records``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -14,6 +14,7 @@ from ipaddress import ip_address, ip_network
 import httpx
 
 from bridge.kube.errors import CredentialsError
+from bridge.model.primitives.addresses import is_loopback
 
 _DEFAULT_PORT = {"http": 80, "https": 443}
 
@@ -40,18 +41,11 @@ def proxy_from_environment(server: httpx.URL, environ: Mapping[str, str]) -> htt
     # Capitals sort first, so that the name in small letters wins, as in other programs.
     settings = {name.lower(): value for name, value in sorted(environ.items()) if name.lower().endswith("_proxy")}
     url = settings.get(f"{server.scheme}_proxy")
-    if not url or _is_loopback(server.host):
+    if not url or is_loopback(server.host):
         return None
     if any(_covers(entry.strip().lower(), server) for entry in settings.get("no_proxy", "").split(",")):
         return None
     return proxy_from_url(url if "://" in url else f"http://{url}", f"{server.scheme.upper()}_PROXY")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _covers(entry: str, server: httpx.URL) -> bool:

@@ -1,9 +1,10 @@
 """General helpers without a word of the domain.
 
+addresses        hosts and ports
 backoff          exponential backoff with jitter
 fetch            items that a taker gets at once
 packing          zstd for bodies in memory
-printable        foreign text made safe for terminals and logs
+printable        foreign text made safe for terminals and logs; counts
 ring             a bounded ring buffer with sequence numbers
 wrong_protocol   signs of HTTP on an HTTPS port, and the reverse
 """

@@ -1,11 +1,11 @@
-"""Makes untrusted text (names, reasons, bodies) safe for a terminal or a log."""
+"""Text for people: untrusted text (names, reasons, bodies) made safe for a terminal or a log, and counts."""
 
 from __future__ import annotations
 
 import re
 
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_LETTER = re.compile(r"[^\x20-\x7e]")
+_NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 
 def escaped(text: str, *, keep: str = "") -> str:
@@ -17,16 +17,21 @@ def escaped(text: str, *, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return _LETTER.sub(lambda found: _escape(found[0], keep), text)
+    return _NOT_ASCII.sub(lambda found: _escape(found[0], keep), text)
 
 
-def _escape(dead_letter: str, keep: str) -> str:
-    if dead_letter.isprintable() or dead_letter in keep:
-        return dead_letter
-    if dead_letter in _SHORT:
-        return _SHORT[dead_letter]
-    code = ord(dead_letter)
+def _escape(character: str, keep: str) -> str:
+    if character.isprintable() or character in keep:
+        return character
+    if character in _SHORT:
+        return _SHORT[character]
+    code = ord(character)
     if code < 0x10000:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def counted(count: int, one: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"

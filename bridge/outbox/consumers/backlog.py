@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.model.policies import BacklogBounds
 from bridge.outbox.log.sparse_index import SparseIndex
 
 ROOM = 0.9
 """Part of a bound that a drop leaves filled. A drop to the full bound would have to follow every record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits of a backlog; None for no limit."""
-
-    records: int | None = None
-    bytes: int | None = None
-    age: float | None = None
-    """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +21,7 @@ class BacklogSize:
     """Age of the oldest record, in seconds."""
 
 
-def why_full(bounds: Bounds, size: BacklogSize, setting: str) -> str:
+def why_full(bounds: BacklogBounds, size: BacklogSize, setting: str) -> str:
     """The bound that the backlog has reached, in words; empty below all bounds. An empty backlog is never full,
     whatever the bounds. ``setting``: the path of the bounds in the configuration."""
     if not size.records:
@@ -45,7 +36,7 @@ def why_full(bounds: Bounds, size: BacklogSize, setting: str) -> str:
 
 
 def drop_through(
-    bounds: Bounds, sparse_index: SparseIndex, settled: int, last: int, now: float, beside: int = 0
+    bounds: BacklogBounds, sparse_index: SparseIndex, settled: int, last: int, now: float, beside: int = 0
 ) -> int:
     """The sequence number behind which the backlog is within every bound, with room for more; ``settled`` if it is
     within them already. ``beside``: records that count and cannot be dropped."""

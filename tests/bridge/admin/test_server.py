@@ -16,7 +16,7 @@ import pytest
 
 from bridge.admin import client as admin_client
 from bridge.admin import socket_file
-from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NobodyThere
+from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET
 from bridge.admin.server import AdminServer
 from bridge.admin.socket_file import SocketFile
@@ -372,19 +372,19 @@ async def test_silent_connections_keep_nobody_from_asking(
 
 
 async def test_where_no_bridge_runs_there_is_nobody(tmp_path: Path) -> None:
-    with pytest.raises(NobodyThere, match=r"admin\.sock: no bridge runs here"):
+    with pytest.raises(NotRunning, match=r"admin\.sock: no bridge runs here"):
         await AdminClient(tmp_path).__aenter__()
-    with pytest.raises(NobodyThere):
+    with pytest.raises(NotRunning):
         await AdminClient(tmp_path / "missing").__aenter__()
     (tmp_path / "file").touch()
-    with pytest.raises(NobodyThere):
+    with pytest.raises(NotRunning):
         await AdminClient(tmp_path / "file").__aenter__()
 
 
 @pytest.mark.usefixtures("way")
 async def test_a_killed_bridges_socket_answers_nobody_until_the_next(tmp_path: Path) -> None:
     left_behind(tmp_path)
-    with pytest.raises(NobodyThere, match=r"admin\.sock: no bridge listens"):
+    with pytest.raises(NotRunning, match=r"admin\.sock: no bridge listens"):
         await AdminClient(tmp_path).__aenter__()
     async with AdminServer(tmp_path, FakeAdmin()), AdminClient(tmp_path) as client:
         assert await client.retry("hook", [1]) == 1
@@ -489,7 +489,7 @@ async def test_a_failed_start_leaves_nothing_open(tmp_path: Path, admin: FakeAdm
     for _ in range(3):
         with pytest.raises(FileExistsError):
             await AdminServer(tmp_path, admin).start()
-        with pytest.raises(NobodyThere):
+        with pytest.raises(NotRunning):
             await AdminClient(other).__aenter__()
         async with AdminServer(other, admin), AdminClient(other):
             pass

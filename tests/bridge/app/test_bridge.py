@@ -16,10 +16,9 @@ from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefuse
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
-from bridge.model.policies import WhenFull
+from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
-from bridge.outbox import Bounds
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.resources.resolve import Resolution, resolve_wanted
 from tests.kit.playground import Playground
@@ -139,7 +138,7 @@ async def test_objects_and_their_changes_reach_every_sink_in_order() -> None:
 
 async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
     stuck, live, other = StuckSink(), RecordingSink(), RecordingSink()
-    bounded = {"sink-0": {"bounds": Bounds(records=200), "when_full": WhenFull.DROP}}
+    bounded = {"sink-0": {"bounds": BacklogBounds(records=200), "when_full": WhenFull.DROP}}
     async with running(stuck, live, other, options=bounded) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
@@ -357,7 +356,7 @@ async def test_a_sink_stuck_at_the_end_gets_the_grace_and_no_more() -> None:
 
 async def test_a_reused_version_after_a_restore_is_exported_as_it_is() -> None:
     sink = RecordingSink()
-    async with running(sink, silence_seconds=0.5) as world:
+    async with running(sink, idle_timeout=0.5) as world:
         world.cluster.create("configmaps", a_config_map("a"))
         world.cluster.create("configmaps", a_config_map("same"))
         await world.until_ready()
@@ -381,7 +380,7 @@ async def test_a_reused_version_after_a_restore_is_exported_as_it_is() -> None:
 
 async def test_a_restored_server_is_noticed_and_begins_a_new_epoch() -> None:
     sink = RecordingSink()
-    async with running(sink, silence_seconds=0.5) as world:
+    async with running(sink, idle_timeout=0.5) as world:
         world.cluster.create("configmaps", a_config_map("a"))
         await world.until_ready()
         snapshot = world.cluster.snapshot()

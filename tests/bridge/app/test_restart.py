@@ -295,7 +295,7 @@ async def test_versions_that_ran_backwards_while_down_begin_an_epoch(tmp_path: P
         async with life(tmp_path, cluster):
             pass
         cluster.restore(backup)
-        async with life(tmp_path, cluster, silence_seconds=1.0) as second:
+        async with life(tmp_path, cluster, idle_timeout=1.0) as second:
             await second.sink.until(lambda sink: len(sink.deltas) == 2)
 
     assert [(delta.op, delta.key, delta.epoch) for delta in second.sink.deltas] == [

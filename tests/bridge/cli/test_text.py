@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, integers, lists, text, tuples
 
-from bridge.cli.terminal.text import age, counted, pairs, plain, shortened, size, table
+from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,3 @@ def test_columns_begin_below_one_another() -> None:
 
 def test_what_is_cut_shows_that_it_was() -> None:
     assert (shortened("abcd", 4), shortened("abcde", 4)) == ("abcd", "abc…")
-
-
-def test_one_is_not_many() -> None:
-    assert [counted(count, "record") for count in (0, 1, 2)] == ["0 records", "1 record", "2 records"]

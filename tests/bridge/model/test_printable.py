@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import characters, text
 
-from bridge.model.primitives.printable import escaped
+from bridge.model.primitives.printable import counted, escaped
 
 EVERYTHING = text(characters())
 """Halves of surrogate pairs too."""
@@ -45,3 +45,7 @@ def test_nothing_is_left_that_is_no_ordinary_character(written: str) -> None:
 def test_a_json_document_means_the_same(written: str) -> None:
     document = json.dumps({"name": written}, ensure_ascii=False)
     assert json.loads(escaped(document)) == json.loads(document)
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(count, "record") for count in (0, 1, 2)] == ["0 records", "1 record", "2 records"]

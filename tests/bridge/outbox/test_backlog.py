@@ -1,4 +1,4 @@
-"""Bounds of backlogs, and their cost."""
+"""BacklogBounds of backlogs, and their cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.outbox.consumers.backlog import BacklogSize, Bounds, drop_through, why_full
+from bridge.model.policies import BacklogBounds
+from bridge.outbox.consumers.backlog import BacklogSize, drop_through, why_full
 from bridge.outbox.log.retention import trim_through
 from bridge.outbox.log.sparse_index import SparseIndex
 
@@ -25,34 +26,38 @@ def ten_commits() -> SparseIndex:
 @pytest.mark.parametrize(
     ("bounds", "size", "why"),
     [
-        (Bounds(), BacklogSize(10**9, 10**12, 1e6), ""),
-        (Bounds(records=10), BacklogSize(9, 10**12, 1e6), ""),
-        (Bounds(records=10), BacklogSize(10, 0, 0.0), "10 records wait, and max_backlog.records is 10"),
-        (Bounds(bytes=100), BacklogSize(10**9, 99, 1e6), ""),
-        (Bounds(bytes=100), BacklogSize(1, 100, 0.0), "100 bytes wait, and max_backlog.bytes is 100"),
-        (Bounds(age=60.0), BacklogSize(10**9, 10**12, 59.9), ""),
-        (Bounds(age=60.0), BacklogSize(1, 1, 60.0), "the oldest record has waited 60 s, and max_backlog.age is 60 s"),
+        (BacklogBounds(), BacklogSize(10**9, 10**12, 1e6), ""),
+        (BacklogBounds(records=10), BacklogSize(9, 10**12, 1e6), ""),
+        (BacklogBounds(records=10), BacklogSize(10, 0, 0.0), "10 records wait, and max_backlog.records is 10"),
+        (BacklogBounds(bytes=100), BacklogSize(10**9, 99, 1e6), ""),
+        (BacklogBounds(bytes=100), BacklogSize(1, 100, 0.0), "100 bytes wait, and max_backlog.bytes is 100"),
+        (BacklogBounds(age=60.0), BacklogSize(10**9, 10**12, 59.9), ""),
+        (
+            BacklogBounds(age=60.0),
+            BacklogSize(1, 1, 60.0),
+            "the oldest record has waited 60 s, and max_backlog.age is 60 s",
+        ),
     ],
 )
-def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: Bounds, size: BacklogSize, why: str) -> None:
+def test_a_backlog_is_full_where_it_reaches_any_bound(bounds: BacklogBounds, size: BacklogSize, why: str) -> None:
     assert why_full(bounds, size, "max_backlog") == why
 
 
 def test_a_backlog_of_nothing_is_never_full() -> None:
-    assert why_full(Bounds(0, 0, 0.0), EMPTY, "max_backlog") == ""
+    assert why_full(BacklogBounds(0, 0, 0.0), EMPTY, "max_backlog") == ""
 
 
 @pytest.mark.parametrize(
     ("bounds", "through"),
     [
-        (Bounds(records=50), 55),
-        (Bounds(bytes=5000), 60),  # 4,500 bytes are 45 records, but a commit leaves as a whole.
-        (Bounds(age=5.6), 50),
-        (Bounds(50, 5000, 5.6), 60),
-        (Bounds(records=1), 100),
+        (BacklogBounds(records=50), 55),
+        (BacklogBounds(bytes=5000), 60),  # 4,500 bytes are 45 records, but a commit leaves as a whole.
+        (BacklogBounds(age=5.6), 50),
+        (BacklogBounds(50, 5000, 5.6), 60),
+        (BacklogBounds(records=1), 100),
     ],
 )
-def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, through: int) -> None:
+def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: BacklogBounds, through: int) -> None:
     sparse_index = ten_commits()
     dropped = drop_through(bounds, sparse_index, settled=3, last=100, now=10.5)
 
@@ -62,9 +67,9 @@ def test_what_is_dropped_leaves_a_tenth_of_each_bound_free(bounds: Bounds, throu
 
 
 def test_nothing_is_dropped_while_there_is_room_or_twice() -> None:
-    assert drop_through(Bounds(1000, 10**6, 60.0), ten_commits(), settled=30, last=100, now=10.0) == 30
-    assert drop_through(Bounds(50, 5000, 5.0), ten_commits(), settled=99, last=100, now=10.0) == 99
-    assert drop_through(Bounds(age=1.0), ten_commits(), settled=30, last=100, now=1000.0) == 100
+    assert drop_through(BacklogBounds(1000, 10**6, 60.0), ten_commits(), settled=30, last=100, now=10.0) == 30
+    assert drop_through(BacklogBounds(50, 5000, 5.0), ten_commits(), settled=99, last=100, now=10.0) == 99
+    assert drop_through(BacklogBounds(age=1.0), ten_commits(), settled=30, last=100, now=1000.0) == 100
 
 
 @pytest.mark.parametrize(

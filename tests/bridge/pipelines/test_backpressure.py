@@ -11,9 +11,8 @@ import pytest
 
 from bridge.admin.client import AdminClient
 from bridge.facts import BacklogCompacted, IntakeBlocked, IntakeResumed
-from bridge.model.policies import WhenFull
+from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap, Record
-from bridge.outbox import Bounds
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink
@@ -24,7 +23,7 @@ CHANGES = 100
 
 @asynccontextmanager
 async def beside_a_stuck_sink(
-    stuck: StuckSink, live: RecordingSink, bounds: Bounds, policy: WhenFull
+    stuck: StuckSink, live: RecordingSink, bounds: BacklogBounds, policy: WhenFull
 ) -> AsyncIterator[World]:
     """Its backlog reaches the bound by one change after the other, as fast as the other sink is reported."""
     async with running(stuck, live, options={"sink-0": {"bounds": bounds, "when_full": policy}}) as world:
@@ -44,12 +43,12 @@ async def change(world: World, live: RecordingSink, times: int) -> None:
 @pytest.mark.parametrize(
     ("bounds", "bound"),
     [
-        (Bounds(records=BOUND), "max_backlog.records"),
-        (Bounds(bytes=5_000), "max_backlog.bytes"),
-        (Bounds(age=0.05), "max_backlog.age"),
+        (BacklogBounds(records=BOUND), "max_backlog.records"),
+        (BacklogBounds(bytes=5_000), "max_backlog.bytes"),
+        (BacklogBounds(age=0.05), "max_backlog.age"),
     ],
 )
-async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Bounds, bound: str) -> None:
+async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: BacklogBounds, bound: str) -> None:
     stuck, live = StuckSink(), RecordingSink()
     async with (
         beside_a_stuck_sink(stuck, live, bounds, WhenFull.BLOCK) as world,
@@ -79,7 +78,7 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Bounds,
 
 async def test_a_bridge_that_blocks_ends_within_its_grace() -> None:
     stuck, live = StuckSink(), RecordingSink()
-    async with beside_a_stuck_sink(stuck, live, Bounds(records=1), WhenFull.BLOCK) as world:
+    async with beside_a_stuck_sink(stuck, live, BacklogBounds(records=1), WhenFull.BLOCK) as world:
         world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
         await world.until(lambda: world.bridge.snapshot().intake_blocked)
         world.bridge.stop()
@@ -90,7 +89,7 @@ async def test_a_bridge_that_blocks_ends_within_its_grace() -> None:
 
 async def test_compact_leaves_one_sink_the_newest_and_others_all() -> None:
     stuck, live = StuckSink(), RecordingSink()
-    async with beside_a_stuck_sink(stuck, live, Bounds(records=BOUND), WhenFull.COMPACT) as world:
+    async with beside_a_stuck_sink(stuck, live, BacklogBounds(records=BOUND), WhenFull.COMPACT) as world:
         await change(world, live, CHANGES)
         # Under way is one, and one was left; a bound may be met by both before it is compacted again.
         await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= 2 + BOUND)
@@ -128,7 +127,7 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
     tmp_path: Path, policy: WhenFull, lanes: Lanes | None
 ) -> None:
     dead, live = DeadSink(), RecordingSink()
-    options = {"bounds": Bounds(records=SMALL), "when_full": policy, "lanes": lanes}
+    options = {"bounds": BacklogBounds(records=SMALL), "when_full": policy, "lanes": lanes}
     async with running(dead, live, options={"sink-0": options}, state=tmp_path) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
@@ -148,7 +147,7 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
 
 async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> None:
     paused, live = RecordingSink(), RecordingSink()
-    options = {"bounds": Bounds(records=SMALL), "when_full": WhenFull.COMPACT}
+    options = {"bounds": BacklogBounds(records=SMALL), "when_full": WhenFull.COMPACT}
     async with running(paused, live, options={"sink-0": options}, state=tmp_path) as world:
         await world.until_ready()
         async with AdminClient(tmp_path) as client:

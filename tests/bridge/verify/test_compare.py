@@ -13,7 +13,7 @@ from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
-from bridge.verify.compare import Coverage, Difference, DifferenceKind, Holdings, Name, Suspect, Version, differences
+from bridge.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, Name, Version, differences
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS
 
 EVERYTHING = Scope()
@@ -147,57 +147,57 @@ def test_missing_stale_and_extra_are_reported_apart() -> None:
     }
 
 
-def suspect(live: Version | None, stored: Version | None) -> Suspect:
+def candidate(live: Version | None, stored: Version | None) -> Candidate:
     """Looked at once."""
     [found] = differences({"k": live} if live else {}, {"k": stored} if stored else {}).values()
-    suspect = Suspect(found)
-    assert not suspect.clears(live, stored, {})
-    return suspect
+    candidate = Candidate(found)
+    assert not candidate.compare_again(live, stored, {})
+    return candidate
 
 
 def test_a_suspect_clears_when_both_agree() -> None:
-    assert suspect(v(5), v(4)).clears(v(5), v(5), {"u1": "5"})
-    assert suspect(None, v(4)).clears(None, None, {"u1": "5"})
-    assert suspect(v(5), v(6)).clears(v(6), v(6), {}), "the destination was ahead of the list"
+    assert candidate(v(5), v(4)).compare_again(v(5), v(5), {"u1": "5"})
+    assert candidate(None, v(4)).compare_again(None, None, {"u1": "5"})
+    assert candidate(v(5), v(6)).compare_again(v(6), v(6), {}), "the destination was ahead of the list"
 
 
 def test_a_restless_suspect_clears_when_the_destination_follows() -> None:
-    assert suspect(v(5), v(4)).clears(v(9), v(7), {"u1": "7"})
+    assert candidate(v(5), v(4)).compare_again(v(9), v(7), {"u1": "7"})
 
 
 def test_a_restless_suspect_stays_when_the_destination_does_not() -> None:
-    late = suspect(v(5), v(1))
-    assert not late.clears(v(9), v(1), {})
-    assert not late.clears(v(13), v(2), {"u1": "2"}), "it moves, an hour behind"
+    late = candidate(v(5), v(1))
+    assert not late.compare_again(v(9), v(1), {})
+    assert not late.compare_again(v(13), v(2), {"u1": "2"}), "it moves, an hour behind"
     assert late.difference == Difference(DifferenceKind.STALE, "k", v(13), v(2))
 
 
 def test_versions_newer_than_the_clusters_differ_unless_recent() -> None:
-    restored = suspect(v(5), v(900))
-    assert not restored.clears(v(6), v(900), {})
+    restored = candidate(v(5), v(900))
+    assert not restored.compare_again(v(6), v(900), {})
 
 
 def test_a_recreated_object_clears_when_the_destination_follows() -> None:
-    web = suspect(v(5, "u1"), None)
-    assert not web.clears(v(9, "u2"), v(4, "u0"), {"u0": "4"})
-    assert web.clears(v(13, "u3"), None, {"u0": "4", "u1": "5", "u2": "11"})
+    web = candidate(v(5, "u1"), None)
+    assert not web.compare_again(v(9, "u2"), v(4, "u0"), {"u0": "4"})
+    assert web.compare_again(v(13, "u3"), None, {"u0": "4", "u1": "5", "u2": "11"})
 
 
 def test_a_delivered_delete_clears_though_the_object_is_back() -> None:
-    assert suspect(None, v(4)).clears(v(9, "u2"), None, {"u1": "6"})
-    assert not suspect(None, v(4)).clears(v(9, "u2"), v(4), {})
-    assert not suspect(v(4), None).clears(v(9), None, {"u0": "3"}), "it was live at every look"
+    assert candidate(None, v(4)).compare_again(v(9, "u2"), None, {"u1": "6"})
+    assert not candidate(None, v(4)).compare_again(v(9, "u2"), v(4), {})
+    assert not candidate(v(4), None).compare_again(v(9), None, {"u0": "3"}), "it was live at every look"
 
 
 def test_versions_without_an_order_clear_only_when_equal() -> None:
     a, b, c = Version("u1", "a"), Version("u1", "b"), Version("u1", "c")
-    assert not suspect(b, a).clears(c, a, {"u1": "a"})
-    assert suspect(b, a).clears(c, b, {"u1": "b"})
+    assert not candidate(b, a).compare_again(c, a, {"u1": "a"})
+    assert candidate(b, a).compare_again(c, b, {"u1": "b"})
 
 
 def test_a_destination_past_the_first_look_is_no_suspect() -> None:
     [found] = differences({"k": v(5)}, {"k": v(8, "u2")}).values()
-    assert Suspect(found).clears(v(5), v(8, "u2"), {"u1": "7", "u2": "8"})
+    assert Candidate(found).compare_again(v(5), v(8, "u2"), {"u1": "7", "u2": "8"})
 
 
 def test_the_watch_gives_the_newest_of_each_incarnation() -> None:
@@ -242,25 +242,25 @@ class World:
         return come
 
 
-def compare(world: World, *, looks: int, pace: int) -> dict[str, Suspect]:
+def compare(world: World, *, looks: int, pace: int) -> dict[str, Candidate]:
     """As ``kubedelta verify`` does it, while ``pace`` changes happen between any two steps."""
     holdings = Holdings("prod", covering())
     holdings.take(world.delivered())
     holdings.watch()
-    suspects: dict[str, Suspect] | None = None
+    candidates: dict[str, Candidate] | None = None
     for _ in range(looks):
         world.happen(pace)
         live = dict(world.live)
         world.happen(pace)
         holdings.take(world.delivered())
-        if suspects is None:
-            suspects = {key: Suspect(each) for key, each in differences(live, holdings.objects).items()}
-        suspects = {
+        if candidates is None:
+            candidates = {key: Candidate(each) for key, each in differences(live, holdings.objects).items()}
+        candidates = {
             key: each
-            for key, each in suspects.items()
-            if not each.clears(live.get(key), holdings.objects.get(key), holdings.arrived.get(key, {}))
+            for key, each in candidates.items()
+            if not each.compare_again(live.get(key), holdings.objects.get(key), holdings.arrived.get(key, {}))
         }
-    return suspects or {}
+    return candidates or {}
 
 
 @settings(max_examples=200)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from bridge.model.primitives.addresses import host_and_port, is_loopback
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])
+def test_traffic_to_the_loopback_stays_on_the_machine(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["", "10.0.0.1", "0.0.0.0", "::", "localhost.example", "127.0.0.1.example"])
+def test_any_other_host_may_be_another_machine(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_an_ipv6_address_has_brackets_before_its_port() -> None:
+    assert (host_and_port("127.0.0.1", 80), host_and_port("::1", 80), host_and_port("", 80)) == (
+        "127.0.0.1:80",
+        "[::1]:80",
+        ":80",
+    )
