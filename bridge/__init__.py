@@ -16,6 +16,7 @@ playground   an API server inside the process, for `demo` and for tests
 processor    distribution to every listener by reference
 profiling    CPU time by stage, for `--profile-stages`
 resources    configured resource names, resolved and followed on the cluster
+rights       the rights that a configuration needs in its cluster, as roles
 telemetry    facts as metrics and log lines
 transform    stripping and redaction of objects
 verify       `kubedelta verify`: a destination compared with the cluster

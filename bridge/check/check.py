@@ -7,22 +7,22 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
+from bridge.check.check_resources import check_resources
 from bridge.check.check_state import check_address, check_directory, who_runs
 from bridge.check.findings import CheckResult, Finding
 from bridge.check.forecast import MOST_DELETES, by_sink, forecast
 from bridge.facts import ConnectionInsecure, Fact
-from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, UnknownResource, connect, resolve_name
-from bridge.model.answers import Failed, ListRequest, Refused
-from bridge.model.resource import Resource, Scope
+from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
+from bridge.model.answers import Refused
+from bridge.model.resource import Resource
 from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at
-from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
-VERBS = ("list", "watch")
 MOST_OBJECTS = 200_000
 """Of a resource: with more objects, there is no forecast."""
 _NOT_FOUND = 404
@@ -89,9 +89,8 @@ async def _check_cluster(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution
 ) -> AsyncIterator[Finding]:
     allowed = True
-    for wanted in plan.wanted:
-        finding = await _check_resource(wanted, client, catalogue, resolution)
-        allowed = allowed and finding.verdict is CheckResult.RIGHT
+    async for finding in check_resources(plan.wanted, client, catalogue, resolution):
+        allowed = allowed and finding.verdict in (CheckResult.RIGHT, CheckResult.NOTE)
         yield finding
     for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
         if namespace is not None and await _is_missing(client, namespace):
@@ -99,53 +98,6 @@ async def _check_cluster(
             yield Finding(f"resources: namespaces: {namespace}", CheckResult.WRONG, reason)
     async for finding in _check_state(plan, client, resolution, allowed=allowed):
         yield finding
-
-
-async def _check_resource(wanted: Wanted, client: KubeClient, catalogue: Catalogue, resolution: Resolution) -> Finding:
-    subject = f"resources: {wanted.name}"
-    if wanted.name in resolution.twice:
-        return Finding(subject, CheckResult.WRONG, resolution.unresolved[wanted.name])
-    try:
-        resources = resolve_name(wanted.name, catalogue)
-    except UnknownResource as error:
-        if wanted.is_wildcard:
-            return Finding(
-                subject,
-                CheckResult.RIGHT,
-                f"covers no resource now; later ones are watched ({error.reason})",
-            )
-        return Finding(subject, CheckResult.WRONG, str(error))
-    asked = [(resource, scope) for resource in resources for scope in wanted.scopes_of(resource)]
-    try:
-        refused = [text for resource, scope in asked if (text := await _refused(client, resource, scope))]
-    except ApiError as error:
-        return Finding(subject, CheckResult.UNREACHABLE, str(error))
-    if refused:
-        return Finding(subject, CheckResult.WRONG, f"RBAC must allow: {'; '.join(refused)}")
-    for resource, scope in asked:
-        if (scope.label_selector or scope.field_selector) and (
-            reason := await _not_selectable(client, resource, scope)
-        ):
-            return Finding(subject, CheckResult.WRONG, f"cannot list {resource} ({scope}): {reason}")
-    return Finding(subject, CheckResult.RIGHT, f"may {' and '.join(VERBS)} {len(asked)} of {len(asked)}")
-
-
-async def _refused(client: KubeClient, resource: Resource, scope: Scope) -> str:
-    missing = [verb for verb in VERBS if not await client.can_i(verb, resource, scope.namespace)]
-    if not missing:
-        return ""
-    where = f"in namespace {scope.namespace}" if scope.namespace else "in the whole cluster"
-    return f"{', '.join(missing)} {resource} {where}"
-
-
-async def _not_selectable(client: KubeClient, resource: Resource, scope: Scope) -> str:
-    """Why the API server rejects these selectors: the supported fields differ between resources. Empty if it accepts
-    them, or fails otherwise."""
-    match await client.lister_watcher(resource, scope, metadata_only=True).list(ListRequest(version="", limit=1)):
-        case Refused(reason=reason) | Failed(reason=reason):
-            return reason
-        case _:
-            return ""
 
 
 async def _is_missing(client: KubeClient, namespace: str) -> bool:

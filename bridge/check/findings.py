@@ -26,6 +26,8 @@ class Finding:
     detail: str
     rows: Sequence[tuple[str, str, int]] = ()
     """Sink, op and number of records; of a forecast only."""
+    manifest: str = ""
+    """YAML that mends it; of missing rights only."""
 
     def __str__(self) -> str:
         return f"{self.verdict:<11} {self.subject}: {self.detail}"

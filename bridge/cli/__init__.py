@@ -3,7 +3,7 @@
 admin           cursors, replay, dead-letters, state, sinks
 arguments       types of arguments and their errors
 command_table   every command with its arguments and its function
-commands        check, schema, sinks
+commands        check, rbac, schema, sinks
 cores           disables core dumps
 demo            demo
 exits           exit codes

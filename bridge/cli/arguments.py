@@ -16,6 +16,7 @@ Command = Callable[[], int]
 
 SLOWEST, FASTEST = 0.01, 10_000.0
 _LARGEST = 2**63 - 1
+_DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -131,3 +132,11 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of differences; allowed: 0 and above")
     return int(text)
+
+
+def account(text: str) -> tuple[str, str]:
+    """Namespace and name of a service account."""
+    namespace, slash, name = text.partition("/")
+    if not (slash and _DNS_NAME.fullmatch(namespace) and _DNS_NAME.fullmatch(name)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a service account; allowed: NAMESPACE/NAME")
+    return namespace, name

@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bridge.cli.arguments import AS_JSON, CONFIG, SINK, Argument, CommandSpec, count, duration, number, rate, start
+from bridge.cli.arguments import (
+    AS_JSON,
+    CONFIG,
+    SINK,
+    Argument,
+    CommandSpec,
+    account,
+    count,
+    duration,
+    number,
+    rate,
+    start,
+)
 
 _ADMIN = "bridge.cli.admin.commands"
 _NUMBERS = Argument("numbers", metavar="NUMBER", type=number, nargs="*", help="numbers from the list")
@@ -37,6 +49,25 @@ CHECK = CommandSpec(
     help="check the file, the permissions and every sink, without delivering records",
     function="bridge.cli.commands:check",
     arguments=(CONFIG, Argument("--offline", action="store_true", help="check only the file")),
+)
+RBAC = CommandSpec(
+    name="rbac",
+    help="print the roles and bindings that the file needs, as YAML",
+    function="bridge.cli.commands:rbac",
+    arguments=(
+        CONFIG,
+        Argument(
+            "--namespaced", action="store_true", help="only Roles in namespaces; an error if a resource needs more"
+        ),
+        Argument(
+            "--service-account",
+            metavar="NAMESPACE/NAME",
+            type=account,
+            default=account("kubedelta/kubedelta"),
+            help="who gets the rights (default: kubedelta/kubedelta)",
+        ),
+        Argument("--name", default="kubedelta", help="of roles and bindings (default: kubedelta)"),
+    ),
 )
 DEMO = CommandSpec(
     name="demo",
@@ -182,4 +213,4 @@ STATE = CommandSpec(
     ),
 )
 
-COMMANDS = (RUN, CHECK, DEMO, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)
+COMMANDS = (RUN, CHECK, RBAC, DEMO, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)

@@ -1,4 +1,4 @@
-"""The commands check, schema and sinks. Each returns its exit code."""
+"""The commands check, rbac, schema and sinks. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings, sink_options
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.text import table
-from bridge.kube import CredentialsError
+from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
+from bridge.rights import IDENTITY, ClusterWide, Right, Subject, in_namespaces, manifests, rights_of
 from config.errors import ConfigError
 from config.reference import json_schema
 from config.reference import reference as reference_file
@@ -44,8 +45,46 @@ async def _check(plan: Plan) -> int:
         say(str(finding))
         if finding.rows:
             say(table(("SINK", "OP", "RECORDS"), [(sink, op, str(count)) for sink, op, count in finding.rows]))
+        if finding.manifest:
+            say(finding.manifest)
         worst = max(worst, _EXIT_OF[finding.verdict])
     return worst
+
+
+def rbac(path: Path, *, namespaced: bool, service_account: tuple[str, str], name: str) -> int:
+    """Prints the rights that the file needs, bound to the service account (namespace, name). Asks the cluster for the
+    groups of its resources. ``namespaced``: only Roles, so an entry without namespaces is an error."""
+    try:
+        plan = plan_of(load_settings(path), path)
+    except ConfigError as error:
+        return _refuse(error)
+    try:
+        rights = _needed(plan, asyncio.run(_discover(plan)), namespaced=namespaced)
+    except CredentialsError as error:
+        return _refuse(of_cluster(error))
+    except ApiError as error:
+        complain(f"cluster: {error}")
+        return Exit.UNAVAILABLE
+    except UnknownResource as error:
+        return _refuse(f"resources: {error}")
+    except ClusterWide as error:
+        return _refuse(error)
+    namespace, account = service_account
+    say(manifests(rights, name=name, subject=Subject(account, namespace)))
+    return Exit.OK
+
+
+async def _discover(plan: Plan) -> Catalogue:
+    async with connect(plan.access) as client:
+        return await client.discover()
+
+
+def _needed(plan: Plan, catalogue: Catalogue, *, namespaced: bool) -> list[Right]:
+    rights: list[Right] = []
+    for wanted in plan.wanted:
+        of_entry = rights_of(wanted, catalogue)
+        rights += in_namespaces(wanted.name, of_entry) if namespaced else of_entry
+    return [*rights, *(in_namespaces("", [IDENTITY]) if namespaced else [IDENTITY])]
 
 
 def schema(*, reference: bool) -> int:
@@ -69,6 +108,6 @@ def of_cluster(error: CredentialsError) -> str:
     return str(error) if str(error).startswith("cluster.") else f"cluster: {error}"
 
 
-def _refuse(error: ConfigError) -> int:
+def _refuse(error: object) -> int:
     complain(error)
     return Exit.CONFIG

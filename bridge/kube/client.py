@@ -25,12 +25,24 @@ class _VersionInfo(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-class _ReviewStatus(msgspec.Struct):
+class _AccessReviewStatus(msgspec.Struct):
     allowed: bool = False
 
 
-class _Review(msgspec.Struct):
-    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
+class _AccessReview(msgspec.Struct):
+    status: _AccessReviewStatus = msgspec.field(default_factory=_AccessReviewStatus)
+
+
+class _UserInfo(msgspec.Struct):
+    username: str
+
+
+class _SubjectReviewStatus(msgspec.Struct, rename="camel"):
+    user_info: _UserInfo
+
+
+class _SubjectReview(msgspec.Struct):
+    status: _SubjectReviewStatus
 
 
 class KubeClient:
@@ -85,23 +97,25 @@ class KubeClient:
         """The server's version, such as ``v1.36.3``. Raises ApiError."""
         return (await self._api.ask_for(_VersionInfo, "GET", "/version")).git_version
 
-    async def can_i(self, verb: str, resource: Resource, namespace: str | None = None) -> bool:
-        """Asks the server with a SelfSubjectAccessReview whether we may; ``namespace`` None means all namespaces.
-        Raises ApiError."""
-        attributes = {
-            "verb": verb,
-            "group": resource.group,
-            "version": resource.version,
-            "resource": resource.plural,
-            "namespace": namespace or "",
-        }
+    async def can_i(
+        self, verb: str, *, group: str, resource: str, namespace: str | None = None, name: str = ""
+    ) -> bool:
+        """Asks the server with a SelfSubjectAccessReview whether we may. ``resource``: the plural; ``*`` there and in
+        ``group`` means all. ``namespace`` None means all namespaces, an empty ``name`` all objects. Raises ApiError."""
+        attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace or "", "name": name}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        return (await self._api.ask_for(_Review, "POST", path, json=review)).status.allowed
+        return (await self._api.ask_for(_AccessReview, "POST", path, json=review)).status.allowed
+
+    async def user_name(self) -> str:
+        """The name of the authenticated user, by a SelfSubjectReview (KEP-3325, Kubernetes 1.28). Raises ApiError."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        return (await self._api.ask_for(_SubjectReview, "POST", path, json=review)).status.user_info.username
 
     async def get(self, path: str) -> bytes:
         """The JSON at an API path, at most ``inflate.LARGEST_DOCUMENT`` bytes. Raises ApiError."""

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.kube import ClusterAccess, connect
+from bridge.plan.plan import Wanted
+from bridge.rights import IDENTITY, Subject, rights_of
+from bridge.rights import manifests as manifests_of
 from config.load import load
 from config.schema import Settings
 from sinks import registry
+from tests.kit.playground import Playground
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -64,6 +69,17 @@ def test_the_rights_are_list_and_watch_on_configured_resources(manifests: list[M
     assert sorted(granted) == sorted(wanted.resource for wanted in settings.resources)
     assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
     assert not any("*" in name for name in granted)
+
+
+async def test_the_rights_are_those_that_rbac_prints(manifests: list[Manifest], settings: Settings) -> None:
+    async with Playground() as cluster, connect(ClusterAccess(server=cluster.url)) as client:
+        catalogue = await client.discover()
+    rights = [right for entry in settings.resources for right in rights_of(Wanted(entry.resource), catalogue)]
+    printed = manifests_of([*rights, IDENTITY], name="kubedelta", subject=Subject("kubedelta", "kubedelta"))
+    role, binding = yaml.safe_load_all(printed)
+    assert role["rules"] == _one(manifests, "ClusterRole")["rules"]
+    written = _one(manifests, "ClusterRoleBinding")
+    assert (binding["roleRef"], binding["subjects"]) == (written["roleRef"], written["subjects"])
 
 
 def test_only_the_object_that_identifies_the_cluster_may_be_read(manifests: list[Manifest]) -> None:

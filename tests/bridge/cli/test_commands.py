@@ -114,6 +114,46 @@ async def test_a_check_finds_unknown_names_and_missing_rights(command: Command, 
     assert "deployments.apps" in done.out, "the nearest known name"
 
 
+# ── rbac ─────────────────────────────────────────────────────────────────────
+
+
+async def test_rbac_prints_the_rights_that_the_file_needs(command: Command, tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        path = a_config(tmp_path, cluster.url, resources=["deployments", {"resource": "po", "namespaces": ["shop"]}])
+
+        done = await command("rbac", "-c", str(path), "--service-account", "monitoring/bridge", "--name", "deltas")
+
+    assert done.code == Exit.OK
+    documents = list(yaml.safe_load_all(done.out))
+    assert [(each["kind"], each["metadata"]["name"]) for each in documents] == [
+        ("ClusterRole", "deltas"),
+        ("ClusterRoleBinding", "deltas"),
+        ("Role", "deltas"),
+        ("RoleBinding", "deltas"),
+    ]
+    assert documents[2]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    assert documents[3]["subjects"] == [{"kind": "ServiceAccount", "name": "bridge", "namespace": "monitoring"}]
+
+
+async def test_rbac_names_the_entry_that_no_role_can_grant(command: Command, tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        path = a_config(tmp_path, cluster.url, resources=[{"resource": "pods", "namespaces": ["shop"]}, "nodes"])
+        refused = await command("rbac", "-c", str(path), "--namespaced")
+        path = a_config(tmp_path, cluster.url, resources=["podz"])
+        unknown = await command("rbac", "-c", str(path))
+
+    assert (refused.code, refused.out) == (Exit.CONFIG, "")
+    assert "resources: nodes: a Role cannot grant list, watch nodes in the whole cluster" in refused.err
+    assert (unknown.code, unknown.out) == (Exit.CONFIG, "")
+    assert "resources: podz: this cluster serves no resource of that name; did you mean pods" in unknown.err
+
+
+@pytest.mark.parametrize("account", ["kubedelta", "/kubedelta", "a/b/c", "Shop/till"])
+def test_rbac_takes_an_account_with_its_namespace(account: str) -> None:
+    with pytest.raises(UsageError, match="is not a service account; allowed: NAMESPACE/NAME"):
+        parse(["rbac", "-c", "kubedelta.yaml", "--service-account", account])
+
+
 # ── run ──────────────────────────────────────────────────────────────────────
 
 

@@ -38,14 +38,14 @@ async def test_a_right_is_asked_for_as_kubectl_auth_can_i_does(
     server: ScriptedServer, client: KubeClient, allowed: bool
 ) -> None:
     server.on(REVIEWS, answering({"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}, 201))
-    assert await client.can_i("watch", PODS, "shop") is allowed
+    assert await client.can_i("watch", group="", resource="pods", namespace="shop") is allowed
     assert server.requests[0].headers["content-type"] == "application/json"
     assert json.loads(server.requests[0].body)["spec"]["resourceAttributes"] == {
         "verb": "watch",
         "group": "",
-        "version": "v1",
         "resource": "pods",
         "namespace": "shop",
+        "name": "",
     }
 
 

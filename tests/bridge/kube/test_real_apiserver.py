@@ -186,9 +186,9 @@ async def test_a_forbidden_list_is_refused_with_the_servers_words(
             assert isinstance(answer, Refused)
             assert answer.status == 403
             assert 'User "restricted" cannot' in answer.reason
-        assert not await restricted.can_i("list", SECRETS)
-    assert await client.can_i("list", SECRETS)
-    assert await client.can_i("watch", SECRETS, "default")
+        assert not await restricted.can_i("list", group="", resource="secrets")
+    assert await client.can_i("list", group="", resource="secrets")
+    assert await client.can_i("watch", group="", resource="secrets", namespace="default")
 
 
 async def test_http_to_its_port_is_recognised(kube_apiserver: KubeApiServer) -> None:

@@ -1,0 +1,23 @@
+"""The rights that a configuration needs in its cluster, and no others.
+
+granted      asks the API server which of them the bridge has
+manifests    rights as Roles and ClusterRoles with their bindings
+rights       the rights of each entry of ``resources`` (pure)
+"""
+
+from bridge.rights.granted import missing_of, who_am_i
+from bridge.rights.manifests import Subject, manifests
+from bridge.rights.rights import IDENTITY, VERBS, ClusterWide, Right, in_namespaces, rights_of
+
+__all__ = [
+    "IDENTITY",
+    "VERBS",
+    "ClusterWide",
+    "Right",
+    "Subject",
+    "in_namespaces",
+    "manifests",
+    "missing_of",
+    "rights_of",
+    "who_am_i",
+]
