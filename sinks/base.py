@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bridge.model.record import Record
+from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
 from bridge.model.versions.stored_version import SinkReader
 from sinks.errors import SinkUnavailable, WrongOption, wrong_options
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
-from sinks.receipt import ALL_STORED, BatchResult, OrderingKey, Receipt, RetryLater, is_blocked
+from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, is_blocked
 from sinks.secret_files import SecretFile, read_secret
 
 __all__ = [

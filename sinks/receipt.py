@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from bridge.model.record import Record
+from bridge.model.record import OrderingKey, Record
 
 Form = TypeVar("Form")
-
-OrderingKey: TypeAlias = tuple[str, str]
-"""Resource and key of an object: ``Record.ordering_key``."""
 
 
 @dataclass(frozen=True, slots=True)

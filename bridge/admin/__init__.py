@@ -1,6 +1,7 @@
 """Commands of the operator: replay, dead letters, cursors, pausing a sink, checks of the state.
 
 client        sends a command to a running bridge
+handlers      the answers to the commands
 offline       opens the state of a bridge that does not run
 operations    carries the commands out
 protocol      messages on the admin socket

@@ -18,31 +18,17 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
-from bridge.admin.protocol import (
-    LARGEST_REQUEST,
-    PREFIX,
-    Changed,
-    Count,
-    DeadLetterChoice,
-    DeadLetterQuery,
-    Number,
-    Refusal,
-    SinkName,
-)
+from bridge.admin.handlers import COMMAND, CONTINUED, RESULT, AdminHandlers, json_response
+from bridge.admin.protocol import LARGEST_REQUEST, Refusal
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
-from bridge.model.admin import About, AdminOperations, ReplayRequest, UnknownTarget
-from bridge.model.primitives.printable import counted
+from bridge.model.admin import About, AdminOperations, UnknownTarget
 from bridge.web.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LONGEST_REASON = 1000
 _LONGEST_COMMAND = 200
-_COMMAND = web.RequestKey("command", str)
-"""Keys of values that a handler leaves with its request, for the OperatorCommand fact."""
-_RESULT = web.RequestKey("result", str)
-_CONTINUED = web.RequestKey("continued", bool)
 _CREDENTIALS = struct.Struct("3i")
 _MOST_CONNECTIONS = 32
 _REQUEST_SECONDS = 10.0
@@ -60,22 +46,12 @@ class AdminServer:
         self, directory: Path, admin: AdminOperations, report: Report = unheard, *, about: About | None = None
     ) -> None:
         self._directory = directory
-        self._about = about or About(os.getpid())
-        self._admin = admin
         self._report = report
         self._file: SocketFile | None = None
         self._listening: asyncio.Server | None = None
         self._connections = Connections(ADMIN_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report)
         app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
-        app.router.add_get(f"{PREFIX}/", self._answer_greeting)
-        app.router.add_get(f"{PREFIX}/cursors", self._answer_cursors)
-        app.router.add_post(f"{PREFIX}/replay", self._answer_replay)
-        app.router.add_get(f"{PREFIX}/dead-letters", self._answer_dead_letters)
-        app.router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._answer_object)
-        app.router.add_post(f"{PREFIX}/dead-letters/retry", self._answer_retry)
-        app.router.add_post(f"{PREFIX}/dead-letters/drop", self._answer_drop)
-        app.router.add_post(f"{PREFIX}/sinks/{{action:retry|pause|resume}}", self._answer_sink)
-        app.router.add_get(f"{PREFIX}/state", self._answer_state)
+        AdminHandlers(admin, about or About(os.getpid())).add_routes(app.router)
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=0, lingering_time=0, shutdown_timeout=2.0)
 
     async def start(self) -> None:
@@ -111,73 +87,6 @@ class AdminServer:
     ) -> None:
         await self.stop()
 
-    # ── Answers ──────────────────────────────────────────────────────────────
-
-    async def _answer_greeting(self, _request: web.Request) -> web.Response:
-        """Identifies the bridge; an answer proves that its event loop runs."""
-        return _json(self._about)
-
-    async def _answer_cursors(self, request: web.Request) -> web.Response:
-        request[_COMMAND] = "cursors"
-        found = await self._admin.cursors()
-        request[_RESULT] = counted(len(found.sinks), "sink")
-        return _json(found)
-
-    async def _answer_replay(self, request: web.Request) -> web.Response:
-        asked = msgspec.json.decode(await request.read(), type=ReplayRequest)
-        request[_COMMAND] = _replay(asked)
-        done = await self._admin.replay(asked)
-        request[_RESULT] = counted(done.records, "record")
-        return _json(done)
-
-    async def _answer_dead_letters(self, request: web.Request) -> web.Response:
-        page = msgspec.convert(dict(request.query), DeadLetterQuery, strict=False)
-        request[_COMMAND] = f"dead-letters list {page.sink or ''}".strip()
-        request[_CONTINUED] = page.after > 0
-        found = await self._admin.dead_letters(page.sink, after=page.after, limit=page.limit)
-        request[_RESULT] = counted(len(found), "dead letter")
-        return _json(found)
-
-    async def _answer_object(self, request: web.Request) -> web.Response:
-        number = msgspec.convert(request.match_info["number"], Number, strict=False)
-        request[_COMMAND] = f"dead-letters show {number}"
-        body = await self._admin.dead_letter_body(number)
-        request[_RESULT] = counted(len(body), "byte")
-        return web.Response(body=body, content_type="application/json")
-
-    async def _answer_retry(self, request: web.Request) -> web.Response:
-        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
-        request[_COMMAND] = f"dead-letters retry {chosen}"
-        count = await self._admin.retry(chosen.sink, chosen.numbers)
-        request[_RESULT] = counted(count, "dead letter")
-        return _json(Count(count))
-
-    async def _answer_drop(self, request: web.Request) -> web.Response:
-        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
-        request[_COMMAND] = f"dead-letters drop {chosen}"
-        count = await self._admin.drop(chosen.sink, chosen.numbers)
-        request[_RESULT] = counted(count, "dead letter")
-        return _json(Count(count))
-
-    async def _answer_sink(self, request: web.Request) -> web.Response:
-        sink = msgspec.json.decode(await request.read(), type=SinkName).sink
-        request[_COMMAND] = f"sinks {request.match_info['action']} {sink}"
-        match request.match_info["action"]:
-            case "retry":
-                changed = await self._admin.retry_sink(sink)
-            case "pause":
-                changed = await self._admin.pause_sink(sink)
-            case _:
-                changed = await self._admin.resume_sink(sink)
-        request[_RESULT] = "done" if changed else "unchanged"
-        return _json(Changed(changed))
-
-    async def _answer_state(self, request: web.Request) -> web.Response:
-        request[_COMMAND] = "state check"
-        report = await self._admin.state_check()
-        request[_RESULT] = counted(len(report.problems), "problem")
-        return _json(report)
-
     # ── Around every answer ──────────────────────────────────────────────────
 
     @web.middleware
@@ -202,38 +111,32 @@ class AdminServer:
             raise
         except UnknownTarget as unknown:
             why = str(unknown)
-            return _json(Refusal(why), status=404)
+            return json_response(Refusal(why), status=404)
         except msgspec.MsgspecError as wrong:
             why = str(wrong)
-            return _json(Refusal(why), status=400)
+            return json_response(Refusal(why), status=400)
         except Exception as error:
             why = _reason(error)
-            return _json(Refusal(why), status=500)
+            return json_response(Refusal(why), status=500)
         finally:
             self._report_command(request, why)
 
     def _report_command(self, request: web.Request, why: str) -> None:
         """Reports every command. A greeting is not a command."""
-        command = request.get(_COMMAND)
+        command = request.get(COMMAND)
         if command is None and not why:
             return
         uid, pid = _who(request)
         self._report(
             OperatorCommand(
                 (command or f"{request.method} {request.path}")[:_LONGEST_COMMAND],
-                why[:_LONGEST_REASON] or request.get(_RESULT, ""),
+                why[:_LONGEST_REASON] or request.get(RESULT, ""),
                 done=not why,
                 uid=uid,
                 pid=pid,
-                continued=request.get(_CONTINUED, False),
+                continued=request.get(CONTINUED, False),
             )
         )
-
-
-def _replay(asked: ReplayRequest) -> str:
-    narrowed = {"--resource": asked.resource, "--namespace": asked.namespace}
-    options = "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
-    return f"replay {asked.sink} --from {asked.start}{options}"
 
 
 def _who(request: web.Request) -> tuple[int | None, int | None]:
@@ -248,7 +151,3 @@ def _who(request: web.Request) -> tuple[int | None, int | None]:
 def _reason(error: Exception) -> str:
     """Type and message. File names in it may hold bytes that are not UTF-8, which are replaced."""
     return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()
-
-
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.model.change import Op
+from bridge.model.formats.object_paths import partition_key
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_version import partition_key
 from bridge.outbox import LedgerObject, StateInspection, covering
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.resources.resolve import Resolution, wanted_scopes

@@ -10,7 +10,10 @@ import msgspec
 from bridge.model.change import Evidence, Op
 from bridge.model.resource import Resource
 
-NO_OBJECT = ("", "")
+OrderingKey: TypeAlias = tuple[str, str]
+"""Resource and key of an object."""
+
+NO_OBJECT: OrderingKey = ("", "")
 """The ordering key of notices."""
 
 
@@ -59,7 +62,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
         return _of_replay(self.unique_id, self.replay)
 
     @property
-    def ordering_key(self) -> tuple[str, str]:
+    def ordering_key(self) -> OrderingKey:
         """Records with the same ordering key reach every sink in the order of their sequence."""
         return (self.resource.name, self.key)
 
@@ -108,7 +111,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return _of_replay(self.id, self.replay)
 
     @property
-    def ordering_key(self) -> tuple[str, str]:
+    def ordering_key(self) -> OrderingKey:
         return NO_OBJECT
 
 
@@ -159,7 +162,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
         return self.id
 
     @property
-    def ordering_key(self) -> tuple[str, str]:
+    def ordering_key(self) -> OrderingKey:
         return NO_OBJECT
 
 

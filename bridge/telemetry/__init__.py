@@ -1,16 +1,17 @@
 """Observers of facts: metrics and log lines.
 
-counters        counters by resource and by sink
-gauges          gauges of a status snapshot
-log_stream      one stream of log lines, with the libraries' lines
-log_throttle    which of many equal failures are logged
-logs            facts of resources as log lines
-metrics         the registry, and its text form
-observers       passes each fact to every observer
-process_logs    facts of the process as log lines
-sink_logs       facts of sinks as log lines
-state_logs      facts of the state as log lines
-throttled_log   logs a failure, throttled
+gauges              gauges of a status snapshot
+log_stream          one stream of log lines, with the libraries' lines
+logs                facts of resources as log lines
+metrics             the registry, and its text form
+observers           passes each fact to every observer
+process_logs        facts of the process as log lines
+resource_counters   counters between the API server and the outbox
+sink_counters       counters between the outbox and the destinations
+sink_logs           facts of sinks as log lines
+state_counters      counters of the database and of the state
+state_logs          facts of the state as log lines
+throttled_log       the bridge's logger; logs a repeated failure every half minute
 """
 
 from bridge.telemetry.log_stream import set_up_logging

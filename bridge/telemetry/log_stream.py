@@ -14,10 +14,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from bridge.model.primitives.printable import escaped
-from bridge.telemetry.log_throttle import LogThrottle
+from bridge.telemetry.throttled_log import NAME, LogThrottle
 
-NAME = "kubedelta"
-"""The bridge's own logger."""
 _CREDENTIALS = re.compile(r"""(?<=://)[^/@\s"'<>]+(?=@)|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]+""")
 _FIRST = ("timestamp", "level", "event")
 

@@ -30,8 +30,10 @@ from bridge.facts import (
     SinkInsecure,
 )
 from bridge.model.status import StatusSnapshot
-from bridge.telemetry.counters import ResourceCounters, SinkCounters, StateCounters
 from bridge.telemetry.gauges import gauges
+from bridge.telemetry.resource_counters import ResourceCounters
+from bridge.telemetry.sink_counters import SinkCounters
+from bridge.telemetry.state_counters import StateCounters
 
 
 class Metrics:

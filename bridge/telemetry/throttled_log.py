@@ -1,16 +1,71 @@
-"""The bridge's logger, with throttled lines for repeated failures."""
+"""The bridge's logger, and the throttle of its lines: a repeated failure is logged every half minute."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 import structlog
 
-from bridge.telemetry.log_stream import NAME
-from bridge.telemetry.log_throttle import LogThrottle
-
+NAME = "kubedelta"
+"""The bridge's own logger."""
+PERIOD = 30.0
+"""Seconds in which the same failure is logged once, even if it recovers in between."""
 LONGEST_REASON = 2000
 """Characters."""
+_MOST_REASONS = 16
+_CHANGING = re.compile(r"\d+")
+
+
+@dataclass(slots=True)
+class _Failure:
+    logged_at: float
+    unlogged: int = 0
+
+
+@dataclass(slots=True)
+class _Subject:
+    failures: dict[str, _Failure] = field(default_factory=dict)
+    failing: bool = False
+    """A failure was logged, and its end was not."""
+
+
+class LogThrottle:
+    """The time of the last line, by subject (bounded by the configuration) and reason. Reasons that differ only in
+    numbers (ports, versions, seconds) are equal."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic seconds."""
+        self._clock = clock
+        self._subjects: dict[Hashable, _Subject] = {}
+
+    def due(self, subject: Hashable, reason: str) -> int | None:
+        """Counts a failure. Returns the count since the last line, if a line is due now; else None."""
+        about = self._subjects.setdefault(subject, _Subject())
+        alike = _CHANGING.sub("#", reason)
+        failure = about.failures.pop(alike, None)
+        now = self._clock()
+        if failure is not None and now - failure.logged_at < PERIOD:
+            about.failures[alike] = _Failure(failure.logged_at, failure.unlogged + 1)
+            return None
+        if len(about.failures) == _MOST_REASONS:
+            del about.failures[next(iter(about.failures))]
+        about.failures[alike] = _Failure(now)
+        about.failing = True
+        return failure.unlogged + 1 if failure else 1
+
+    def over(self, subject: Hashable) -> bool:
+        """Notes that the subject recovered. Returns whether its failure was logged, so that its recovery should be
+        too."""
+        about = self._subjects.get(subject)
+        if about is None or not about.failing:
+            return False
+        about.failing = False
+        return True
+
+    def forget(self, subject: Hashable) -> None:
+        self._subjects.pop(subject, None)
 
 
 class ThrottledLog:

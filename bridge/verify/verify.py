@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from bridge.facts import unheard
 from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
 from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
+from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_version import SinkReader, partition_key
+from bridge.model.versions.stored_version import SinkReader
 from bridge.plan.plan import Wanted
 from bridge.resources.resolve import Desired, resolve_wanted
 from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Name, Version, differences

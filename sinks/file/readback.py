@@ -16,13 +16,13 @@ from typing import BinaryIO, cast
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.formats.object_paths import partition_key
 from bridge.model.versions.stored_version import (
     FOREIGN,
     CannotReadBack,
     ReadFilter,
     StoredKind,
     StoredVersion,
-    partition_key,
     stored_version_of,
 )
 from sinks.errors import SinkUnavailable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from bridge.model.record import OrderingKey
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.duplicates import Duplicates
@@ -13,7 +14,7 @@ from sinks.nats.options import NatsOptions
 from sinks.nats.pub_ack import MessageRejected
 from sinks.nats.publish_window import PublishWindow
 from sinks.nats.stream import NatsStream
-from sinks.receipt import BatchResult, OrderingKey, Receipt, RetryLater
+from sinks.receipt import BatchResult, Receipt, RetryLater
 
 _OTHER_WRITER = (
     "another publisher writes into the stream {}: set sole_writer: false, or give this sink a stream of its own"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from bridge.model.record import Record
-from sinks.receipt import OrderingKey
+from bridge.model.record import OrderingKey, Record
 
 
 class Duplicates:

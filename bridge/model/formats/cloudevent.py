@@ -13,6 +13,7 @@ import msgspec
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.envelope import Envelopes
+from bridge.model.formats.object_paths import ObjectPaths
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 
@@ -104,22 +105,6 @@ class _SnapshotData(msgspec.Struct, frozen=True):
     dead_letters: int | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class _Paths:
-    """The parts of subject and partition key that all objects of a resource share. An object's key, and not the
-    resource, decides whether the object has a namespace: a definition may be replaced by a definition with another
-    scope while records of the old objects are still to be exported."""
-
-    subject: str
-    """Before the name of an object without namespace."""
-    namespaces: str
-    """Before the namespace."""
-    collection: str
-    """Between namespace and name."""
-    partition: str
-    """Before the key; for an object without namespace, with a further ``/`` between."""
-
-
 _encode = msgspec.json.Encoder().encode
 _UNSAFE = re.compile(r"[^!#$&-~]")
 
@@ -147,7 +132,7 @@ class CloudEvents:
         self._gap = ""
         form = "object" if envelope is None else "envelope"
         self._types = {op: f"kubedelta.{form}.{op}.v1" for op in Op}
-        self._paths: dict[Resource, _Paths] = {}
+        self._paths: dict[Resource, ObjectPaths] = {}
 
     def note_gap(self, gap: str) -> None:
         """Names the newest gap in the source and the headers of every later envelope, since consumers of envelopes
@@ -157,8 +142,7 @@ class CloudEvents:
 
     def partition_key(self, record: Record) -> str:
         if isinstance(record, Delta):
-            partition = (self._paths.get(record.resource) or self._learn_paths(record.resource)).partition
-            return f"{partition}{record.key}" if "/" in record.key else f"{partition}/{record.key}"
+            return (self._paths.get(record.resource) or self._new_paths(record.resource)).of(record.key)[1]
         return self._cluster
 
     def attributes(self, record: Record) -> Attributes:
@@ -219,14 +203,7 @@ class CloudEvents:
     def _delta_attributes(
         self, delta: Delta
     ) -> tuple[str, str, str, str, str, str, str, str, str, str, str, Op, Evidence, int]:
-        paths = self._paths.get(delta.resource) or self._learn_paths(delta.resource)
-        namespace, slash, name = delta.key.partition("/")
-        if slash:
-            subject = f"{paths.namespaces}{namespace}{paths.collection}{name}"
-            partition = paths.partition + delta.key
-        else:
-            subject = paths.subject + delta.key
-            partition = f"{paths.partition}/{delta.key}"
+        subject, partition = (self._paths.get(delta.resource) or self._new_paths(delta.resource)).of(delta.key)
         return (
             SPEC_VERSION,
             delta.id,
@@ -253,14 +230,8 @@ class CloudEvents:
         source = self._sources[epoch] = f"{self._source}/epochs/{epoch}"
         return source
 
-    def _learn_paths(self, resource: Resource) -> _Paths:
-        namespaces, _, collection = resource.path("*").rpartition("*")
-        paths = self._paths[resource] = _Paths(
-            subject=f"{resource.path()}/",
-            namespaces=namespaces,
-            collection=f"{collection}/",
-            partition=f"{self._cluster}/{resource.group}/{resource.plural}/",
-        )
+    def _new_paths(self, resource: Resource) -> ObjectPaths:
+        paths = self._paths[resource] = ObjectPaths.of_resource(self._cluster, resource)
         return paths
 
 

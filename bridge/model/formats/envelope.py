@@ -60,13 +60,7 @@ class Envelopes:
     8 KB.
     """
 
-    def __init__(
-        self,
-        cluster: str,
-        *,
-        before: bool = False,
-        patch: bool = False,
-    ) -> None:
+    def __init__(self, cluster: str, *, before: bool = False, patch: bool = False) -> None:
         self._cluster = cluster
         self._before = before
         self._patch = patch

@@ -40,11 +40,6 @@ class StoredVersion(msgspec.Struct, frozen=True, gc=False):
 FOREIGN = StoredVersion(StoredKind.FOREIGN)
 
 
-def partition_key(cluster: str, group: str, plural: str, namespace: str, name: str) -> str:
-    """The attribute ``partitionkey`` of an object's CloudEvents. Group and namespace may be empty."""
-    return f"{cluster}/{group}/{plural}/{namespace}/{name}"
-
-
 def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
     """Classifies a record by the attributes of its CloudEvent."""
     kind = attributes.get("type", "")

@@ -11,9 +11,10 @@ import pytest
 from bridge.kube import ClusterAccess
 from bridge.model.answers import Busy, Expired, ListAnswer, ListRequest, Page
 from bridge.model.change import Op
+from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion, partition_key
+from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
 from bridge.verify.compare import DifferenceKind
 from bridge.verify.verify import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView, Verification, verify

@@ -1,0 +1,112 @@
+"""The answers to an operator's commands: a handler for each path of the admin socket.
+
+A handler leaves the command, in the operator's notation, and its result with the request, for the OperatorCommand fact.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from bridge.admin.protocol import PREFIX, Changed, Count, DeadLetterChoice, DeadLetterQuery, Number, SinkName
+from bridge.model.admin import About, AdminOperations, ReplayRequest
+from bridge.model.primitives.printable import counted
+
+COMMAND = web.RequestKey("command", str)
+RESULT = web.RequestKey("result", str)
+CONTINUED = web.RequestKey("continued", bool)
+
+
+class AdminHandlers:
+    """Decodes each request, calls ``admin``, and encodes its result. Raises the exceptions of ``admin``, and
+    MsgspecError for a request of another form."""
+
+    def __init__(self, admin: AdminOperations, about: About) -> None:
+        self._admin = admin
+        self._about = about
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        router.add_get(f"{PREFIX}/", self._greeting)
+        router.add_get(f"{PREFIX}/cursors", self._cursors)
+        router.add_post(f"{PREFIX}/replay", self._replay)
+        router.add_get(f"{PREFIX}/dead-letters", self._dead_letters)
+        router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._object)
+        router.add_post(f"{PREFIX}/dead-letters/retry", self._retry)
+        router.add_post(f"{PREFIX}/dead-letters/drop", self._drop)
+        router.add_post(f"{PREFIX}/sinks/{{action:retry|pause|resume}}", self._sink)
+        router.add_get(f"{PREFIX}/state", self._state)
+
+    async def _greeting(self, _request: web.Request) -> web.Response:
+        """Identifies the bridge; an answer proves that its event loop runs."""
+        return json_response(self._about)
+
+    async def _cursors(self, request: web.Request) -> web.Response:
+        request[COMMAND] = "cursors"
+        found = await self._admin.cursors()
+        request[RESULT] = counted(len(found.sinks), "sink")
+        return json_response(found)
+
+    async def _replay(self, request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=ReplayRequest)
+        request[COMMAND] = _command_of(asked)
+        done = await self._admin.replay(asked)
+        request[RESULT] = counted(done.records, "record")
+        return json_response(done)
+
+    async def _dead_letters(self, request: web.Request) -> web.Response:
+        page = msgspec.convert(dict(request.query), DeadLetterQuery, strict=False)
+        request[COMMAND] = f"dead-letters list {page.sink or ''}".strip()
+        request[CONTINUED] = page.after > 0
+        found = await self._admin.dead_letters(page.sink, after=page.after, limit=page.limit)
+        request[RESULT] = counted(len(found), "dead letter")
+        return json_response(found)
+
+    async def _object(self, request: web.Request) -> web.Response:
+        number = msgspec.convert(request.match_info["number"], Number, strict=False)
+        request[COMMAND] = f"dead-letters show {number}"
+        body = await self._admin.dead_letter_body(number)
+        request[RESULT] = counted(len(body), "byte")
+        return web.Response(body=body, content_type="application/json")
+
+    async def _retry(self, request: web.Request) -> web.Response:
+        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
+        request[COMMAND] = f"dead-letters retry {chosen}"
+        count = await self._admin.retry(chosen.sink, chosen.numbers)
+        request[RESULT] = counted(count, "dead letter")
+        return json_response(Count(count))
+
+    async def _drop(self, request: web.Request) -> web.Response:
+        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
+        request[COMMAND] = f"dead-letters drop {chosen}"
+        count = await self._admin.drop(chosen.sink, chosen.numbers)
+        request[RESULT] = counted(count, "dead letter")
+        return json_response(Count(count))
+
+    async def _sink(self, request: web.Request) -> web.Response:
+        sink = msgspec.json.decode(await request.read(), type=SinkName).sink
+        request[COMMAND] = f"sinks {request.match_info['action']} {sink}"
+        match request.match_info["action"]:
+            case "retry":
+                changed = await self._admin.retry_sink(sink)
+            case "pause":
+                changed = await self._admin.pause_sink(sink)
+            case _:
+                changed = await self._admin.resume_sink(sink)
+        request[RESULT] = "done" if changed else "unchanged"
+        return json_response(Changed(changed))
+
+    async def _state(self, request: web.Request) -> web.Response:
+        request[COMMAND] = "state check"
+        report = await self._admin.state_check()
+        request[RESULT] = counted(len(report.problems), "problem")
+        return json_response(report)
+
+
+def _command_of(asked: ReplayRequest) -> str:
+    narrowed = {"--resource": asked.resource, "--namespace": asked.namespace}
+    options = "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
+    return f"replay {asked.sink} --from {asked.start}{options}"
+
+
+def json_response(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
