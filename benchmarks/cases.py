@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from benchmarks.contenders import PEERS, Bridge, Contender, Floor
+from benchmarks.contenders import KUBE_RS_ALONE, PEERS, Bridge, Contender, Floor
 from benchmarks.lifecycle import imports, quiet, restart, start
 from benchmarks.meter import Figures
 from benchmarks.posting import post
@@ -74,6 +74,16 @@ def listing(contender: Contender, load: Load, events: int) -> Measure:
     return measure
 
 
+def whole(contender: Contender, load: Load, events: int) -> Measure:
+    """The CPU of everything: start, list, events and end."""
+
+    def measure(around: Around) -> Figures:
+        figures = stream(around, contender, load, events)
+        return {name: figures[name] for name in ("whole_cpu_us", "list_cpu_seconds", "list_seconds", "peak_bytes")}
+
+    return measure
+
+
 def cases(scale: Scale) -> tuple[Case, ...]:
     """All of them, in the order of a round."""
     load, many = Load(pods=scale.objects), Load(pods=scale.many)
@@ -136,10 +146,15 @@ def cases(scale: Scale) -> tuple[Case, ...]:
                 for name, size in scale.growth.items()
             },
         ),
+        Case(
+            "whole",
+            f"A whole process: start, list of {scale.objects:,} pods, {scale.objects * 6:,} events at full speed, end",
+            {name: whole(each, load, scale.objects * 6) for name, each in {**TO_KAFKA, **KUBE_RS_ALONE}.items()},
+        ),
         *(
             Case(
                 f"rate-{rate}",
-                f"{rate:,} events a second",
+                f"{rate:,} events a second of {scale.objects:,} pods, to Kafka where nothing else is named",
                 {name: following(each, load, events, rate) for name, each in AT_A_RATE.items()},
             )
             for rate, events in RATES.items()

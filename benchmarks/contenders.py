@@ -131,22 +131,24 @@ class Bridge(Contender):
         return {"LD_PRELOAD": str(provide(FSYNCS, print) / "fsyncs.so"), "FSYNCS": str(_fsync_counter(place))}
 
 
-class KafkaPeer(Contender):
-    """What somebody would write who needs pods in Kafka, and no more: see `peers`."""
+class Peer(Contender):
+    """What somebody would write who needs pods in Kafka, and no more: see `peers`. Without Kafka the JSON is
+    discarded."""
 
-    def __init__(self, program: Program, *command: str) -> None:
+    def __init__(self, program: Program, *command: str, kafka: bool = True) -> None:
         self._program = program
         self._command = command
+        self._kafka = kafka
 
     def destinations(self, place: Place) -> Sequence[Destination]:
-        return [KafkaTopics(place.brokers.kafka, place.server.load)]
+        return [KafkaTopics(place.brokers.kafka, place.server.load) if self._kafka else Tally(place.folder)]
 
     def command(self, place: Place, destinations: Sequence[Destination]) -> Sequence[str | Path]:
         built = provide(self._program, print)
         return [built / self._command[0], *(self._program.sources / each for each in self._command[1:])]
 
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
-        return _received(place, records) | _brokers(destinations)
+        return _received(place, records) | _brokers(destinations) | _tally(destinations)
 
 
 class Floor(Contender):
@@ -163,8 +165,7 @@ class Floor(Contender):
         return [sys.executable, Path(__file__).parent / "floor" / "stream.py"]
 
     def environ(self, place: Place, destinations: Sequence[Destination], records: int) -> Mapping[str, str]:
-        [tally] = [each for each in destinations if isinstance(each, Tally)]
-        return _received(place, records) | _brokers(destinations) | {"TALLY": str(tally.path)}
+        return _received(place, records) | _brokers(destinations) | _tally(destinations)
 
 
 def _fsync_counter(place: Place) -> Path:
@@ -181,9 +182,15 @@ def _brokers(destinations: Sequence[Destination]) -> dict[str, str]:
     return {"BROKERS": kafka[0].kafka.bootstrap, "TOPIC": kafka[0].pods} if kafka else {}
 
 
+def _tally(destinations: Sequence[Destination]) -> dict[str, str]:
+    tallies = [each for each in destinations if isinstance(each, Tally)]
+    return {"TALLY": str(tallies[0].path)} if tallies else {}
+
+
 PEERS: Mapping[str, Contender] = {
-    "client-go dynamic": KafkaPeer(CLIENT_GO, "dynamic"),
-    "client-go typed": KafkaPeer(CLIENT_GO, "typed"),
-    "kube-rs": KafkaPeer(KUBE_RS, "bin/kube-rs-peer"),
-    "python client": KafkaPeer(PYTHON_CLIENT, "bin/python", "peer.py"),
+    "client-go dynamic": Peer(CLIENT_GO, "dynamic"),
+    "client-go typed": Peer(CLIENT_GO, "typed"),
+    "kube-rs": Peer(KUBE_RS, "bin/kube-rs-peer"),
+    "python client": Peer(PYTHON_CLIENT, "bin/python", "peer.py"),
 }
+KUBE_RS_ALONE: Mapping[str, Contender] = {"kube-rs without Kafka": Peer(KUBE_RS, "bin/kube-rs-peer", kafka=False)}

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import mmap
-import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx
 import nats
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from benchmarks.arrivals import Follower, kafka_records, latency_ms, nats_records
 from benchmarks.servers import Load, LoadServer
 from tests.cluster.servers import Kafka, Nats
 
 PARTITIONS = 6
 
-_WRITTEN = re.compile(rb'"load\.kubedelta\.test/written":"(\d{19})"')
 _numbers = count(1)
 
 
@@ -32,6 +31,9 @@ class Destination(ABC):
     @abstractmethod
     def arrived(self) -> int:
         """Records that are stored there, as its own server or the file system counts them."""
+
+    def follow(self) -> None:  # noqa: B027 (most destinations keep the time of each arrival)
+        """Called before events whose ``latencies`` count."""
 
     def latencies(self, since_ns: int) -> Sequence[float]:
         """Milliseconds from the load server's write to the arrival of each record that was written since, in
@@ -48,6 +50,11 @@ class SinkDestination(Destination):
     @abstractmethod
     def sink(self) -> dict[str, Any]:
         """What the bridge's configuration says of it."""
+
+
+def _latencies(records: Iterable[tuple[int, bytes]], since_ns: int) -> Sequence[float]:
+    found = (latency_ms(value, arrived_ns, since_ns) for arrived_ns, value in records)
+    return [each for each in found if each is not None]
 
 
 class KafkaTopics(SinkDestination):
@@ -81,30 +88,10 @@ class KafkaTopics(SinkDestination):
         ends = self._admin.list_offsets(self._ends, request_timeout=30)
         return sum(future.result().offset for future in ends.values())
 
-    def latencies(self, since_ns: int) -> list[float]:
-        """To the broker's append; at most 1 ms too long, never too short, since brokers keep whole milliseconds."""
-        found = []
-        for stored_ms, value in self._values():
-            written = _WRITTEN.search(value)
-            if written is not None and int(written[1]) >= since_ns:
-                found.append(stored_ms + 1 - int(written[1]) / 1e6)
-        return found
-
-    def _values(self) -> Iterator[tuple[int, bytes]]:
-        settings = {"group.id": "latencies", "enable.auto.commit": False, "log_level": 0}
-        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, **settings})
-        try:
-            consumer.assign([TopicPartition(topic, each, 0) for topic in self.topics for each in range(PARTITIONS)])
-            left = self.arrived()
-            while left:
-                messages = consumer.consume(min(1000, left), timeout=30)
-                if not messages:
-                    raise TimeoutError(f"{left} of the stored records could not be read back")
-                left -= len(messages)
-                for message in messages:
-                    yield message.timestamp()[1], message.value() or b""
-        finally:
-            consumer.close()
+    def latencies(self, since_ns: int) -> Sequence[float]:
+        """To the broker's append; at most 1 ms too long, never too short."""
+        partitions = [TopicPartition(topic, each, 0) for topic in self.topics for each in range(PARTITIONS)]
+        return _latencies(kafka_records(self.kafka.bootstrap, partitions, self.arrived()), since_ns)
 
     def close(self) -> None:
         for topic in (*self.topics, f"{self.prefix}.notice"):
@@ -133,6 +120,14 @@ class NatsStream(SinkDestination):
                     return int(stream["state"]["messages"])
         return 0
 
+    def latencies(self, since_ns: int) -> Sequence[float]:
+        """Until the server has stored the message."""
+
+        async def read() -> list[tuple[int, bytes]]:
+            return [each async for each in nats_records(self._nats.url, self._name, self.arrived())]
+
+        return _latencies(asyncio.run(read()), since_ns)
+
     def close(self) -> None:
         async def delete() -> None:
             async with await nats.connect(self._nats.url) as connection:
@@ -145,6 +140,7 @@ class File(SinkDestination):
     def __init__(self, folder: Path) -> None:
         self._path = folder / "deltas.ndjson"
         self._read = self._lines = 0
+        self._follower: Follower | None = None
 
     def sink(self) -> dict[str, Any]:
         return {"type": "file", "path": str(self._path)}
@@ -158,6 +154,20 @@ class File(SinkDestination):
                     self._lines += piece.count(b"\n")
         return self._lines
 
+    def follow(self) -> None:
+        self._follower = Follower(self._path).start()
+
+    def latencies(self, since_ns: int) -> Sequence[float]:
+        """Until the line can be read."""
+        if self._follower is None:
+            return ()
+        self.close()
+        return _latencies(self._follower.lines, since_ns)
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+
 
 class Hook(SinkDestination):
     def __init__(self, server: LoadServer, batch: int) -> None:
@@ -169,6 +179,10 @@ class Hook(SinkDestination):
 
     def arrived(self) -> int:
         return int(self._server.stats()["hook_events"])
+
+    def latencies(self, since_ns: int) -> Sequence[float]:
+        """Until the receiver has read the request."""
+        return [(arrived - written) / 1e6 for written, arrived in self._server.arrivals() if written >= since_ns]
 
 
 class Tally(Destination):

@@ -62,6 +62,11 @@ def _latency(case: str, percentile: str) -> Value:
     return value
 
 
+def _whole(contender: str, words: str, limit: float) -> Goal:
+    under = ("whole", contender, "whole_cpu_us")
+    return Goal(f"CPU of a whole process, {words}", "", limit, _against(("whole", BRIDGE, "whole_cpu_us"), under))
+
+
 def _at_rate(rate: int, limit: float, contender: str = "client-go typed") -> Goal:
     case = f"rate-{rate}"
     return Goal(
@@ -159,6 +164,9 @@ GOALS = (
     ),
     Goal("CPU per event, spread over all numbers of objects", "", 0.15, _cpu_growth),
     Goal("Memory per object, last step against all", "", 1.15, _memory_growth),
+    _whole("client-go dynamic", "against client-go's dynamic informer", 0.1),
+    _whole("client-go typed", "against client-go's typed informer", 0.16),
+    _whole("kube-rs without Kafka", "against kube-rs without Kafka", 0.5),
     _at_rate(50, 0.8),
     _at_rate(500, 0.35),
     _at_rate(2_000, 0.3),

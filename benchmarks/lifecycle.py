@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from benchmarks.contenders import Bridge
 from benchmarks.meter import Figures
 from benchmarks.processes import Child, ChildFailed
-from benchmarks.runs import LOOK, SETTLE, STALL, Around, Running, running
+from benchmarks.runs import LOOK, SETTLE, STALL, Around, running
 from benchmarks.servers import Load, LoadServer
 
 DEPENDENCIES = (
@@ -45,7 +46,7 @@ def restart(around: Around, load: Load) -> Figures:
         first.child.stop()
         before = server.stats()
         server.forget_requests()
-        second = Running(bridge.start(place, first.destinations, load.objects), first.destinations)
+        second = replace(first, child=bridge.start(place, first.destinations, load.objects))
         try:
             watching = first_request(server, second.child, "watch=true")
             server.go(1)

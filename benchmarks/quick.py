@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.build import CannotBuild
 from benchmarks.contenders import Bridge, Contender, Floor
 from benchmarks.meter import Figures
-from benchmarks.runs import Around, stream, turned
+from benchmarks.runs import Around, at_rest, follow, running, turned
 from benchmarks.servers import Brokers, Load, brokers
 
 BASELINE = Path(__file__).parent / "baseline.json"
@@ -32,8 +32,11 @@ LOAD = Load(pods=30_000)
 """So many that a bridge which kept bodies in memory would be noticed."""
 EVENTS = 10_000
 SETTLE = 1.0
+RATE, EVENTS_AT_RATE = 500, 1_000
+"""Events a second that follow, and their number."""
 
 CPU = "CPU per event to Kafka"
+CPU_AT_RATE = f"CPU per event to Kafka at {RATE} a second"
 MEMORY = "memory with 30,000 objects"
 """The floor of memory only receives: what a producer holds differs from run to run."""
 
@@ -69,7 +72,11 @@ def compare(rounds: Sequence[Mapping[str, float]], baseline: Mapping[str, float]
 def ratios(figures: Mapping[str, Figures]) -> dict[str, float]:
     """Of one round, by contender."""
     bridge, floor, receiving = (figures[name] for name in CONTENDERS)
-    return {CPU: bridge["cpu_us"] / floor["cpu_us"], MEMORY: bridge["rest_bytes"] / receiving["rest_bytes"]}
+    return {
+        CPU: bridge["cpu_us"] / floor["cpu_us"],
+        CPU_AT_RATE: bridge["rate_cpu_us"] / floor["rate_cpu_us"],
+        MEMORY: bridge["rest_bytes"] / receiving["rest_bytes"],
+    }
 
 
 def main() -> int:
@@ -106,8 +113,19 @@ def _round(number: int, folder: Path, shared: Brokers, events: int) -> dict[str,
     figures = {}
     for name in turned(list(CONTENDERS), number):
         with TemporaryDirectory(dir=folder) as own:
-            figures[name] = stream(Around(Path(own), shared), CONTENDERS[name], LOAD, events, settle=SETTLE)
+            figures[name] = _figures(Around(Path(own), shared), CONTENDERS[name], events)
     return figures
+
+
+def _figures(around: Around, contender: Contender, events: int) -> Figures:
+    """One process: the list, events at full speed, and events at a rate."""
+    place, records = around.place(LOAD), LOAD.objects + events
+    with place.server, running(contender, place, records + EVENTS_AT_RATE) as run:
+        run.arrive(LOAD.objects)
+        figures = at_rest(run, SETTLE) | follow(run, LOAD.objects, events, 0, SETTLE)
+        figures["rate_cpu_us"] = follow(run, records, EVENTS_AT_RATE, RATE, SETTLE)["cpu_us"]
+        run.end()
+        return figures
 
 
 def _in_words(figures: Mapping[str, Figures]) -> str:
@@ -115,6 +133,7 @@ def _in_words(figures: Mapping[str, Figures]) -> str:
     added = (bridge["rest_bytes"] - receiving["rest_bytes"]) / LOAD.objects
     return (
         f"CPU {bridge['cpu_us']:.1f} µs per event, the floor {floor['cpu_us']:.1f}; "
+        f"at {RATE} a second {bridge['rate_cpu_us']:.0f} µs, the floor {floor['rate_cpu_us']:.0f}; "
         f"memory {bridge['rest_bytes'] / 1e6:.0f} MB, {added:,.0f} bytes per object above the floor"
     )
 

@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, Column] = {
 }
 """Figures in the order of a table's columns; one without values has no column."""
 
-RATIO_OF = ("cpu_us", "latency_p50_ms", "list_seconds", "start_seconds")
+RATIO_OF = ("cpu_us", "whole_cpu_us", "list_seconds", "start_seconds")
 """What the column of ratios compares: the first of these that the case has."""
 
 

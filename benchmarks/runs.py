@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.contenders import Contender, Place
 from benchmarks.destinations import Destination
 from benchmarks.meter import Figures, acknowledged_ms, per_event, read
-from benchmarks.processes import Child, ChildFailed
+from benchmarks.processes import Child, ChildFailed, Usage
 from benchmarks.servers import Brokers, Load, LoadServer
 
 LOOK = 0.02
@@ -42,6 +42,8 @@ class Around:
 class Running:
     """A contender at work, and where its records arrive."""
 
+    contender: Contender
+    place: Place
     child: Child
     destinations: Sequence[Destination]
 
@@ -63,6 +65,10 @@ class Running:
                 raise ChildFailed(f"{arrived} of {objects} arrived, and then {why}\n{self.child.log_tail()}")
             time.sleep(LOOK)
 
+    def end(self) -> Usage:
+        """Wait for its end, after the last of its records."""
+        return self.child.wait(STALL) if self.contender.ends_itself else self.child.stop()
+
 
 @contextmanager
 def running(contender: Contender, place: Place, records: int) -> Iterator[Running]:
@@ -70,7 +76,7 @@ def running(contender: Contender, place: Place, records: int) -> Iterator[Runnin
     destinations = contender.destinations(place)
     child = contender.start(place, destinations, records)
     try:
-        yield Running(child, destinations)
+        yield Running(contender, place, child, destinations)
     finally:
         child.kill()
         for each in destinations:
@@ -86,37 +92,47 @@ def stream(
         run.arrive(load.objects)
         figures = {"list_seconds": run.child.age_seconds(), "list_cpu_seconds": run.child.cpu_seconds()}
         figures["list_server_left"] = 1 - server.stats()["cpu_seconds"] / figures["list_seconds"]
-        figures |= _at_rest(run.child, load, settle)
-        before = contender.waited(place) if rate else None
-        figures |= _follow(run, contender, place, events, rate, settle)
-        figures |= acknowledged_ms(before, contender.waited(place)) if rate else {}
-        whole = run.child.wait(STALL) if contender.ends_itself else run.child.stop()
+        figures |= at_rest(run, settle)
+        figures |= _timed(run, events, rate, settle) if rate else follow(run, load.objects, events, 0, settle)
+        whole = run.end()
         return figures | {"peak_bytes": run.child.peak_bytes(), "whole_cpu_us": whole.cpu_seconds / records * 1e6}
 
 
-def _at_rest(child: Child, load: Load, settle: float) -> Figures:
+def at_rest(run: Running, settle: float) -> Figures:
+    """Memory after a time without events, in seconds."""
     time.sleep(settle)
-    resident = child.resident_bytes()
-    return {"rest_bytes": resident, "rest_bytes_per_object": resident / load.objects}
+    resident = run.child.resident_bytes()
+    return {"rest_bytes": resident, "rest_bytes_per_object": resident / run.place.server.load.objects}
 
 
-def _follow(run: Running, contender: Contender, place: Place, events: int, rate: float, settle: float) -> Figures:
-    server = place.server
-    before, used, began, began_ns = server.stats(), read(contender, place, run.child), time.monotonic(), time.time_ns()
+def follow(run: Running, records: int, events: int, rate: float, settle: float) -> Figures:
+    """Further events, after so many records. ``rate``: events a second; 0 for full speed."""
+    server = run.place.server
+    before, used, began = server.stats(), read(run.contender, run.place, run.child), time.monotonic()
     server.go(events, rate)
     if rate:
         time.sleep(events / rate)  # Looking at the destination meanwhile would cost cores that the contender needs.
-    run.arrive(server.load.objects + events)
+    run.arrive(records + events)
     wall = time.monotonic() - began
     after = server.stats()
     _settle(run.child, settle)
-    figures = per_event(used, read(contender, place, run.child), events) | {
+    return per_event(used, read(run.contender, run.place, run.child), events) | {
         "wall_seconds": wall,
         "events_per_second": events / wall,
         "received_bytes": after["bytes"] - before["bytes"],
         "server_left": 1 - (after["cpu_seconds"] - before["cpu_seconds"]) / wall,
     }
-    return figures | (_latencies(run, began_ns) if rate else {})
+
+
+def _timed(run: Running, events: int, rate: float, settle: float) -> Figures:
+    """Events at a rate, with their latencies."""
+    for each in run.destinations:
+        each.follow()
+    waited, since_ns = run.contender.waited(run.place), time.time_ns()
+    figures = follow(run, run.place.server.load.objects, events, rate, settle)
+    figures |= acknowledged_ms(waited, run.contender.waited(run.place))
+    found = [latency for each in run.destinations for latency in each.latencies(since_ns)]
+    return figures | {"latency_p50_ms": statistics.median(found), "latency_p99_ms": percentile(found, 99)}
 
 
 def _settle(child: Child, seconds: float) -> None:
@@ -124,13 +140,6 @@ def _settle(child: Child, seconds: float) -> None:
     while not child.ended and time.monotonic() < until:
         time.sleep(LOOK)
         child.peak_bytes()
-
-
-def _latencies(run: Running, since_ns: int) -> Figures:
-    found = [latency for each in run.destinations for latency in each.latencies(since_ns)]
-    if not found:
-        return {}
-    return {"latency_p50_ms": statistics.median(found), "latency_p99_ms": percentile(found, 99)}
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -66,6 +66,12 @@ class LoadServer(Server):
         found: dict[str, Any] = self._ask("GET", "stats").json()
         return found
 
+    def arrivals(self) -> list[tuple[int, int]]:
+        """When each object was written that a webhook has brought back since the last ``go``, and when it arrived, in
+        nanoseconds since 1970."""
+        found: list[tuple[int, int]] = self._ask("GET", "arrivals").json() or []
+        return found
+
     def go(self, events: int, rate: float = 0) -> None:
         """Give so many objects a new version: all at once, or so many a second."""
         self._ask("POST", f"go?events={events}&rate={rate}")

@@ -50,11 +50,14 @@ func (s *server) control(w http.ResponseWriter, r *http.Request, path string) {
 		s.hook(w, r)
 	case "/load/stats":
 		answer(w, s.stats.json())
+	case "/load/arrivals":
+		answer(w, s.stats.arrivals.json())
 	case "/load/forget":
 		s.stats.forget()
 	case "/load/go":
 		events, err := strconv.Atoi(r.URL.Query().Get("events"))
 		rate, badRate := strconv.ParseFloat(r.URL.Query().Get("rate"), 64)
+		s.stats.arrivals.forget()
 		switch {
 		case err != nil || badRate != nil || r.Method != http.MethodPost:
 			http.Error(w, "POST with events=N&rate=N (a second; 0 for all at once)", http.StatusBadRequest)
@@ -80,6 +83,7 @@ func (s *server) hook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	s.stats.arrivals.read(body.Bytes(), time.Now())
 	events := 1
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/cloudevents-batch+json") {
 		events = bytes.Count(body.Bytes(), []byte(`"specversion"`))

@@ -16,6 +16,8 @@ type stats struct {
 	lists, pages, watches, watching, watchLists, requests atomic.Int64
 	hookRequests, hookEvents                              atomic.Int64
 
+	arrivals arrivals
+
 	mu     sync.Mutex
 	opened []request // the oldest first, the first thousand
 }

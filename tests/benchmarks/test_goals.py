@@ -80,6 +80,7 @@ FIGURES = (
     "rest_bytes",
     "start_seconds",
     "watching_seconds",
+    "whole_cpu_us",
 )
 
 

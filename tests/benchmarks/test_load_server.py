@@ -227,6 +227,18 @@ def test_events_of_webhooks_are_counted(server: LoadServer) -> None:
     assert (server.stats()["hook_requests"], server.stats()["hook_events"]) == (2, 4)
 
 
+def test_objects_that_a_webhook_brings_back_have_times(server: LoadServer) -> None:
+    [pod, *_] = get(server, PODS)["items"]
+    body = json.dumps([pod, pod], separators=(",", ":"))
+    httpx.post(server.hook_url, content=body).raise_for_status()
+    written = int(pod["metadata"]["annotations"]["load.kubedelta.test/written"])
+
+    assert [each[0] for each in server.arrivals()] == [written, written]
+    assert all(written < arrived < time.time_ns() for _, arrived in server.arrivals())
+    server.go(1)
+    assert server.arrivals() == []
+
+
 def test_it_says_what_it_was_asked_and_what_that_cost(server: LoadServer) -> None:
     get(server, PODS, limit="2")
     lines(server, 5)

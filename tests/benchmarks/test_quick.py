@@ -7,17 +7,17 @@ import json
 import pytest
 
 from benchmarks.meter import Figures
-from benchmarks.quick import BASELINE, CPU, MEMORY, TOLERATED, compare, ratios
+from benchmarks.quick import BASELINE, CPU, CPU_AT_RATE, MEMORY, TOLERATED, compare, ratios
 
 
 def test_ratios_are_to_the_floor_of_the_same_round() -> None:
     figures: dict[str, Figures] = {
-        "bridge": {"cpu_us": 50.0, "rest_bytes": 120e6},
-        "floor": {"cpu_us": 12.5, "rest_bytes": 80e6},
-        "floor without Kafka": {"cpu_us": 5.0, "rest_bytes": 40e6},
+        "bridge": {"cpu_us": 50.0, "rate_cpu_us": 300.0, "rest_bytes": 120e6},
+        "floor": {"cpu_us": 12.5, "rate_cpu_us": 150.0, "rest_bytes": 80e6},
+        "floor without Kafka": {"cpu_us": 5.0, "rate_cpu_us": 100.0, "rest_bytes": 40e6},
     }
 
-    assert ratios(figures) == {CPU: 4.0, MEMORY: 3.0}
+    assert ratios(figures) == {CPU: 4.0, CPU_AT_RATE: 2.0, MEMORY: 3.0}
 
 
 def test_the_median_round_is_compared_with_what_is_committed() -> None:
@@ -46,4 +46,4 @@ def test_a_ratio_that_is_not_committed_is_an_error() -> None:
 
 
 def test_what_is_committed_is_what_is_measured() -> None:
-    assert set(json.loads(BASELINE.read_text())) == {CPU, MEMORY}
+    assert set(json.loads(BASELINE.read_text())) == {CPU, CPU_AT_RATE, MEMORY}

@@ -1,7 +1,9 @@
 //! kube-rs' reflector over dynamic objects, which serves any resource, and rdkafka: what the watcher tells to Kafka as
-//! JSON, each acknowledged.
+//! JSON, each acknowledged. Without BROKERS the JSON is discarded, and the file TALLY has the number of records.
 
 use std::env;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,9 +40,73 @@ impl ProducerContext for Deliveries {
             eprintln!("not delivered: {error}");
             std::process::exit(1);
         }
-        if self.0.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.all.notify_one();
+        self.0.one_more();
+    }
+}
+
+impl Acknowledged {
+    fn one_more(&self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.all.notify_one();
         }
+    }
+}
+
+enum Output {
+    Kafka {
+        producer: ThreadedProducer<Deliveries>,
+        topic: String,
+    },
+    Nobody {
+        seen: AtomicU64,
+        tally: File,
+        acknowledged: Arc<Acknowledged>,
+    },
+}
+
+impl Output {
+    fn open(acknowledged: Arc<Acknowledged>) -> Result<Self> {
+        let Ok(brokers) = env::var("BROKERS") else {
+            let tally = OpenOptions::new().write(true).open(env::var("TALLY")?)?;
+            let seen = AtomicU64::new(0);
+            return Ok(Self::Nobody {
+                seen,
+                tally,
+                acknowledged,
+            });
+        };
+        let producer = ClientConfig::new()
+            .set("bootstrap.servers", brokers)
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("compression.type", "lz4")
+            .create_with_context(Deliveries(acknowledged))?;
+        let topic = env::var("TOPIC")?;
+        Ok(Self::Kafka { producer, topic })
+    }
+
+    async fn send(&self, op: &str, object: &DynamicObject) -> Result<()> {
+        let value = serde_json::to_vec(object)?;
+        match self {
+            Self::Kafka { producer, topic } => produce(producer, topic, op, object, &value).await,
+            Self::Nobody {
+                seen,
+                tally,
+                acknowledged,
+            } => {
+                let now = seen.fetch_add(1, Ordering::Relaxed) + 1;
+                tally.write_all_at(&now.to_le_bytes(), 0)?;
+                acknowledged.one_more();
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        if let Self::Kafka { producer, .. } = self {
+            producer.flush(Duration::from_secs(10))?;
+        }
+        Ok(())
     }
 }
 
@@ -52,23 +118,17 @@ async fn main() -> Result<()> {
         left: AtomicU64::new(records),
         all: Notify::new(),
     });
-    let producer: ThreadedProducer<Deliveries> = ClientConfig::new()
-        .set("bootstrap.servers", env::var("BROKERS")?)
-        .set("enable.idempotence", "true")
-        .set("acks", "all")
-        .set("compression.type", "lz4")
-        .create_with_context(Deliveries(acknowledged.clone()))?;
-    let topic = env::var("TOPIC")?;
+    let output = Output::open(acknowledged.clone())?;
     tokio::select! {
-        ended = export(&producer, &topic) => ended?,
+        ended = export(&output) => ended?,
         () = acknowledged.all.notified() => {}
     }
-    producer.flush(Duration::from_secs(10))?;
+    output.flush()?;
     report(began, records);
     Ok(())
 }
 
-async fn export(producer: &ThreadedProducer<Deliveries>, topic: &str) -> Result<()> {
+async fn export(output: &Output) -> Result<()> {
     let mut config = Config::new(env::var("SERVER")?.parse()?);
     config.root_cert = env::var("CA_FILE")
         .ok()
@@ -82,27 +142,27 @@ async fn export(producer: &ThreadedProducer<Deliveries>, topic: &str) -> Result<
         pin!(reflector(writer, watcher(api, watcher::Config::default())).default_backoff());
     while let Some(event) = events.try_next().await? {
         match event {
-            Event::Apply(object) => send(producer, topic, "updated", &object).await?,
-            Event::InitApply(object) => send(producer, topic, "added", &object).await?,
-            Event::Delete(object) => send(producer, topic, "deleted", &object).await?,
+            Event::Apply(object) => output.send("updated", &object).await?,
+            Event::InitApply(object) => output.send("added", &object).await?,
+            Event::Delete(object) => output.send("deleted", &object).await?,
             Event::Init | Event::InitDone => {}
         }
     }
     Ok(())
 }
 
-async fn send(
+async fn produce(
     producer: &ThreadedProducer<Deliveries>,
     topic: &str,
     op: &str,
     object: &DynamicObject,
+    value: &[u8],
 ) -> Result<()> {
     let key = format!(
         "{}/{}",
         object.namespace().unwrap_or_default(),
         object.name_any()
     );
-    let value = serde_json::to_vec(object)?;
     let headers = OwnedHeaders::new_with_capacity(3)
         .insert(Header {
             key: "op",
@@ -118,7 +178,7 @@ async fn send(
         });
     let mut record = BaseRecord::to(topic)
         .key(&key)
-        .payload(&value)
+        .payload(value)
         .headers(headers);
     loop {
         match producer.send(record) {
