@@ -1,5 +1,6 @@
 """Loads the testbed for all tests: real servers, asked for by fixture."""
 
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +13,13 @@ settings.register_profile("kubedelta", deadline=None, suppress_health_check=[Hea
 settings.load_profile("kubedelta")
 
 pytest_plugins = ["tests.cluster.plugin"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of collected tests: a third of the time of tests went into them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

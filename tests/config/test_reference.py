@@ -36,14 +36,15 @@ def test_the_reference_loads_as_it_stands(tmp_path: Path) -> None:
 
 
 def _with(text: str, number: int) -> str:
-    """``text`` with the option that is commented out in line ``number`` switched on, and the mapping under it."""
+    """``text`` with the option that is commented out in line ``number`` switched on, and the mapping under it. All
+    other comments are left out, because a loader reads them for most of its time."""
     lines = text.splitlines()
     indent = len(lines[number]) - len(lines[number].lstrip())
     block = number
     while block == number or (block < len(lines) and lines[block].startswith(" " * indent + "#  ")):
         lines[block] = lines[block].replace("#", "", 1)
         block += 1
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 @pytest.mark.parametrize("types", [TYPES, INSTALLED], ids=["sample sinks", "installed sinks"])

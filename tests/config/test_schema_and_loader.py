@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import re
+import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
 
 from config.document import parse
 from config.errors import ConfigError
@@ -41,13 +41,25 @@ BEYOND_A_SCHEMA = (
 """What the loader alone can refuse, by its words."""
 
 
-def _ecma_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """As ECMA 262 has it: ``$`` is the end. Python's own also takes a newline in front of it."""
-    if isinstance(instance, str) and not re.fullmatch(pattern, instance):
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+@cache
+def _validator() -> Any:
+    """Of the schema. No format is checked, so jsonschema need not compile the grammars of all formats when it is
+    imported: that takes seconds."""
+    with patch.dict(sys.modules, {"rfc3987_syntax": None}):
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import ValidationError
+        from jsonschema.validators import extend
+
+    def ecma_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+        """As ECMA 262 has it: ``$`` is the end. Python's own also takes a newline in front of it."""
+        if isinstance(instance, str) and not re.fullmatch(pattern, instance):
+            yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+    return extend(Draft202012Validator, {"pattern": ecma_pattern})(json_schema(INSTALLED))
 
 
-SCHEMA = extend(Draft202012Validator, {"pattern": _ecma_pattern})(json_schema(INSTALLED))
+def wrong_by_schema(document: dict[str, Any]) -> list[str]:
+    return sorted(f"{each.json_path}: {each.message}" for each in _validator().iter_errors(document))
 
 
 def refusals(document: dict[str, Any]) -> list[str]:
@@ -60,7 +72,7 @@ def refusals(document: dict[str, Any]) -> list[str]:
 
 def assert_they_agree(document: dict[str, Any]) -> None:
     refused = refusals(document)
-    wrong = sorted(f"{each.json_path}: {each.message}" for each in SCHEMA.iter_errors(document))
+    wrong = wrong_by_schema(document)
     if refused and not wrong:
         unexplained = [each for each in refused if not any(re.search(words, each) for words in BEYOND_A_SCHEMA)]
         assert not unexplained, "the loader refuses what the schema takes"
@@ -68,7 +80,8 @@ def assert_they_agree(document: dict[str, Any]) -> None:
         assert bool(refused) == bool(wrong), f"the loader says {refused or 'yes'}, the schema {wrong or 'yes'}"
 
 
-def _documents() -> dict[str, dict[str, Any]]:
+@cache
+def documents() -> dict[str, dict[str, Any]]:
     found = {name: parse(text, name).data for name, text in SHIPPED.items()}
     text = reference(INSTALLED)
     for number, line in enumerate(text.splitlines()):
@@ -77,17 +90,14 @@ def _documents() -> dict[str, dict[str, Any]]:
     return {name: dict(data) for name, data in found.items()}
 
 
-DOCUMENTS = _documents()
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_is_shipped_is_taken_by_both(name: str) -> None:
-    assert refusals(DOCUMENTS[name]) == []
-    assert [each.message for each in SCHEMA.iter_errors(DOCUMENTS[name])] == []
+    assert refusals(documents()[name]) == []
+    assert wrong_by_schema(documents()[name]) == []
 
 
 def test_they_agree_on_each_option_of_the_reference() -> None:
-    for document in DOCUMENTS.values():
+    for document in documents().values():
         assert_they_agree(document)
 
 
@@ -123,11 +133,15 @@ VALUES = st.one_of(
         ]
     ),
 )  # fmt: skip
-NAMES = sorted(
-    {name for data in DOCUMENTS.values() for section in data.values() if isinstance(section, dict) for name in section}
-    | {name for options in INSTALLED.values() for name in options.model_fields}
-    | {"window", "max_backlog", "start", "resync_seconds", "nobody", "Bad name", "resources", "sinks", "state"}
-)  # fmt: skip
+
+
+@cache
+def names() -> list[str]:
+    sections = [section for data in documents().values() for section in data.values() if isinstance(section, dict)]
+    known = {name for section in sections for name in section}
+    known |= {name for options in INSTALLED.values() for name in options.model_fields}
+    known |= {"window", "max_backlog", "start", "resync_seconds", "nobody", "Bad name", "resources", "sinks", "state"}
+    return sorted(known)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -139,7 +153,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @st.composite
 def mutations(draw: st.DrawFn) -> dict[str, Any]:
-    document = copy.deepcopy(DOCUMENTS[draw(st.sampled_from(sorted(DOCUMENTS)))])
+    document = copy.deepcopy(documents()[draw(st.sampled_from(sorted(documents())))])
     for _ in range(draw(st.integers(1, 3))):
         path = draw(st.sampled_from(list(_places(document))))
         holder: Any = document
@@ -147,7 +161,7 @@ def mutations(draw: st.DrawFn) -> dict[str, Any]:
             holder = holder[step]
         here = holder[path[-1]] if path else document
         if isinstance(here, dict) and draw(st.booleans()):
-            here[draw(st.sampled_from(NAMES))] = copy.deepcopy(draw(VALUES))
+            here[draw(st.sampled_from(names()))] = copy.deepcopy(draw(VALUES))
         elif isinstance(holder, dict) and path and draw(st.booleans()):
             del holder[path[-1]]
         elif path:

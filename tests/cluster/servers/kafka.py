@@ -12,11 +12,13 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from tests.cluster.servers.process import Server, ServerFailed, free_port
 
 _SILENT = {"log_level": 0, "socket.timeout.ms": 10_000}
+_NOT_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Kafka(Server):
             return False
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic and wait until every partition has a leader. Settings are written with `_` for `.`."""
+        """Make a topic and wait until every partition's leader answers. Settings are written with `_` for `.`."""
         admin = self._admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(timeout=30)
@@ -120,7 +122,20 @@ class Kafka(Server):
     @staticmethod
     def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
         found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
-        return len(found) == partitions and all(each.leader >= 0 for each in found)
+        return len(found) == partitions and all(each.leader >= 0 for each in found) and _lead(admin, topic, partitions)
+
+
+def _lead(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """A busy broker names itself as leader in the metadata before it takes a request for the partition."""
+    ends = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(partitions)}  # type: ignore[no-untyped-call]
+    try:
+        for end in admin.list_offsets(ends, request_timeout=10).values():
+            end.result(timeout=30)
+    except KafkaException as error:
+        if error.args[0].code() not in _NOT_YET:
+            raise
+        return False
+    return True
 
 
 def _fresh_id() -> str:
