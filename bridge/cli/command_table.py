@@ -40,7 +40,8 @@ RUN = CommandSpec(
         Argument(
             "--profile-stages",
             action="store_true",
-            help="print CPU time by stage to standard error: at the end, and at each SIGUSR1 since the last table",
+            help="print CPU time by stage and wake-ups by thread to standard error: at the end, and at each SIGUSR1 "
+            "since the last table",
         ),
     ),
 )

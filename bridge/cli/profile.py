@@ -1,4 +1,4 @@
-"""``kubedelta run --profile-stages``: prints CPU time by stage."""
+"""``kubedelta run --profile-stages``: prints CPU time by stage, and wake-ups by thread."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bridge.cli.terminal.output import complain
 from bridge.cli.terminal.text import table
 from bridge.profiling.figures import Profile, Row
 from bridge.profiling.hooks import profiled
+from bridge.profiling.threads import Thread
 
 
 async def with_profile(running: Awaitable[int]) -> int:
@@ -36,11 +37,30 @@ def _print(title: str, profile: Profile) -> None:
 
 
 def rendered(title: str, profile: Profile) -> str:
-    header = ("STAGE", "µs/RECORD", "SHARE", "CALLS", "RECORDS")
-    line = f"{title}: {profile.cpu / 1e9:.2f} s of CPU in {profile.elapsed / 1e9:.1f} s"
-    return f"{line}\n{table(header, [_line(row, profile.cpu) for row in profile.rows])}"
+    """Two tables: CPU by stage, and wake-ups by thread."""
+    records, seconds = profile.records, profile.elapsed / 1e9
+    stages = table(_STAGES, [_of_stage(row, profile.cpu) for row in profile.rows])
+    threads = table(_THREADS, [_of_thread(thread, records) for thread in (*profile.threads, _sum(profile.threads))])
+    line = f"{profile.cpu / 1e9:.2f} s of CPU in {seconds:.1f} s, {records} records, {records / seconds:.0f} a second"
+    return f"{title}: {line}\n{stages}\n{threads}"
 
 
-def _line(row: Row, cpu: int) -> list[str]:
+_STAGES = ("STAGE", "µs/RECORD", "SHARE", "CALLS", "RECORDS")
+_THREADS = ("THREAD", "WAKE-UPS", "WAKE-UPS/RECORD", "µs/RECORD")
+
+
+def _of_stage(row: Row, cpu: int) -> list[str]:
     each = f"{row.cpu / row.records / 1000:.1f}" if row.records else "-"
     return [row.name, each, f"{row.cpu / max(cpu, 1):.1%}", str(row.calls or "-"), str(row.records or "-")]
+
+
+def _of_thread(thread: Thread, records: int) -> list[str]:
+    return [thread.name, str(thread.wake_ups), _each(thread.wake_ups, records), _each(thread.cpu / 1000, records)]
+
+
+def _each(value: float, records: int) -> str:
+    return f"{value / records:.2f}" if records else "-"
+
+
+def _sum(threads: tuple[Thread, ...]) -> Thread:
+    return Thread(0, "all threads", sum(each.wake_ups for each in threads), sum(each.cpu for each in threads))

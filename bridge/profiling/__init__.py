@@ -3,4 +3,5 @@
 clocks    a clock for each stage and thread
 figures   the resulting table
 hooks     which functions belong to which stage
+threads   wake-ups and CPU time of each thread
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import replace
 from functools import wraps
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from types import coroutine
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from bridge.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES, Profile, Row, Stage
+from bridge.profiling.threads import threads
 
 T = TypeVar("T")
 
@@ -66,6 +68,7 @@ class Clocks:
         self._accounts: list[_Account] = []
         self._here = _Here(self._accounts)
         self._own = self._here.account
+        self._turns = 0
         self._makers: WeakKeyDictionary[object, Stage] = WeakKeyDictionary()
         self._elapsed, self._cpu, self._own_cpu = perf_counter_ns(), process_time_ns(), thread_time_ns()
 
@@ -159,6 +162,16 @@ class Clocks:
         clocked = steps if stage is Stage.NONE else self.stepped(stage, lambda: steps)()
         return asyncio.Task(clocked, loop=loop, **kwargs)
 
+    def turn(self, function: Callable[[T], None]) -> Callable[[T], None]:
+        """Replaces ``_run_once`` of the event loop."""
+
+        @wraps(function)
+        def counted(loop: T) -> None:
+            self._turns += 1
+            function(loop)
+
+        return counted
+
     # ── The profile ──────────────────────────────────────────────────────────
 
     def profile(self) -> Profile:
@@ -181,7 +194,8 @@ class Clocks:
         ]
         rows = [self._without_cost(row, left) for row, left in found]
         cost = cpu - sum(row.cpu for row in rows)
-        return Profile(perf_counter_ns() - self._elapsed, cpu, (*rows, Row(PROFILE, cost)))
+        rows = [replace(row, calls=self._turns) if row.name == EVENT_LOOP else row for row in rows]
+        return Profile(perf_counter_ns() - self._elapsed, cpu, (*rows, Row(PROFILE, cost)), threads())
 
     def _without_cost(self, row: Row, left: int) -> Row:
         cost = round(row.calls * self._inside + left * self._outside)

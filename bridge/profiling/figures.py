@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, auto
 
+from bridge.profiling.threads import Thread, since
+
 
 class Stage(IntEnum):
     """Stages in the order of a record's way."""
@@ -31,7 +33,8 @@ PROFILE = "this profile"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A stage: its CPU nanoseconds, how often it was entered from another stage, and its number of records."""
+    """A stage: its CPU nanoseconds, how often it was entered from another stage, and its number of records. Calls of
+    the event loop are its turns."""
 
     name: str
     cpu: int
@@ -49,10 +52,17 @@ class Profile:
     elapsed: int
     cpu: int
     rows: tuple[Row, ...]
+    threads: tuple[Thread, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """Number of committed records."""
+        return self[Stage.COMMIT.name.lower()].records
 
     def __sub__(self, earlier: Profile) -> Profile:
         rows = tuple(row - before for row, before in zip(self.rows, earlier.rows, strict=True))
-        return Profile(self.elapsed - earlier.elapsed, self.cpu - earlier.cpu, rows)
+        threads = since(self.threads, earlier.threads)
+        return Profile(self.elapsed - earlier.elapsed, self.cpu - earlier.cpu, rows, threads)
 
     def __getitem__(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)

@@ -82,6 +82,7 @@ HOOKS = (
 
 _TRANSFORM = (transform, "transform_for")
 _EXECUTOR = (base_events.BaseEventLoop, "run_in_executor")
+_TURN = (base_events.BaseEventLoop, "_run_once")
 _MADE = (_CONNECTION, ResponseHandler)
 _OF_MAKER = ((_CONNECTION, "_read_ready"), (ResponseHandler, "data_received"))
 
@@ -89,6 +90,7 @@ TOUCHED: tuple[tuple[type | ModuleType, str], ...] = (
     *((hook.owner, hook.name) for hook in HOOKS),
     _TRANSFORM,
     _EXECUTOR,
+    _TURN,
     *((made, "__init__") for made in _MADE),
     *_OF_MAKER,
 )
@@ -106,6 +108,7 @@ def profiled() -> Iterator[Clocks]:
             _replace(undo, hook.owner, hook.name, around(hook.stage, function, hook.count))
         _replace(undo, *_TRANSFORM, _transform_timed(clocks))
         _replace(undo, *_EXECUTOR, clocks.of_caller(base_events.BaseEventLoop.run_in_executor))
+        _replace(undo, *_TURN, clocks.turn(vars(_TURN[0])["_run_once"]))
         for made in _MADE:
             _replace(undo, made, "__init__", clocks.made(vars(made)["__init__"]))
         for made, name in _OF_MAKER:

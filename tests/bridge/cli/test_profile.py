@@ -12,6 +12,7 @@ from typing import Any
 from bridge.cli.profile import rendered
 from bridge.playground import Playground
 from bridge.profiling.figures import STAGES, Profile, Row
+from bridge.profiling.threads import Thread
 from tests.kit.bridge_process import BridgeProcess
 
 
@@ -64,13 +65,26 @@ async def test_a_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: P
     assert all(list(lines)[: len(expected)] == expected for lines in found.values())
     assert found["Since the last profile"]["deliver"][-1] == "20"
     assert found["The whole run"]["deliver"][-1] == "25"
+    running = found["Since the last profile"]
+    assert {"MainThread", "outbox writer"} < set(running)
+    assert int(running["all threads"][0]) >= int(running["MainThread"][0]) > 0
 
 
 def test_a_line_has_microseconds_per_record_and_the_cpu_share() -> None:
-    rows = (Row("split", 3_000_000, calls=12, records=1_000), Row("rest: event loop", 1_000_000))
-    assert rendered("The whole run", Profile(2_000_000_000, 4_000_000, rows)).splitlines() == [
-        "The whole run: 0.00 s of CPU in 2.0 s",
+    rows = (Row("commit", 3_000_000, calls=12, records=1_000), Row("rest: event loop", 1_000_000, calls=40))
+    threads = (Thread(7, "MainThread", 2_500, 3_500_000), Thread(8, "rdk:main", 500, 500_000))
+    assert rendered("The whole run", Profile(2_000_000_000, 4_000_000, rows, threads)).splitlines() == [
+        "The whole run: 0.00 s of CPU in 2.0 s, 1000 records, 500 a second",
         "STAGE             µs/RECORD  SHARE  CALLS  RECORDS",
-        "split             3.0        75.0%  12     1000",
-        "rest: event loop  -          25.0%  -      -",
+        "commit            3.0        75.0%  12     1000",
+        "rest: event loop  -          25.0%  40     -",
+        "THREAD       WAKE-UPS  WAKE-UPS/RECORD  µs/RECORD",
+        "MainThread   2500      2.50             3.50",
+        "rdk:main     500       0.50             0.50",
+        "all threads  3000      3.00             4.00",
     ]
+
+
+def test_without_records_there_are_no_figures_per_record() -> None:
+    profile = Profile(2_000_000_000, 4_000_000, (Row("commit", 3_000_000),), (Thread(7, "MainThread", 9, 1_000),))
+    assert rendered("The whole run", profile).splitlines()[-1] == "all threads  9         -                -"

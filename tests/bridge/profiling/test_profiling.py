@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,7 @@ from bridge.plan.plan import SinkPlan, Wanted
 from bridge.profiling.clocks import Clocks
 from bridge.profiling.figures import STAGES, Profile, Stage
 from bridge.profiling.hooks import TOUCHED, profiled
+from bridge.profiling.threads import since, threads
 from bridge.transform import transform
 from sinks import registry
 from sinks.file.options import FileOptions
@@ -194,6 +196,36 @@ async def test_a_timed_coroutine_is_cancelled_and_fails_like_any_other() -> None
     with pytest.raises(ZeroDivisionError):
         await clocked(asyncio.to_thread(lambda: 1 / 0))
     assert cleaned == ["up"] * 4
+
+
+async def test_turns_of_the_event_loop_are_counted() -> None:
+    with profiled() as clocks:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        profile = clocks.profile()
+    assert profile["rest: event loop"].calls == 10
+
+
+def test_wake_ups_and_cpu_belong_to_the_thread() -> None:
+    slept, ends = threading.Event(), threading.Event()
+
+    def naps() -> None:
+        for _ in range(50):
+            ends.wait(0.0001)
+        burn(20)
+        slept.set()
+        ends.wait()
+
+    earlier = threads()
+    thread = threading.Thread(target=naps, name="naps")
+    thread.start()
+    slept.wait()
+    [found] = [each for each in since(threads(), earlier) if each.name == "naps"]
+    ends.set()
+    thread.join()
+    assert found.wake_ups >= 50
+    assert found.cpu >= 20 * MILLISECOND
+    assert "naps" not in {each.name for each in threads()}
 
 
 async def test_what_a_stage_makes_belongs_to_it() -> None:
