@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 
 class Condition(Protocol):
@@ -19,8 +20,7 @@ class Condition(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The option ``name``, whose default is null, is set."""
 
     name: str
@@ -47,8 +47,7 @@ class Is:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Above:
+class Above(msgspec.Struct, frozen=True):
     """A number is larger than ``bound``. Its default is not."""
 
     name: str
@@ -74,8 +73,7 @@ class AnyOf:
         return {"anyOf": [each.as_json_schema() for each in self._conditions]}
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(msgspec.Struct, frozen=True):
     """A text contains ``part``. ``default``: the default text does."""
 
     name: str
@@ -91,8 +89,7 @@ class Contains:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     """The condition does not hold."""
 
     condition: Condition
@@ -104,8 +101,7 @@ class Not:
         return {"not": self.condition.as_json_schema()}
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """If ``when`` holds, ``then`` must hold."""
 
     when: Condition

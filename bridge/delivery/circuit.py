@@ -9,15 +9,16 @@ Closed --failures in a row, or an unavailable destination--> Open --its pause is
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+import msgspec
+from msgspec import structs
 
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.status import CircuitState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How a sink is retried. Delays are in seconds; see ``bridge.model.primitives.backoff``."""
 
     initial: float = 0.2
@@ -30,8 +31,7 @@ class Retry:
     """Longest pause that a destination may ask for. After this time the sink is tried in any case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """Attempts may begin."""
 
     failures: int = 0
@@ -40,8 +40,7 @@ class Closed:
     """The lanes that failed, for a sink with lanes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """No attempt may begin."""
 
     since: float
@@ -50,8 +49,7 @@ class Open:
     failures: int
 
 
-@dataclass(frozen=True, slots=True)
-class HalfOpen:
+class HalfOpen(msgspec.Struct, frozen=True):
     """A single attempt is in flight, and its result decides the next state."""
 
     since: float
@@ -64,8 +62,7 @@ AT_REST = Closed()
 """The state of a circuit whose last attempt did not fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """The consequences of a failed attempt."""
 
     delay: float
@@ -110,7 +107,7 @@ class Circuit:
     def retry_now(self, now: float) -> None:
         """An operator ends the pause: the next attempt may begin now."""
         if isinstance(self.state, Open):
-            self.state = replace(self.state, until=min(self.state.until, now))
+            self.state = structs.replace(self.state, until=min(self.state.until, now))
 
     def begin(self) -> int:
         """An attempt begins, at ``ready_at`` or later. Returns its number, for ``succeeded`` and ``failed``."""
@@ -169,7 +166,7 @@ class Circuit:
     def _hold_off(self, now: float, seconds: float) -> float:
         """A late failure can only make the pause of an open circuit longer."""
         if isinstance(self.state, Open):
-            self.state = replace(self.state, until=max(self.state.until, now + seconds))
+            self.state = structs.replace(self.state, until=max(self.state.until, now + seconds))
             return self.state.until - now
         return seconds
 

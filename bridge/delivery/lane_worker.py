@@ -10,7 +10,8 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from bridge.delivery.circuit import Retry
 from bridge.delivery.lanes import Lane, LaneEntries, LaneEntry, RetriesInLanes, UnsettledFetch, UnsettledFetches

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from bridge.delivery.ports import DeadLetterStore, OrderingKey, RetriedDeadLetter
 from bridge.delivery.workqueue import WorkQueue
@@ -16,8 +17,7 @@ Lane: TypeAlias = OrderingKey | int
 """An object; or a number, where all objects share some lanes."""
 
 
-@dataclass(slots=True, eq=False)
-class UnsettledFetch:
+class UnsettledFetch(msgspec.Struct, eq=False):
     """A fetch with records in the lanes."""
 
     fetch: Fetch[Record]
@@ -28,8 +28,7 @@ class UnsettledFetch:
     """Of the bodies."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LaneEntry:
+class LaneEntry(msgspec.Struct, frozen=True, eq=False):
     """A record in a lane."""
 
     record: Record

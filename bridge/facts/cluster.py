@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class ConnectionInsecure:
+
+class ConnectionInsecure(msgspec.Struct, frozen=True):
     """The configuration asks for a connection to the API server without encryption or verification. Reported once, at
     the start."""
 
@@ -15,8 +15,7 @@ class ConnectionInsecure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PluginComplained:
+class PluginComplained(msgspec.Struct, frozen=True):
     """A credential plugin ended, and had written to its standard error. The text may hold a secret."""
 
     command: str
@@ -24,14 +23,12 @@ class PluginComplained:
     """The last few thousand characters of standard error."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryFailed:
+class DiscoveryFailed(msgspec.Struct, frozen=True):
     reason: str
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStale:
+class GroupStale(msgspec.Struct, frozen=True):
     """The API server cannot discover this API group (its aggregated server is down). The group's resources of the last
     discovery are kept. Reported once for each such outage."""
 
@@ -40,8 +37,7 @@ class GroupStale:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryRejected:
+class DiscoveryRejected(msgspec.Struct, frozen=True):
     """A name in a discovery document is invalid, and the bridge ignores its entry. Reported once, until the document
     changes."""
 
@@ -49,16 +45,14 @@ class DiscoveryRejected:
     """The name (escaped), its position in the document, and the expected form."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceUnknown:
+class ResourceUnknown(msgspec.Struct, frozen=True):
     """No resource of this cluster has this configured name (yet)."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterChanged:
+class ClusterChanged(msgspec.Struct, frozen=True):
     """The state belonged to another cluster, and ``state.on_cluster_change`` is ``restart``: the bridge compares the
     state with this cluster, in a new epoch."""
 
@@ -66,15 +60,13 @@ class ClusterChanged:
     now: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterUnidentified:
+class ClusterUnidentified(msgspec.Struct, frozen=True):
     """The uid of the namespace kube-system cannot be read, so the bridge could not notice another cluster."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeChanged:
+class ScopeChanged(msgspec.Struct, frozen=True):
     """Less of a resource is watched than before: the configuration changed, or the meaning of its names."""
 
     resource: str

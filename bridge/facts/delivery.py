@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class SinkInsecure:
+
+class SinkInsecure(msgspec.Struct, frozen=True):
     """The configuration sends a sink's credentials over a network unencrypted. Reported once, at the start."""
 
     sink: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SinkOpened:
+class SinkOpened(msgspec.Struct, frozen=True):
     sink: str
 
 
-@dataclass(frozen=True, slots=True)
-class SinkPaused:
+class SinkPaused(msgspec.Struct, frozen=True):
     """An operator paused the sink, now or before this start. ``max_backlog`` still holds."""
 
     sink: str
 
 
-@dataclass(frozen=True, slots=True)
-class SinkResumed:
+class SinkResumed(msgspec.Struct, frozen=True):
     sink: str
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationCreated:
+class DestinationCreated(msgspec.Struct, frozen=True):
     """The sink created a missing part of the destination, such as a stream, which begins empty."""
 
     sink: str
@@ -41,8 +37,7 @@ class DestinationCreated:
     """True if the sink had delivered into it in this run: these records are lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDelivered:
+class BatchDelivered(msgspec.Struct, frozen=True):
     """The destination has stored these records; they are settled."""
 
     sink: str
@@ -51,8 +46,7 @@ class BatchDelivered:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryDelayed:
+class DeliveryDelayed(msgspec.Struct, frozen=True):
     """A delivery failed. The next attempt is in ``retry_after`` seconds."""
 
     sink: str
@@ -66,8 +60,7 @@ class DeliveryDelayed:
     """Seconds that the destination asked for (Retry-After), if it did."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRejected:
+class RecordRejected(msgspec.Struct, frozen=True):
     """The destination rejected a record for good. It becomes a dead letter."""
 
     sink: str
@@ -75,8 +68,7 @@ class RecordRejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsParked:
+class RecordsParked(msgspec.Struct, frozen=True):
     """Records were parked: an earlier record of their object was rejected. They wait as dead letters."""
 
     sink: str
@@ -84,8 +76,7 @@ class RecordsParked:
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
-class CircuitOpened:
+class CircuitOpened(msgspec.Struct, frozen=True):
     """Deliveries to this sink failed in a row. From now on a single delivery at a time is tried."""
 
     sink: str
@@ -93,8 +84,7 @@ class CircuitOpened:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CircuitClosed:
+class CircuitClosed(msgspec.Struct, frozen=True):
     """Deliveries to the sink succeed again."""
 
     sink: str
@@ -102,8 +92,7 @@ class CircuitClosed:
     """Duration of the outage."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsLeftBehind:
+class RecordsLeftBehind(msgspec.Struct, frozen=True):
     """The bridge ends while this sink has a backlog: the grace period is over, or the next attempt would be later. The
     backlog is delivered after the next start."""
 

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from bridge.model.resource import Resource, Scope
 
 
-@dataclass(frozen=True, slots=True)
-class InformerStarted:
+class InformerStarted(msgspec.Struct, frozen=True):
     """The informer begins with a list, or resumes its watch at the saved position."""
 
     resource: Resource
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class InformerSynced:
+class InformerSynced(msgspec.Struct, frozen=True):
     resource: Resource
     scope: Scope
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
-class InformerStopped:
+class InformerStopped(msgspec.Struct, frozen=True):
     """The resource went away, or the bridge is ending. Its metrics labels may be dropped."""
 
     resource: Resource
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class ListCompleted:
+class ListCompleted(msgspec.Struct, frozen=True):
     """A complete list was received and compared with the store."""
 
     resource: Resource
@@ -42,14 +39,12 @@ class ListCompleted:
     relist: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOpened:
+class WatchOpened(msgspec.Struct, frozen=True):
     resource: Resource
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEnded:
+class WatchEnded(msgspec.Struct, frozen=True):
     resource: Resource
     scope: Scope
     reason: str
@@ -57,8 +52,7 @@ class WatchEnded:
     events: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListWatchFailed:
+class ListWatchFailed(msgspec.Struct, frozen=True):
     """A list or a watch failed. The next attempt is in ``retry_after`` seconds."""
 
     resource: Resource
@@ -68,8 +62,7 @@ class ListWatchFailed:
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRefused:
+class ResourceRefused(msgspec.Struct, frozen=True):
     """The API server refuses this resource (401, 403, 404, 405): the operator must act."""
 
     resource: Resource
@@ -79,8 +72,7 @@ class ResourceRefused:
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class InputUnreadable:
+class InputUnreadable(msgspec.Struct, frozen=True):
     """An item or a line of the API server could not be read, and was skipped. A relist follows."""
 
     resource: Resource
@@ -88,8 +80,7 @@ class InputUnreadable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectLeftBare:
+class ObjectLeftBare(msgspec.Struct, frozen=True):
     """A version of an object is nested too deeply, or too large. Only its identity is exported."""
 
     resource: Resource
@@ -98,8 +89,7 @@ class ObjectLeftBare:
     """Names the object."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryChecked:
+class HistoryChecked(msgspec.Struct, frozen=True):
     """The result of a check, after an interrupted watch, whether the API server's history is the known history."""
 
     store: str
@@ -110,8 +100,7 @@ class HistoryChecked:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class VersionsRanBackwards:
+class VersionsRanBackwards(msgspec.Struct, frozen=True):
     """The API server's versions are older than before: its store was restored. A new epoch began."""
 
     resource: Resource

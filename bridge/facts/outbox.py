@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from bridge.model.resource import Resource, Scope
 
 
-@dataclass(frozen=True, slots=True)
-class BatchCommitted:
+class BatchCommitted(msgspec.Struct, frozen=True):
     """Records of an informer are durable in the outbox."""
 
     resource: Resource
@@ -21,8 +21,7 @@ class BatchCommitted:
     deleted: int
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxOpened:
+class OutboxOpened(msgspec.Struct, frozen=True):
     path: str
     sqlite: str
     """Version of the SQLite library."""
@@ -31,24 +30,21 @@ class OutboxOpened:
     """Objects in the ledger."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxFull:
+class OutboxFull(msgspec.Struct, frozen=True):
     """The disk has no space for a transaction. Reading from the API server stops; sinks go on."""
 
     reason: str
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxHasRoom:
+class OutboxHasRoom(msgspec.Struct, frozen=True):
     """Transactions succeed again."""
 
     seconds: float
     """Duration of the outage."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxRebuilt:
+class OutboxRebuilt(msgspec.Struct, frozen=True):
     """The database was damaged, or gone. Its remains were moved aside. Every sink gets a Gap record, then every object
     as ``sync``."""
 
@@ -59,24 +55,21 @@ class OutboxRebuilt:
     """Sinks that get the Gap record."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateExposed:
+class StateExposed(msgspec.Struct, frozen=True):
     """Other users may read the files of the state, and the bridge cannot change that."""
 
     directory: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SinkForgotten:
+class SinkForgotten(msgspec.Struct, frozen=True):
     """A removed sink's backlog was dropped after ``state.forget_sinks_after``."""
 
     sink: str
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerOverrun:
+class ListenerOverrun(msgspec.Struct, frozen=True):
     """Records left the outbox before this sink had them. It gets a Gap record."""
 
     sink: str
@@ -85,8 +78,7 @@ class ListenerOverrun:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class IntakeBlocked:
+class IntakeBlocked(msgspec.Struct, frozen=True):
     """A sink's backlog is at its bound, with ``when_full: block``: reading from the API server stops, for every sink,
     until this sink has caught up."""
 
@@ -94,14 +86,12 @@ class IntakeBlocked:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class IntakeResumed:
+class IntakeResumed(msgspec.Struct, frozen=True):
     sink: str
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogCompacted:
+class BacklogCompacted(msgspec.Struct, frozen=True):
     """A sink's backlog was at its bound, and was reduced to the newest record of each object."""
 
     sink: str
@@ -109,8 +99,7 @@ class BacklogCompacted:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogDropped:
+class BacklogDropped(msgspec.Struct, frozen=True):
     """A sink's backlog was at its bound, and these records were dropped. The sink gets a Gap record in their place."""
 
     sink: str
@@ -119,16 +108,14 @@ class BacklogDropped:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotBegan:
+class SnapshotBegan(msgspec.Struct, frozen=True):
     """The backfill of a snapshot began: every known object, for this sink."""
 
     sink: str
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotEnded:
+class SnapshotEnded(msgspec.Struct, frozen=True):
     sink: str
     objects: int
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 TELEMETRY_SERVER = "telemetry.listen"
 ADMIN_SERVER = "admin.sock"
@@ -13,8 +14,7 @@ SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER)
 """Servers of the bridge, by their names in facts and metrics."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeStarted:
+class BridgeStarted(msgspec.Struct, frozen=True, kw_only=True):
     """The first fact of a run."""
 
     version: str
@@ -30,23 +30,20 @@ class BridgeStarted:
     """``state.directory``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationRefused:
+class ConfigurationRefused(msgspec.Struct, frozen=True):
     """The bridge does not start: its configuration has mistakes."""
 
     configuration: str
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeBroke:
+class BridgeBroke(msgspec.Struct, frozen=True):
     """The bridge ends because of a bug."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeEnded:
+class BridgeEnded(msgspec.Struct, frozen=True):
     """The last fact of a run."""
 
     reason: str
@@ -67,8 +64,7 @@ class SignalReaction(StrEnum):
     IGNORED = "ignored"
 
 
-@dataclass(frozen=True, slots=True)
-class SignalReceived:
+class SignalReceived(msgspec.Struct, frozen=True):
     signal: str
     """``SIGTERM``."""
     reaction: SignalReaction
@@ -83,8 +79,7 @@ class CutReason(StrEnum):
     """Sending the request, or reading the answer, took too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionCut:
+class ConnectionCut(msgspec.Struct, frozen=True):
     """A server of the bridge cut a client's connection."""
 
     server: str
@@ -92,8 +87,7 @@ class ConnectionCut:
     why: CutReason
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorCommand:
+class OperatorCommand(msgspec.Struct, frozen=True):
     """The running bridge answered a command on its admin socket."""
 
     command: str

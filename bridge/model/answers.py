@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from bridge.model.object import ApiObject
 
@@ -21,8 +22,7 @@ class Match(StrEnum):
     EXACT = "Exact"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListRequest:
+class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A page of a list. With ``next_page`` no version is sent: the token contains it."""
 
     version: str
@@ -36,8 +36,7 @@ class ListRequest:
     """The key of the only object to list; None for all objects."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchRequest:
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """Changes after this version; "" or "0" only together with ``initial_events``."""
     timeout: int
@@ -55,8 +54,7 @@ class EventType(StrEnum):
 # ── Answers with objects ─────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A page of a list, or the last part of it."""
 
     objects: list[ApiObject]
@@ -69,8 +67,7 @@ class Page:
     """Bytes of the whole page, its earlier Parts included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """Objects of a page that is still being received. The other objects follow as further Parts, and as the Page."""
 
     objects: list[ApiObject]
@@ -78,28 +75,24 @@ class Part:
     """The resourceVersion of the list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """The server accepted the watch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(msgspec.Struct, frozen=True):
     """Changes, in the order of the server. Never empty."""
 
     events: list[tuple[EventType, ApiObject]]
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(msgspec.Struct, frozen=True):
     """The server has sent every change up to ``version``."""
 
     version: str
     initial_events_end: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """A line of a watch that could not be read. The stream goes on behind it."""
 
     reason: str
@@ -108,8 +101,7 @@ class Unreadable:
 # ── Answers that end a request ───────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class HungUp:
+class HungUp(msgspec.Struct, frozen=True):
     """The stream ended without an error: the server's timeout, its shutdown, a proxy, a cut line."""
 
     reason: str
@@ -117,36 +109,31 @@ class HungUp:
     """Whether the end was irregular: the connection broke, or the last line is incomplete."""
 
 
-@dataclass(frozen=True, slots=True)
-class Silent:
+class Silent(msgspec.Struct, frozen=True):
     """The idle timeout passed without a byte, and so without the bookmark that comes every minute."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(msgspec.Struct, frozen=True):
     """410: the version or the continue token is older than what the server keeps."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
+class TooLarge(msgspec.Struct, frozen=True):
     """The server has not reached the requested version, and perhaps never will."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Oversized:
+class Oversized(msgspec.Struct, frozen=True):
     """The page exceeds the bound on bytes, and cannot be cut: its version is at its end. A smaller page may fit."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """429, or no listener: the same request may succeed later."""
 
     reason: str
@@ -154,23 +141,20 @@ class Busy:
     """Seconds (Retry-After), if the server sent them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """401, 403, 404, 405: the operator must act. The request is repeated slowly."""
 
     status: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(msgspec.Struct, frozen=True):
     """400 or 422 to a WatchList: this server wants a list."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """Any other failure: 5xx, a broken connection, an answer of a wrong form (HTML, a Table, bad JSON)."""
 
     reason: str

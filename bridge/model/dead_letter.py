@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from bridge.model.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class NewDeadLetter:
+class NewDeadLetter(msgspec.Struct, frozen=True):
     """A record that is to be added to the dead letters."""
 
     record: Record
@@ -19,8 +18,7 @@ class NewDeadLetter:
     """The beginning of the destination's answer, without secrets; empty if the reason is all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetriedDeadLetter:
+class RetriedDeadLetter(msgspec.Struct, frozen=True):
     """A dead letter that an operator marked for retry."""
 
     number: int

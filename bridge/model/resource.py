@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A resource in a version, e.g. deployments.apps in v1."""
 
     group: str
@@ -37,8 +36,7 @@ class Resource:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The part of a resource that an informer watches. Selectors are in the API server's syntax."""
 
     namespace: str | None = None

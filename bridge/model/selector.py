@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeGuard
+
+import msgspec
 
 
 class SelectorError(ValueError):
@@ -28,8 +29,7 @@ class Operator(StrEnum):
     LESS = "lt"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A condition on a label."""
 
     key: str
@@ -54,8 +54,7 @@ class Requirement:
                 return _is_integer(value) and all(int(value) < int(bound) for bound in self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(msgspec.Struct, frozen=True):
     """Requirements that must all hold. A selector without requirements matches every object."""
 
     requirements: tuple[Requirement, ...] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 
 class InformerState(StrEnum):
@@ -41,8 +42,7 @@ class CircuitState(StrEnum):
     """One delivery is tried, and decides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InformerStatus:
+class InformerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The informer of a resource in a scope."""
 
     resource: str
@@ -64,8 +64,7 @@ class InformerStatus:
         return self.synced and self.live
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkStatus:
+class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A sink, its backlog and its last failure."""
 
     name: str
@@ -105,8 +104,7 @@ class SinkStatus:
         return moving and not self.last_error and not self.dead_letters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusSnapshot:
+class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the whole bridge. Frozen, so that a thread may read it."""
 
     informers: tuple[InformerStatus, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+
+import msgspec
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
@@ -21,8 +22,7 @@ class PlanRefused(Exception):
     """The configuration cannot run on this cluster. The message has the path of the option."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """An entry of ``resources``."""
 
     name: str
@@ -46,8 +46,7 @@ class Wanted:
         return tuple({Scope(None, each.label_selector, each.field_selector): None for each in self.scopes})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkPlan:
+class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A sink: its type, and the policies of its delivery."""
 
     name: str
@@ -59,7 +58,7 @@ class SinkPlan:
     resync_seconds: float = 0.0
     lanes: Lanes | None = None
     start: StartPolicy = StartPolicy.SNAPSHOT
-    bounds: BacklogBounds = field(default_factory=BacklogBounds)
+    bounds: BacklogBounds = msgspec.field(default_factory=BacklogBounds)
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK
     clear_text: str | None = None
@@ -76,15 +75,14 @@ class SinkPlan:
         return sys.maxsize if self.bounds.records is None else max(1, self.bounds.records // 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The whole plan. Times are in seconds."""
 
     cluster: str
     access: ClusterAccess
     wanted: tuple[Wanted, ...]
     sinks: tuple[SinkPlan, ...]
-    timing: Timing = field(default_factory=Timing)
+    timing: Timing = msgspec.field(default_factory=Timing)
     watch_list: bool = True
     idle_timeout: float = 90.0
     """Without a byte, until a watch is closed."""
@@ -94,7 +92,7 @@ class Plan:
     """The state directory."""
     redaction_key_file: Path | None = None
     """None for a key in ``state``."""
-    retention: Retention = field(default_factory=Retention)
+    retention: Retention = msgspec.field(default_factory=Retention)
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0
     file: str = ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from string import Formatter
+
+import msgspec
 
 from bridge.model.record import Concern, Gap
 from bridge.model.resource import Resource
@@ -18,8 +19,7 @@ _ANYTHING = "[A-Za-z0-9._-]+"
 _NOTICES = ReadFilter(group=ABSENT, version=ABSENT, plural=NOTICE, kind=ABSENT, namespace="")
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedTopics:
+class MarkedTopics(msgspec.Struct, frozen=True):
     """The topics that get the markers of a notice."""
 
     names: tuple[str, ...]
@@ -27,8 +27,7 @@ class MarkedTopics:
     """These are all topics that the notice is about. If not, later records have to name the gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicNames:
+class TopicNames(msgspec.Struct, frozen=True):
     """The names of a sink's topics."""
 
     text: str

@@ -18,8 +18,9 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from bridge.informer.reflector.states import (
     Accepted,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from bridge.informer.reflector.states import Answer, Pace, Step
 from bridge.model.answers import Opened, Page, Refused
@@ -12,8 +13,7 @@ from bridge.model.primitives.backoff import Backoff
 NOT_FOUND = 404
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds, and objects per page."""
 
     watch_timeout: tuple[int, int] = (300, 600)
@@ -46,8 +46,7 @@ class Timing:
     """The most objects per page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     seconds: float
     for_operator: bool = False
     """The API server refuses, and an operator must change something."""

@@ -5,9 +5,10 @@ Each state is a type of its own, with exactly the fields that the state needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from bridge.model.answers import Busy, EventType, Failed, Page, Part, Refused, WatchAnswer
 from bridge.model.object import ApiObject
@@ -24,8 +25,7 @@ class Freshness(StrEnum):
     """The newest state, read from the server's store."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotSynced:
+class NotSynced(msgspec.Struct, frozen=True):
     """The next request begins a list."""
 
     seen: str | None = None
@@ -43,8 +43,7 @@ class NotSynced:
         return self.watch_list and self.freshness is Freshness.CACHED
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """A part of the list has arrived."""
 
     began: NotSynced
@@ -57,16 +56,14 @@ class Listing:
     """Failures of the next page in a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
+class Streaming(msgspec.Struct, frozen=True):
     """A WatchList is open, before the bookmark that ends its initial events."""
 
     began: NotSynced
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """The store matches ``version``, and no watch is open."""
 
     version: str
@@ -77,8 +74,7 @@ class Synced:
     """The list had unreadable items."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
+class Watching(msgspec.Struct, frozen=True):
     """A watch is open, and sends changes after ``version``."""
 
     version: str
@@ -87,16 +83,14 @@ class Watching:
     """Watches in a row that failed, or were silent, at this version; 0 once this watch has sent data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doubting:
+class Doubting(msgspec.Struct, frozen=True):
     """A watch is open, but an unreadable line or item may hide a change or a delete: a list must repair the store."""
 
     version: str
     watch_list: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Proving:
+class Proving(msgspec.Struct, frozen=True):
     """The connection to the server was lost since its last data. Before the next request, the server must prove that
     its history is the known history."""
 
@@ -109,45 +103,37 @@ State: TypeAlias = NotSynced | Listing | Streaming | Synced | Watching | Doubtin
 # ── Answers that the driver makes, from its clock and from proofs ────────────
 
 
-@dataclass(frozen=True, slots=True)
-class VeryShort:
+class VeryShort(msgspec.Struct, frozen=True):
     """A watch ended cleanly within a second and without an event: some servers answer so instead of 410."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(msgspec.Struct, frozen=True):
     """The bookmark that ends a WatchList's initial events did not come in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepairDue:
+class RepairDue(msgspec.Struct, frozen=True):
     """The time in doubt is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(msgspec.Struct, frozen=True):
     """A watch ended cleanly after its timeoutSeconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProofRequest:
+class ProofRequest(msgspec.Struct, frozen=True):
     """The request for a proof that the server's history is the known history."""
 
 
-@dataclass(frozen=True, slots=True)
-class SameHistory:
+class SameHistory(msgspec.Struct, frozen=True):
     """The known objects belong to the server's history."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownHistory:
+class UnknownHistory(msgspec.Struct, frozen=True):
     """The server answered, but the proof is impossible, because the server has forgotten the known versions."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OtherHistory:
+class OtherHistory(msgspec.Struct, frozen=True):
     """The server has another history: its store was restored from a backup, or replaced."""
 
     was: str
@@ -156,8 +142,7 @@ class OtherHistory:
     """The state that contradicts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contradicted:
+class Contradicted(msgspec.Struct, frozen=True):
     """This informer found another history in a list, and must report it to the other informers of the server."""
 
     was: str
@@ -173,18 +158,15 @@ Answer: TypeAlias = Page | Part | WatchAnswer | VeryShort | Overdue | RepairDue 
 # ── Updates of the store ─────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class ListBegan:
+class ListBegan(msgspec.Struct, frozen=True):
     """A list begins. Its objects replace the store's objects at its ListEnded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     objects: list[ApiObject]
 
 
-@dataclass(frozen=True, slots=True)
-class ListEnded:
+class ListEnded(msgspec.Struct, frozen=True):
     """A list ended. All objects of the store that were not Listed are deleted, if the list is ``complete``."""
 
     version: str
@@ -194,8 +176,7 @@ class ListEnded:
 Event: TypeAlias = tuple[EventType, ApiObject]
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """The first events of the answer happened; a watch sent an old event behind them, if there are more."""
 
     count: int
@@ -203,22 +184,19 @@ class Accepted:
     """The version from which a watch may continue once these events are stored; None in doubt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
+class Happened(msgspec.Struct, frozen=True):
     events: list[Event]
     position: str | None
     """The version from which a watch may continue once these events are stored; None in doubt, and within a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class PositionReached:
+class PositionReached(msgspec.Struct, frozen=True):
     """A bookmark: all events up to this version were sent."""
 
     position: str
 
 
-@dataclass(frozen=True, slots=True)
-class RanBackwards:
+class RanBackwards(msgspec.Struct, frozen=True):
     """The server is older than before, because its store was restored from a backup. A new epoch begins for every
     informer of the server."""
 
@@ -226,16 +204,14 @@ class RanBackwards:
     now: str
 
 
-@dataclass(frozen=True, slots=True)
-class EpochBegan:
+class EpochBegan(msgspec.Struct, frozen=True):
     """The server has another history, and every informer of the server knows. A new epoch begins."""
 
     was: str
     now: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suspected:
+class Suspected(msgspec.Struct, frozen=True):
     """The server may have another history, which the next list will show."""
 
 
@@ -255,8 +231,7 @@ class Pace(StrEnum):
     """At long intervals, because only an operator can remove the cause."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     state: State
     updates: tuple[StoreUpdate, ...] = ()
     pace: Pace = Pace.AT_ONCE

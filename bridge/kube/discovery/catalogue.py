@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from bridge.model.resource import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """A resource that can be listed and watched, with its other names."""
 
     resource: Resource
@@ -19,8 +20,7 @@ class Served:
     """A CustomResourceDefinition made it, so kube-apiserver itself serves it."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupVersion:
+class GroupVersion(msgspec.Struct, frozen=True):
     group: str
     version: str
     served: tuple[Served, ...] = ()
@@ -35,8 +35,7 @@ class GroupVersion:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """The contents of a discovery document (/api or /apis)."""
 
     path: str
@@ -46,8 +45,7 @@ class Document:
     """Rejected groups and versions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(msgspec.Struct, frozen=True):
     """All resources that can be listed and watched, in the server's order: the core group first, then its groups by
     priority, and the preferred version of each group before its others."""
 
@@ -85,5 +83,5 @@ def keep_stale(found: Sequence[GroupVersion], previous: Document | None) -> tupl
     its resources."""
     known = {str(version): version for version in previous.versions} if previous else {}
     return tuple(
-        replace(known.get(str(version), version), stale=True) if version.stale else version for version in found
+        structs.replace(known.get(str(version), version), stale=True) if version.stale else version for version in found
     )

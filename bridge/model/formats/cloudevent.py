@@ -6,7 +6,6 @@ Hot. An object's bytes are spliced in unchanged, and never decoded.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -38,8 +37,7 @@ SNAPSHOT_ATTRIBUTE = "snapshot"
 NOTICE_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderNames:
+class HeaderNames(msgspec.Struct, frozen=True):
     """Names of the attributes in the headers of a protocol binding."""
 
     delta: tuple[str, ...]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(msgspec.Struct, frozen=True):
     """Items that left the log before the taker came to them."""
 
     first: int
@@ -21,8 +21,7 @@ class Missed:
         return self.last - self.first + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch(Generic[T]):
+class Fetch(msgspec.Struct, Generic[T], frozen=True):
     """Once its items are settled, and those of every fetch before it, everything up to ``through`` and ``index`` is."""
 
     items: Sequence[T]

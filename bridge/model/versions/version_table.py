@@ -6,9 +6,10 @@ Hot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping, MutableMapping
-from dataclasses import dataclass
 from heapq import nlargest
 from struct import Struct
+
+import msgspec
 
 from bridge.model.change import ObjectVersion
 
@@ -103,8 +104,7 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         return len(self._rows) - _ROW.size
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """An object whose delete a watch event announced."""
 
     key: str
@@ -113,8 +113,7 @@ class Deleted:
     """The version of the delete; the object existed at the version before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """An informer's state in the ledger, from before this start. The informer takes over the table."""
 
     objects: VersionTable

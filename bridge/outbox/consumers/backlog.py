@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from bridge.model.policies import BacklogBounds
 from bridge.outbox.log.sparse_index import SparseIndex
@@ -11,8 +11,7 @@ ROOM = 0.9
 """Part of a bound that a drop leaves filled. A drop to the full bound would have to follow every record."""
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogSize:
+class BacklogSize(msgspec.Struct, frozen=True):
     """The present size of a backlog."""
 
     records: int

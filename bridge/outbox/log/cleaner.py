@@ -12,9 +12,8 @@ them. After a crash the pass reads its range again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import apsw
+import msgspec
 
 from bridge.outbox.storage.database import one, page_bytes, row
 
@@ -36,8 +35,7 @@ _RECORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerPolicy:
+class CleanerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Decides when a pass of the cleaner pays, and the sizes of its steps."""
 
     min_bytes: int = 4 << 20
@@ -53,8 +51,7 @@ class CleanerPolicy:
     """Records removed in each transaction. Appends wait for that transaction."""
 
 
-@dataclass(slots=True)
-class CleanableLog:
+class CleanableLog(msgspec.Struct):
     """Estimate of the garbage in the log, without a read of the ledger."""
 
     bytes: int

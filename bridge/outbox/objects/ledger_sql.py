@@ -7,10 +7,10 @@ other row replaces that row. So a change dirties only the pages at the end of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import apsw
+import msgspec
 
 from bridge.model.change import ObjectVersion
 from bridge.model.resource import Resource, Scope
@@ -19,8 +19,7 @@ from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTabl
 from bridge.outbox.storage.database import one
 
 
-@dataclass(frozen=True, slots=True)
-class InformerRow:
+class InformerRow(msgspec.Struct, frozen=True):
     """A row of ``informers``."""
 
     id: int
@@ -31,8 +30,7 @@ class InformerRow:
     rebuilding: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanedObject:
+class OrphanedObject(msgspec.Struct, frozen=True):
     """An object that no configured scope covers any more."""
 
     key: str

@@ -9,10 +9,10 @@ import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.app.bridge import Bridge
 from bridge.check import check, forecast
@@ -46,7 +46,7 @@ def a_plan(
         state=state,
         file=FILE,
     )
-    return replace(plan, **more)  # type: ignore[arg-type]
+    return replace(plan, **more)
 
 
 async def found(plan: Plan) -> dict[str, Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.facts import Fact, InformerStopped
 from bridge.informer import NotSyncedInTime, SharedInformerFactory, by_label

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.list_watch import UnexpectedAnswer, begin, next_request, reached

@@ -4,12 +4,12 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from bridge.facts import ConnectionCut, CutReason, Fact
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
