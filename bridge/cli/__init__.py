@@ -19,6 +19,7 @@ verify          verify
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Sequence
@@ -40,7 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     forbid_core_dumps()
     prepare_streams()
     try:
-        return parse(sys.argv[1:] if arguments is None else arguments)()
+        gc.disable()  # Modules leave little garbage, and each collection would walk all modules before them.
+        try:
+            command = parse(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            gc.freeze()
+            gc.enable()
+        return command()
     except UsageError as error:
         complain(error)
         return Exit.USAGE

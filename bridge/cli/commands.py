@@ -9,7 +9,7 @@ from pathlib import Path
 from bridge.check.check import check_all
 from bridge.check.findings import CheckResult
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings, sink_options
+from bridge.cli.settings import load_settings, of_cluster, sink_options
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.text import table
 from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
@@ -101,11 +101,6 @@ def sinks() -> int:
     for point, why in registry.unusable().items():
         say(f"{point:<10} cannot be used: {why}")
     return Exit.OK
-
-
-def of_cluster(error: CredentialsError) -> str:
-    """The error behind its option; behind ``cluster`` if no option is to blame."""
-    return str(error) if str(error).startswith("cluster.") else f"cluster: {error}"
 
 
 def _refuse(error: object) -> int:

@@ -12,9 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bridge.app.bridge import Bridge
-from bridge.cli.commands import of_cluster
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings
+from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.signals import WITHOUT_MEANING, handle_signals, ignore_early
 from bridge.cli.terminal.output import complain
 from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
