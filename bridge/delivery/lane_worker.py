@@ -24,8 +24,7 @@ from bridge.model.record import Delta
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, Sink
 
 MAX_RECORDS = 1000
-MAX_BYTES = 16 << 20
-"""Bytes of bodies."""
+MAX_BYTES = 16 << 20  # of bodies
 
 
 class LaneWorker(SinkWorker):
