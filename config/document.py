@@ -117,6 +117,7 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.scanner.ScannerError(problem=problem, problem_mark=self.get_mark())
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # Nodes as they are written. ``_Walk`` counts the values of an alias at every repetition.
         self._composed += 1
         if self._composed > MOST_VALUES:
             raise yaml.composer.ComposerError(problem=_TOO_MANY, problem_mark=self.get_mark())

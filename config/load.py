@@ -32,6 +32,7 @@ def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) 
     settings = judged(document, environ, settings_type(sink_options))
     if homeless := list(_unusable(settings, (), _why_no_home)):
         raise ConfigError([Problem(document.source(each.path), *each) for each in homeless])
+    # Without validation: the values are valid, and pydantic-settings would read the environment of the process again.
     return Settings.model_construct(**_located(dict(settings), path.absolute().parent))
 
 

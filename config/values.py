@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+# [0-9] and not \d: in Python \d matches digits of every alphabet, in ECMA 262 only these.
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
 _SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 _DURATION = rf"({_NUMBER})(ms|[smhd])?"

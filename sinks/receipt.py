@@ -80,6 +80,7 @@ class BatchResult:
         rejected with that message. Records behind a rejected record are not encoded."""
         forms: dict[int, Form] = {}
         for index, record in enumerate(self.batch):
+            # The first condition is for speed: nearly every batch is without rejected records.
             if self._first_rejected and is_blocked(self._first_rejected, record, index):
                 continue
             try:

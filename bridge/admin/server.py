@@ -93,6 +93,7 @@ class AdminServer:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Closes the connection after its request."""
         try:
+            # The whole request first: ``keep`` ends the deadline, and an answer may take any time.
             await request.read()
             Connections.keep(request.transport)
             response = await self._answered(request, handler)

@@ -50,6 +50,7 @@ class Bridge:
             sinks = {sink.name: sink.start for sink in plan.sinks}
             feeds = await Feeds.open(plan.state, sinks, retention=plan.retention, report=self._report)
             async with feeds.outbox as outbox:
+                # Inside of the outbox's lock: two bridges that start at once must not each make a key.
                 key = load_key(plan.redaction_key_file, plan.state)
                 self._running = _Running(plan, feeds, key, self._report)
                 try:
@@ -137,7 +138,9 @@ class _Running:
             following = tasks.create_task(self._follow(client, self._watched_resources), name="discovery")
             await stopping.wait()
             self._grace_ends = asyncio.get_running_loop().time() + self._plan.grace_seconds
+            # First of all: an informer whose batch waits for a full backlog could not end.
             self._backlogs.release()
+            # Before the factory stops: discovery could start another informer.
             following.cancel()
             await asyncio.wait([following])
             with suppress(TimeoutError):

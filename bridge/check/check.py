@@ -62,6 +62,7 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
                     yield finding
     except CredentialsError as error:
         yield _of_cluster(error)
+    # A sink with wrong options would only fail with the same mistake once more.
     wrong = {subject.split(".")[1] for subject, _ in mistakes if subject.startswith("sinks.")}
     for findings in await asyncio.gather(
         *(_check_sink(sink, resources) for sink in plan.sinks if sink.name not in wrong)

@@ -83,6 +83,7 @@ async def check_address(plan: Plan, running: About | None) -> Finding | None:
     shown = host_and_port(host, port)
     try:
         loop = asyncio.get_running_loop()
+        # Bound, but not listening: a probe of the port is refused at once, and does not hang.
         server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
     except OSError as error:
         if running is not None and running.file == plan.file and running.listen == shown:

@@ -121,6 +121,8 @@ class Expired(msgspec.Struct, frozen=True):
     reason: str
 
 
+# kube-apiserver waits three seconds for the version, and answers 504 with a cause. Behind a load balancer another
+# server may be at that version already; after a restore of etcd none will be.
 class TooLarge(msgspec.Struct, frozen=True):
     """The server has not reached the requested version, and perhaps never will."""
 

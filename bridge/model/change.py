@@ -30,6 +30,8 @@ class Evidence(StrEnum):
     """A later list differed from the store; steps in between may be missing."""
 
 
+# gc=False, here and for other values of which there are many: they are in no cycle, and the garbage collector would
+# visit each of them at every full collection.
 class ObjectVersion(msgspec.Struct, frozen=True, gc=False):
     """The last known version of an object, between two changes."""
 

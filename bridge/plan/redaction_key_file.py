@@ -35,6 +35,7 @@ def read_key(key_file: Path | None, state: Path) -> RedactionKey:
 
 def _key(file: Path, option: str) -> RedactionKey:
     try:
+        # O_NONBLOCK: a named pipe in the place of the file would block the start.
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:
             content = opened.read(_LONGEST + 1)
     except OSError as error:

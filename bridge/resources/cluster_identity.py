@@ -50,6 +50,7 @@ async def identify(client: KubeClient, ledger: Ledger, *, restart: bool, report:
             uid = await read(client)
         except (ApiError, CredentialsError) as error:
             refused = isinstance(error, ApiError) and isinstance(error.answer, Refused)
+            # A missing permission lasts, so the bridge goes on without the uid; any other failure is waited out.
             if refused and now() >= doubted_until:
                 report(ClusterUnidentified(f"namespaces/kube-system: {error}"))
                 return

@@ -58,6 +58,7 @@ class ResourceCounters:
         self._restores = counter("reflector_version_resets", "Times the API server's versions ran backwards.")
         self._committed = counter("records_committed", "Records stored in the outbox.", "op")
         self._committed_bytes = counter("records_committed_bytes", "Bytes of object bodies stored in the outbox.")
+        # By reflection, so that a new counter is also dropped with its resource.
         self._families = [each for each in vars(self).values() if isinstance(each, Counter | Summary)]
         self._bound: dict[str, _Committed] = {}
         self._scopes: dict[str, set[Scope]] = {}
@@ -122,6 +123,7 @@ class ResourceCounters:
             return
         self._scopes.pop(resource, None)
         self._bound.pop(resource, None)
+        # A series of a resource that is gone would keep its last value for ever, and alerts on it would fire for ever.
         for family in self._families:
             family.remove_by_labels({"resource": resource})
 

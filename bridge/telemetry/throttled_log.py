@@ -44,6 +44,7 @@ class LogThrottle:
         """Counts a failure. Returns the count since the last line, if a line is due now; else None."""
         about = self._subjects.setdefault(subject, _Subject())
         alike = _CHANGING.sub("#", reason)
+        # Removed and inserted anew below, so that the first reason is always the one of longest ago.
         failure = about.failures.pop(alike, None)
         now = self._clock()
         if failure is not None and now - failure.logged_at < PERIOD:

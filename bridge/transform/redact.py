@@ -105,6 +105,7 @@ def _text(digest: str, *, base64: bool) -> Raw:
 def _value(raw: Raw) -> bytes:
     """The bytes to digest: a string's text without its escapes, or the JSON of another value."""
     try:
+        # A letter in front, so that the text "1" and the number 1 have different digests.
         return b"s" + msgspec.json.decode(raw, type=str).encode()
     except (msgspec.DecodeError, UnicodeError):
         return b"j" + bytes(raw)

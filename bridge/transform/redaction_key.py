@@ -27,5 +27,6 @@ class RedactionKey:
 
     def digest(self, *parts: bytes) -> str:
         """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""
+        # With its length in front of each part: (ab, c) and (a, bc) must have different digests.
         message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         return f"hmac-sha256:{self.id}:{hmac.digest(self._key, message, 'sha256').hex()}"

@@ -119,6 +119,8 @@ class ClusterView:
                     if page.next_page is None:
                         return found
                     request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
+                # The token of the next page is too old: pages of two lists would not be one state, so the list begins
+                # again.
                 case Expired() if tries < _TRIES:
                     tries += 1
                     found = {}

@@ -52,6 +52,7 @@ class DetailsToken:
             token = self.read()
         except ValueError:
             return False
+        # compare_digest refuses text beyond ASCII, and a header may hold any bytes (as surrogates).
         return hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
 
 

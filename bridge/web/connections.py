@@ -51,6 +51,7 @@ class Connections:
 
     def _cut(self, connection: _Connection, why: CutReason) -> None:
         self.remove(connection)
+        # abort() and not close(), which waits until a client that does not read has read the rest.
         connection.transport.abort()
         self._report(ConnectionCut(self._server, why))
 

@@ -79,6 +79,7 @@ class WebServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            # A connection is for one request. aiohttp would read on behind it for ten seconds (lingering).
             keepalive_timeout=0,
             lingering_time=0,
             shutdown_timeout=2.0,

@@ -53,4 +53,5 @@ def _settled(form: BaseModel, sink_options: SinkOptionTypes) -> SinkSettings:
     common = {name: values[name] for name in ("type", *DeliverySettings.model_fields)}
     options = sink_options[values["type"]]
     own = {name: values[name] for name in options.model_fields}
+    # The values were validated as a part of the form.
     return SinkSettings(**common, options=options.model_construct(form.model_fields_set & own.keys(), **own))

@@ -42,6 +42,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
         handle_signals(
             lambda _: bridge.stop(),
             ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
+            # The second signal ends the process without the end of this context, which deletes the folder.
             at_once=partial(shutil.rmtree, state, ignore_errors=True),
         )
         async with asyncio.TaskGroup() as tasks:

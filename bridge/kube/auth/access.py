@@ -118,6 +118,7 @@ def _override(access: ClusterAccess, chosen: ChosenContext) -> ChosenContext:
         cluster = structs.replace(cluster, certificate_authority=ca_file, certificate_authority_data=None)
         chosen = replace(chosen, whose_authority="cluster.ca_file")
     if access.token_file:
+        # A token file replaces all credentials of the context, a client certificate included.
         user = User(token_file=str(access.token_file.expanduser()))
         chosen = replace(chosen, whose_user="cluster.token_file", in_the_clear=True)
     return replace(chosen, cluster=cluster, user=user)
@@ -129,6 +130,7 @@ def _override(access: ClusterAccess, chosen: ChosenContext) -> ChosenContext:
 def _connection(chosen: ChosenContext, environ: Mapping[str, str], report: Report) -> ClusterConnection:
     cluster = chosen.cluster
     server = _url(cluster.server, chosen.whose_cluster)
+    # As kubectl does: the credentials of a context are not sent over plain HTTP.
     if server.scheme == "http" and not chosen.in_the_clear:
         chosen = replace(chosen, user=User())
     tls = _tls(chosen) if server.scheme == "https" else None
@@ -208,6 +210,7 @@ def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> 
 def _plugin(chosen: ChosenContext, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:
     authority = _authority(chosen.cluster, chosen.whose_cluster)
     pem = authority.read_bytes() if isinstance(authority, Path) else authority
+    # The plugin's own environment may set PATH.
     path = {**os.environ, **{each.name: each.value for each in spec.env or ()}}.get("PATH")
     if shutil.which(spec.command, path=path) is None:
         advice = f". {spec.install_hint.strip()}" if spec.install_hint else ""

@@ -74,10 +74,12 @@ class Several:
         return any(each.certificate_changes for each in self._credentials)
 
     async def token(self) -> str | None:
+        # Every credential is asked, also behind the first token: a renewed certificate is loaded by being asked for.
         tokens = [await each.token() for each in self._credentials]
         return next((each for each in tokens if each is not None), None)
 
     async def renew(self, refused: str | None) -> bool:
+        # A list, so that every credential is renewed; any() would stop at the first.
         return any([await each.renew(refused) for each in self._credentials])
 
 
@@ -136,6 +138,7 @@ class TokenFileCredential:
         return self._token != refused
 
     def _read(self) -> None:
+        # Before the read: a write in between then shows as another state at the next request.
         state = file_state(self._path)
         try:
             with self._path.open(encoding="utf-8") as file:

@@ -104,6 +104,8 @@ class ExecPlugin:
                 try:
                     self._take(self._read(await self._run()))
                 except CredentialsError as error:
+                    # Kept for the requests that waited for this run: all of them fail with it, and the plugin runs
+                    # once.
                     self._failure = str(error)
                 self._runs += 1
             if self._failure:

@@ -18,6 +18,7 @@ ORIGIN = "the pod's service account"
 
 def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ChosenContext | None:
     """The cluster and the pod's service account; None outside of a pod, and in a pod without a token."""
+    # An address, as client-go uses it: the name kubernetes.default.svc would need the cluster's DNS.
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     token_file = folder / "token"
     if not (host and port and token_file.exists()):

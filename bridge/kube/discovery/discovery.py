@@ -56,6 +56,7 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
         return previous
     body = response.body
     try:
+        # Servers without aggregated discovery (Kubernetes before 1.27) answer with the classic document.
         if msgspec.json.decode(body, type=_DocumentKind).kind == "APIGroupDiscoveryList":
             found, rejected = read_aggregated(body, path)
             return Document(path, response.headers.get("ETag"), keep_stale(found, previous), rejected)

@@ -75,6 +75,7 @@ def read_aggregated(body: bytes, path: str) -> Contents:
     error of ``wire.UNREADABLE``."""
     versions: list[GroupVersion] = []
     rejected: list[str] = []
+    # Group by group: a malformed group of an aggregated API server must not cost the other groups.
     for number, item in enumerate(msgspec.json.decode(body, type=_Aggregated).items or (), 1):
         group = f"group {number}"
         try:

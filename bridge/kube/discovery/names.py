@@ -79,6 +79,8 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
     parsed = ResourceName.parsed(text)
     if parsed.is_wildcard:
         return _everything(name, parsed, catalogue)
+    # Rank by rank, and within a rank reading by reading: a plural of a lower rank must not win over a short name of a
+    # higher rank.
     for served in _by_rank(catalogue):
         for group, version in parsed.readings:
             within = [each for each in served if _is_of(each.resource, group, version)]

@@ -22,6 +22,7 @@ async def refusal(response: httpx.Response, *, unusual: bool = False) -> Trouble
     most LONGEST_STATUS bytes of the body. ``unusual``: see ``status.trouble``."""
     kind = content_type(response)
     if response.is_success:
+        # The login page of a proxy has the status 200, too.
         if kind == "application/json":
             return None
         named = kind or "no content type"

@@ -72,6 +72,7 @@ def trouble(
     after = after if after is not None else details.retry_after or None
     if after is not None:
         after = min(max(0.0, after), LONGEST_WAIT)
+    # Before the status code: it is a 504 with a Retry-After, which would count as Busy.
     if _is_too_large(status, details):
         return TooLarge(reason)
     if code == HTTPStatus.GONE or (status and status.reason in {"Expired", "Gone"}):

@@ -104,6 +104,7 @@ class _SnapshotData(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
+# Everything but printable ASCII, and of that a space, '"' and '%'.
 _UNSAFE = re.compile(r"[^!#$&-~]")
 
 
@@ -211,6 +212,8 @@ class CloudEvents:
             delta.time,
             JSON,
             partition,
+            # Consumers compare ``sequence`` as text (CloudEvents' Sequence extension): zeros in front keep the order of
+            # the numbers.
             f"{delta.sequence:020d}",
             delta.uid,
             delta.resource_version,

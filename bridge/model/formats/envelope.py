@@ -74,6 +74,7 @@ class Envelopes:
     def _of(self, delta: Delta) -> _Envelope:
         body = msgspec.Raw(delta.body)
         source = self._source(delta)
+        # The log has the last known state as the body of a delete; Debezium sends that state as ``before``.
         if delta.op is Op.DELETED:
             return _Envelope("d", body, NULL, source, _milliseconds(delta.time), self._no_patch())
         read = delta.op is Op.ADDED and (delta.evidence is Evidence.LISTED or delta.snapshot is not None)

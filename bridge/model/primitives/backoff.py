@@ -32,6 +32,7 @@ class Backoff:
         delay = self._ceiling * jitter
         if at_least is not None:
             delay += at_least
+        # From the end of the wait: a wait longer than ``quiet`` would otherwise count as a quiet time.
         self._last_end = now + delay
         return delay
 

@@ -19,6 +19,7 @@ _ROW = Struct("=q19p37p")
 _VERSION = Struct("=8x19p")
 """The version of a row."""
 
+# etcd's revisions count writes, and stay below 10^18. Longer versions, of other servers, go beside the rows.
 _VERSION_BYTES, _UID_BYTES = 18, 36
 
 

@@ -152,6 +152,7 @@ async def _delete(state: State, request: web.BaseRequest, target: Target) -> Who
     grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
     seconds = None if grace is None else _seconds(grace)
     last, gone = state.writes.delete(target.kind, target.namespace, target.name, demand, seconds)
+    # kube-apiserver answers a finished delete with a Status, except for pods and namespaces.
     if not gone or target.kind.name in ("pods", "namespaces"):
         return _object(target, last)
     about = errors.details(target.kind.group, target.kind.plural, target.name, uid=last.uid)

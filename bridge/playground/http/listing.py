@@ -42,6 +42,7 @@ class ListPage:
     def body(self, kind: Kind, version: str) -> bytes:
         items = b",".join(list_item(kind, each, version) for each in self.objects)
         metadata = {"resourceVersion": str(self.version)}
+        # Lists of custom kinds have an empty continue token on their last page; lists of built-in kinds have none.
         if self.next_page or kind.custom:
             metadata["continue"] = self.next_page
         if self.remaining is not None:

@@ -85,6 +85,7 @@ class Writes:
         demand_unchanged(kind, before, metadata)
         changed = {**manifest, "metadata": metadata}
         metadata |= {each: old["metadata"][each] for each in _KEPT if each in old["metadata"]}
+        # The managedFields of the request are ignored: the server itself keeps them.
         metadata["managedFields"] = old["metadata"].get("managedFields", [])
         if status is True:
             changed = {**old, "metadata": old["metadata"], "status": manifest.get("status")}
@@ -128,6 +129,7 @@ class Writes:
         if not (seconds or metadata.get("finalizers")):
             return self._remove(kind, before), True
         known = metadata.get("deletionGracePeriodSeconds")
+        # A repeated delete can only make the grace period shorter.
         if "deletionTimestamp" in metadata and (known is None or known <= seconds):
             return before, False
         metadata["deletionTimestamp"] = self._stamp(seconds)
