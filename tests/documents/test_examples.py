@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,15 @@ def _configuration() -> str:
     return "\n".join(line[4:] for line in found.splitlines())
 
 
+def _library_example(number: int, folder: Path) -> Callable[[ClusterAccess], Awaitable[None]]:
+    script = folder / "example.py"
+    script.write_text(re.findall(r"```python\n(.*?)```", read("docs/library.md"), re.DOTALL)[number], encoding="utf-8")
+    main: Callable[[ClusterAccess], Awaitable[None]] = runpy.run_path(str(script))["main"]
+    return main
+
+
 async def test_the_library_example_lists_pods_by_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", read("docs/library.md"), re.DOTALL)
-    script = tmp_path / "example.py"
-    script.write_text(example, encoding="utf-8")
-    main = runpy.run_path(str(script))["main"]
+    main = _library_example(0, tmp_path)
 
     async with Playground() as cluster:
         cluster.create("namespaces", {"metadata": {"name": "shop"}})
@@ -44,6 +49,18 @@ async def test_the_library_example_lists_pods_by_index(tmp_path: Path, capsys: p
     assert "shop-web {'app': 'web'}" in printed
     assert "added default/default-web" in printed
     assert not any(line.startswith("default-web") for line in printed), "another namespace is another index value"
+
+
+async def test_the_controller_example_works_on_every_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = _library_example(1, tmp_path)
+
+    async with Playground() as cluster:
+        for name in ("web", "db"):
+            spec = {"containers": [{"name": name, "image": name}]}
+            cluster.create("pods", {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        await main(ClusterAccess(server=cluster.url))
+
+    assert sorted(capsys.readouterr().out.splitlines()) == ["exists default/db", "exists default/web"]
 
 
 def test_the_readme_configuration_loads_and_its_folder_is_made(tmp_path: Path) -> None:

@@ -21,14 +21,8 @@ _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of generated names: without vowels, so that no words appear by accident (apimachinery's ``util/rand``)."""
 
 _KEPT = (
-    "uid",
-    "creationTimestamp",
-    "generation",
-    "namespace",
-    "name",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
+    "uid", "creationTimestamp", "generation", "namespace", "name", "deletionTimestamp", "deletionGracePeriodSeconds",
+)  # fmt: skip
 """Metadata that a client cannot change."""
 
 
