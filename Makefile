@@ -88,8 +88,8 @@ soak: $(READY) ## the long tests that `make test` leaves out
 	$(BIN)/pytest -m soak -s $(ARGS)
 
 lock: $(READY) ## renew the three requirements files from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --group dev -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --group dev -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
 
 reference: $(READY) ## renew config/reference.yaml from the schema

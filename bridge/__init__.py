@@ -17,6 +17,7 @@ processor    distribution to every listener by reference
 profiling    CPU time by stage, for `--profile-stages`
 resources    configured resource names, resolved and followed on the cluster
 rights       the rights that a configuration needs in its cluster, as roles
+selection    the objects and steps that a sink gets
 telemetry    facts as metrics and log lines
 transform    stripping and redaction of objects
 verify       `kubedelta verify`: a destination compared with the cluster

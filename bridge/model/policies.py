@@ -45,3 +45,12 @@ class OnRejected(StrEnum):
     """They wait behind it as dead letters, untried, so that their order is kept when it is delivered after all."""
     PASS = "pass"  # noqa: S105 (no password)
     """They are delivered."""
+
+
+class OnError(StrEnum):
+    """The meaning of an expression that fails on an object, such as by a missing member."""
+
+    SELECT = "select"
+    """As if it were true: no object is lost by a mistake."""
+    SKIP = "skip"
+    """As if it were false."""

@@ -1,0 +1,30 @@
+"""Which objects, and which of their steps, a sink gets.
+
+compile      texts of the configuration → a SinkSelection, with all mistakes at once
+evaluation   expressions on one record, each evaluated once for all sinks
+language     CEL expressions: compile, check, find the paths that they read, evaluate
+names        entries that name no watched resource
+selector     an entry of ``select``, and the selection of a sink
+views        the selections of all sinks, by resource
+"""
+
+from bridge.selection.compile import SelectorText, WrongSelection, compile_selection
+from bridge.selection.evaluation import Evaluation, FailedEvaluation, Failures
+from bridge.selection.names import Unwatched, find_unwatched
+from bridge.selection.selector import Selector, SinkSelection
+from bridge.selection.views import ResourceViews, Views
+
+__all__ = [
+    "Evaluation",
+    "FailedEvaluation",
+    "Failures",
+    "ResourceViews",
+    "Selector",
+    "SelectorText",
+    "SinkSelection",
+    "Unwatched",
+    "Views",
+    "WrongSelection",
+    "compile_selection",
+    "find_unwatched",
+]

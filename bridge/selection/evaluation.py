@@ -1,0 +1,159 @@
+"""Evaluates expressions on one record. Each distinct expression is evaluated once, for all sinks. Hot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bridge.model.change import Op
+from bridge.model.resource import Resource
+from bridge.selection.language.expression import EVIDENCE, OBJECT, OLD_OBJECT, OP, EvaluationFailed, Expression
+from bridge.selection.language.paths import PathTree, union
+from bridge.selection.language.projection import projection
+
+_MISSING: Any = object()
+_LABELS = PathTree(members={"metadata": PathTree(members={"labels": PathTree(values=PathTree())})})
+
+
+@dataclass(frozen=True, slots=True)
+class FailedEvaluation:
+    """The first failure of an expression."""
+
+    expression: str
+    resource: str
+    key: str
+    """Of the object."""
+    reason: str
+    """Without any value of the object."""
+
+
+class Failures:
+    """Counts failed evaluations. The owner takes the figures, for a metric and the log."""
+
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        self._first: list[FailedEvaluation] = []
+
+    def add(self, expression: Expression, resource: str, key: str, error: EvaluationFailed) -> None:
+        self._counts[expression.text] += 1
+        if expression.text not in self._reported:
+            self._reported.add(expression.text)
+            reason = expression.why_failed(error)
+            self._first.append(FailedEvaluation(expression.text, resource, key, reason))
+
+    def take(self) -> tuple[Mapping[str, int], tuple[FailedEvaluation, ...]]:
+        """Failures by expression since the last call, and the first failure of each expression that had none before."""
+        taken = dict(self._counts), tuple(self._first)
+        self._counts.clear()
+        self._first.clear()
+        return taken
+
+
+class Evaluator:
+    """Makes the Evaluations of a resource's records. ``expressions`` are all that may be evaluated on them;
+    ``with_labels``: label selectors are, too."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        cluster: str,
+        expressions: Iterable[Expression],
+        failures: Failures,
+        *,
+        with_labels: bool = False,
+    ) -> None:
+        found = tuple(expressions)
+        trees = [each.reads[OBJECT] for each in found if OBJECT in each.reads]
+        old = [each.reads[OLD_OBJECT] for each in found if OLD_OBJECT in each.reads]
+        self.resource = resource
+        self.names = {"resource": resource.name, "cluster": cluster}
+        self.failures = failures
+        self.reads_before = bool(old)
+        """Whether an expression reads the state before the change, so that ``evaluation`` needs it."""
+        self.decode = projection(union((*trees, _LABELS) if with_labels else trees))
+        self.decode_before = projection(union(old))
+
+    def evaluation(self, key: str, body: bytes, before: bytes | None = None) -> Evaluation:
+        return Evaluation(self, key, body, before)
+
+
+class Evaluation:
+    """A record's values of expressions. ``before`` is None for a new object, and where no expression reads it."""
+
+    __slots__ = ("_before", "_body", "_bound", "_evaluator", "_known", "_labels", "_object", "key")
+
+    def __init__(self, evaluator: Evaluator, key: str, body: bytes, before: bytes | None) -> None:
+        self.key = key
+        self._evaluator = evaluator
+        self._body = body
+        self._before = before
+        self._known: dict[Any, bool | None] = {}
+        self._object: Any = None
+        self._bound: dict[tuple[Op, str] | None, Any] = {}
+        self._labels: Mapping[str, str] | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Empty for cluster-scoped objects."""
+        return self.key.rpartition("/")[0]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Those with a text as the value: an aggregated API may serve others."""
+        if self._labels is None:
+            try:
+                found = self._decoded()["metadata"]["labels"]
+            except (EvaluationFailed, LookupError, TypeError):
+                found = None
+            found = found if isinstance(found, dict) else {}
+            self._labels = {key: value for key, value in found.items() if isinstance(value, str)}
+        return self._labels
+
+    def of_object(self, expression: Expression) -> bool | None:
+        """The value of an expression on the object's state; None if it fails, which is counted."""
+        value: bool | None = self._known.get(expression, _MISSING)
+        if value is _MISSING:
+            value = self._known[expression] = self._value(expression, None)
+        return value
+
+    def of_step(self, expression: Expression, op: Op, evidence: str) -> bool | None:
+        """The value of an expression on a step. ``op`` and ``evidence`` are the sink's own: an object that a selection
+        begins to contain is ``added``."""
+        depends = OP in expression.reads or EVIDENCE in expression.reads
+        key = (expression, op, evidence) if depends else expression
+        value: bool | None = self._known.get(key, _MISSING)
+        if value is _MISSING:
+            value = self._known[key] = self._value(expression, (op, evidence))
+        return value
+
+    def _value(self, expression: Expression, step: tuple[Op, str] | None) -> bool | None:
+        try:
+            return expression.evaluate(self._bound.get(step) or self._bind(expression, step))
+        except EvaluationFailed as error:
+            self._evaluator.failures.add(expression, self._evaluator.resource.name, self.key, error)
+            return None
+
+    def _bind(self, expression: Expression, step: tuple[Op, str] | None) -> Any:
+        values = {OBJECT: self._decoded(), **self._evaluator.names}
+        if step is not None:
+            before = None if self._before is None else _decoded(self._evaluator.decode_before, self._before)
+            values |= {OLD_OBJECT: before, OP: step[0].value, EVIDENCE: step[1]}
+        bound = self._bound[step] = expression.bind(values)
+        return bound
+
+    def _decoded(self) -> Any:
+        if self._object is None:
+            self._object = _decoded(self._evaluator.decode, self._body)
+        return self._object
+
+
+def _decoded(decode: Any, body: bytes) -> Any:
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise EvaluationFailed("no JSON that can be decoded") from error

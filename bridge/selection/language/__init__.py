@@ -1,0 +1,18 @@
+"""The language of expressions: CEL (https://cel.dev), which is the language of Kubernetes' admission policies, too.
+
+cel            CEL by cel-expr-python: compiles, binds values, evaluates
+checked_expr   the syntax tree of a serialized expression
+constants      constants with which an expression never does as meant
+expression     the interface to the language, and its errors
+failures       the reasons of failed evaluations, without values of the object
+limits         refuses expressions that may cost a multiple of the object's size
+mistakes       cel-cpp's messages in the operator's words
+paths          the part of an object that an expression reads
+projection     decodes that part from an object's bytes
+syntax         the syntax tree
+"""
+
+from bridge.selection.language.cel import Cel, MissingLibrary
+from bridge.selection.language.expression import EvaluationFailed, Expression, ExpressionProblem, Language, Purpose
+
+__all__ = ["Cel", "EvaluationFailed", "Expression", "ExpressionProblem", "Language", "MissingLibrary", "Purpose"]

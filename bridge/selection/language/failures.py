@@ -1,0 +1,38 @@
+"""The reasons of failed evaluations, without any value of the object: they go to logs, and an object may have secrets
+that no redaction knows. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_MISSING = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_OVERLOAD = re.compile(r"No matching overloads found : (.*)", re.DOTALL)
+_NO_BOOL = re.compile(r"no bool: (\S+)")
+_SIGNATURE = re.compile(r"[\w@!<>?:.()\[\],+*/%=&| -]{1,100}")
+_WORDS = {
+    "no JSON": "the object cannot be decoded",
+    "Applying SELECT to non-message type": "a member is read of a value that is no map",
+    "Iteration budget exceeded": "more than 10000 items were visited",
+    "Index error: index=": "a list is shorter than an index needs it",
+    "Index error: expected integer": "the index of a list is no number",
+    "out of range for": "a number has more than 64 bits",
+    "invalid regular expression": "a text of the object is no regular expression",
+    "optional.none()": "an optional has no value",
+    "divide by zero": "a division by zero",
+    "modulus by zero": "a division by zero",
+    "overflow": "a number has more than 64 bits",
+    "conversion": "a text of the object cannot be converted",
+    "cannot convert": "a text of the object cannot be converted",
+}
+
+
+def why_failed(message: str, expression: str) -> str:
+    """A message of cel-cpp in the operator's words. The name of a missing member is in it only if the expression
+    itself has it: a computed name is a value of the object."""
+    if match := _MISSING.search(message):
+        return f'the member "{match[1]}" is missing' if match[1] in expression else "a member is missing"
+    if (match := _OVERLOAD.search(message)) and _SIGNATURE.fullmatch(match[1]):
+        return f"an operation does not take values of this type: {match[1]}"
+    if match := _NO_BOOL.fullmatch(message):
+        return f"the value is of type {match[1]}, and no bool"
+    return next((words for part, words in _WORDS.items() if part in message), "the evaluation failed")

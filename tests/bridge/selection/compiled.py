@@ -1,0 +1,52 @@
+"""Compiles and evaluates in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bridge.model.resource import Resource
+from bridge.selection import Evaluation, SelectorText, Views, compile_selection
+from bridge.selection.language import Cel, Expression, Purpose
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+CEL = Cel()
+
+
+def as_bytes(manifest: Any) -> bytes:
+    return json.dumps(manifest, separators=(",", ":")).encode()
+
+
+def where(text: str) -> Expression:
+    return CEL.compile(text, Purpose.WHERE)
+
+
+def when(text: str) -> Expression:
+    return CEL.compile(text, Purpose.WHEN)
+
+
+def views(resource: Resource = PODS, **selections: SelectorText | list[SelectorText]) -> Views:
+    """Views of sinks, each with one entry or several."""
+    compiled = {
+        sink: compile_selection(
+            entries if isinstance(entries, list) else [entries], f"sinks.{sink}.select", lambda: CEL
+        )
+        for sink, entries in selections.items()
+    }
+    return Views(compiled, "prod")
+
+
+def entry(**options: Any) -> SelectorText:
+    return SelectorText(**{"resource": "pods", **options})
+
+
+def chosen(entries: SelectorText | list[SelectorText], manifest: Any, key: str = "shop/web") -> bool:
+    """Whether a selection contains a pod."""
+    resource_views = views(it=entries).of(PODS)
+    return resource_views.selections["it"].matches(resource_views.evaluator.evaluation(key, as_bytes(manifest)))
+
+
+def evaluation(of: Views, manifest: Any, before: Any = None, key: str = "shop/web") -> Evaluation:
+    return of.of(PODS).evaluator.evaluation(key, as_bytes(manifest), None if before is None else as_bytes(before))
