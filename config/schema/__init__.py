@@ -6,6 +6,7 @@ descriptions and from those in each sink's ``options.py``.
 settings     the whole file
 cluster      the API server, and the credentials for it
 resources    the watched resources, by kubectl's names
+selection    the objects and steps that a sink gets (no option of a sink yet)
 sink_types   the settings with the option types of the available sinks
 delivery     options that a sink of any type has
 state        the state directory, and how long its records stay

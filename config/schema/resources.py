@@ -62,6 +62,9 @@ def _named_once(namespaces: tuple[str, ...]) -> tuple[str, ...]:
     return namespaces
 
 
+Namespaces: TypeAlias = Annotated[tuple[Namespace, ...], AfterValidator(_named_once)]
+
+
 class ResourceSettings(BaseModel):
     """Objects of a resource, or of all resources that a wildcard covers, in some namespaces or in all."""
 
@@ -72,7 +75,7 @@ class ResourceSettings(BaseModel):
         "*.cert-manager.io is every resource of a group, * every resource of the cluster.",
         examples=["deployments.apps"],
     )
-    namespaces: Annotated[tuple[Namespace, ...], AfterValidator(_named_once)] = Field(
+    namespaces: Namespaces = Field(
         default=(),
         json_schema_extra={"uniqueItems": True},
         description="Only these namespaces, with a watch for each; empty for all namespaces in a single watch. "

@@ -34,7 +34,9 @@ def at(text: str, offset: int, message: str) -> ExpressionProblem:
     """A problem at this offset of the text in characters; at its beginning for a negative offset."""
     before = text[: max(0, offset)]
     line_start = before.rfind("\n") + 1
-    return ExpressionProblem(before.count("\n") + 1, len(before) - line_start + 1, message, text.count("\n") + 1)
+    return ExpressionProblem(
+        before.count("\n") + 1, len(before) - line_start + 1, message, text.rstrip().count("\n") + 1
+    )
 
 
 def unknown_name(name: str, allowed: Collection[str]) -> str:

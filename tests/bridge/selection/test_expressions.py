@@ -27,7 +27,7 @@ FUNCTIONS = "CEL's own, and its extensions strings, math, optional and bindings"
         ("object.x object", 'column 10: found "object"; expected: an operator or the end'),
         ("object.x & true", "column 10: found &, which is no part of CEL"),
         ("has(object.x) &&\n  objekt.y", 'line 2, column 3: unknown name "objekt"; did you mean "object"? '),
-        ("size(object.x)", "column 1: the value is of type int; expected: a bool"),
+        ("size(object.x)\n", "column 1: the value is of type int; expected: a bool"),
         ("object.x.matches('(a')", 'column 18: matches() cannot read "(a": invalid regular expression: missing ): (a'),
         ("timestamp(object.a) > timestamp('now')", 'column 33: timestamp() cannot read "now": String to Timestamp'),
         ("x" * 5000, "found 5000 characters; at most 4096 are allowed"),
