@@ -37,7 +37,7 @@ class DestinationCreated(msgspec.Struct, frozen=True):
     """True if the sink had delivered into it in this run: these records are lost."""
 
 
-class BatchDelivered(msgspec.Struct, frozen=True):
+class BatchDelivered(msgspec.Struct, frozen=True, gc=False):
     """The destination has stored these records; they are settled."""
 
     sink: str

@@ -9,7 +9,7 @@ import msgspec
 from bridge.model.resource import Resource, Scope
 
 
-class BatchCommitted(msgspec.Struct, frozen=True):
+class BatchCommitted(msgspec.Struct, frozen=True, gc=False):
     """Records of an informer are durable in the outbox."""
 
     resource: Resource

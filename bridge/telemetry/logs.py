@@ -70,7 +70,9 @@ class Logs:
     def observe(self, fact: Fact) -> None:
         match fact:
             case BatchCommitted(resource, scope):
-                self._log.debug("batch committed", **_named(resource, scope), records=fact.records, bytes=fact.bytes)
+                if self._throttled.is_debug:
+                    named = _named(resource, scope)
+                    self._log.debug("batch committed", **named, records=fact.records, bytes=fact.bytes)
             case BatchDelivered():
                 self._sinks.observe(fact)
             case InformerStarted(resource, scope):

@@ -66,7 +66,10 @@ class ResourceCounters:
     def observe(self, fact: Fact) -> None:
         match fact:
             case BatchCommitted(resource, scope):
-                self._bound[self._known(resource, scope)].observe(fact)
+                bound = self._bound.get(resource.name)
+                if bound is None:
+                    bound = self._bound[self._known(resource, scope)]
+                bound.observe(fact)
             case InformerStarted(resource, scope):
                 self._known(resource, scope)
             case ListCompleted(resource, scope):
@@ -138,8 +141,13 @@ class _Committed:
         self._bytes = size.labels(resource)
 
     def observe(self, fact: BatchCommitted) -> None:
-        self._added.inc(fact.added)
-        self._updated.inc(fact.updated)
-        self._deleted.inc(fact.deleted)
-        self._sync.inc(fact.records - fact.added - fact.updated - fact.deleted)
+        # Most batches have a single op, and an increment by zero takes the lock, too.
+        if fact.updated:
+            self._updated.inc(fact.updated)
+        if fact.added:
+            self._added.inc(fact.added)
+        if fact.deleted:
+            self._deleted.inc(fact.deleted)
+        if syncs := fact.records - fact.added - fact.updated - fact.deleted:
+            self._sync.inc(syncs)
         self._bytes.inc(fact.bytes)

@@ -34,15 +34,16 @@ class SinkLogs:
         self._log = throttled.log
         self._delivers: set[str] = set()
         """Sinks whose destination has stored records since the start."""
+        self._flowing: set[str] = set()
+        """Sinks whose destination has stored records since their last failure."""
 
     def observe(self, fact: Fact) -> None:
         match fact:
             case BatchDelivered(sink):
-                was_delayed, first = self._throttled.over(("delayed", sink)), sink not in self._delivers
-                if was_delayed or first:
-                    self._delivers.add(sink)
-                    self._log.info("sink delivers" if first else "sink delivers again", sink=sink)
-                self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
+                if sink not in self._flowing:
+                    self._flow(sink)
+                if self._throttled.is_debug:
+                    self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
             case SinkOpened(sink):
                 self._throttled.over(("delayed", sink))
                 self._log.info("sink is set up", sink=sink)
@@ -66,10 +67,18 @@ class SinkLogs:
             case _:
                 self._backlog(fact)
 
+    def _flow(self, sink: str) -> None:
+        self._flowing.add(sink)
+        was_delayed, first = self._throttled.over(("delayed", sink)), sink not in self._delivers
+        if was_delayed or first:
+            self._delivers.add(sink)
+            self._log.info("sink delivers" if first else "sink delivers again", sink=sink)
+
     def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
         failure, sink = self._throttled.failure, fact.sink
         match fact:
             case DeliveryDelayed(_, _, reason, retry_after, behind, asked):
+                self._flowing.discard(sink)
                 text, wait = "delivery failed", round(retry_after, 1)
                 waiting: dict[str, float] = {"backlog_records": behind, "retry_in": wait}
                 if asked:

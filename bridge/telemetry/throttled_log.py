@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -79,6 +80,12 @@ class ThrottledLog:
         self.over = self._throttle.over
         """Notes that a subject recovered. Returns whether its failure was logged: then its recovery should be too."""
         self.forget = self._throttle.forget
+
+    @property
+    def is_debug(self) -> bool:
+        """True if debug lines are written. Asked before the lines of a batch: a line that no reader gets costs more
+        than the counters of its batch."""
+        return logging.getLogger(NAME).isEnabledFor(logging.DEBUG)
 
     def failure(self, subject: Hashable, text: str, reason: str, *, level: str = "warning", **fields: object) -> None:
         """Logs a failure: a line now, and a line every half minute while it repeats, with its count in between."""
