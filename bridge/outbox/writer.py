@@ -1,4 +1,4 @@
-"""The writer thread. Jobs submitted at about the same time become a single transaction (group commit). Hot."""
+"""The writer thread. Jobs that wait while a transaction runs share the next transaction (group commit). Hot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -29,16 +29,8 @@ Work: TypeAlias = Callable[[apsw.Connection], T]
 it must have no effect outside the database. It may raise UnknownTarget before its first change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCommit:
-    """Timing of the writer, in seconds."""
-
-    window: float = 0.002
-    """How long a transaction waits for further jobs while it has fewer than ``records`` records."""
-    records: int = 500
-    """Records that end the wait."""
-    retry: float = 0.5
-    """Wait between two attempts on a full disk."""
+RETRY = 0.5
+"""Seconds between two attempts on a full disk."""
 
 
 class OutboxClosed(Exception):
@@ -56,8 +48,6 @@ class _Job(Generic[T]):
     work: Work[T]
     done: asyncio.Future[T]
     committed: Callable[[T], None] | None = None
-    weight: int = 1
-    """Number of records."""
     shrinks: bool = False
     """The job frees space or needs almost none; on a full disk it runs alone, ahead of others."""
     result: Any = field(default=None, init=False)
@@ -75,13 +65,15 @@ class Writer:
         *,
         min_free: int,
         report: Report,
-        group_commit: GroupCommit | None = None,
+        retry: float = RETRY,
     ) -> None:
+        """``min_free``: bytes on the disk that jobs leave free. ``retry``: seconds between two attempts on a full
+        disk."""
         self._connection = connection
         self._state_directory = state_directory
         self._min_free = min_free
         self._report = report
-        self._group_commit = group_commit or GroupCommit()
+        self._retry = retry
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -99,7 +91,6 @@ class Writer:
         work: Work[T],
         *,
         committed: Callable[[T], None] | None = None,
-        weight: int = 1,
         shrinks: bool = False,
     ) -> asyncio.Future[T]:
         """Queues a job behind all earlier ones. ``committed`` gets the result of the job on the event loop, in the
@@ -110,7 +101,7 @@ class Writer:
         if self._closing.is_set():
             raise OutboxClosed
         done: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put(_Job(work, done, committed, weight, shrinks))
+        self._jobs.put(_Job(work, done, committed, shrinks))
         return done
 
     async def close(self) -> None:
@@ -124,33 +115,13 @@ class Writer:
     def _run(self) -> None:
         group: list[_Job[Any]] = []
         try:
-            while True:
-                group = []
-                goes_on = self._collect(group)
-                if group:
-                    self._commit(group)
-                if not goes_on:
-                    return
+            while (job := self._jobs.get()) is not None:
+                group = [job, *self._waiting()]
+                self._commit(group)
         except BaseException as error:
             self._fail(self._understood(error), group)
         finally:
             close(self._connection, gone=bool(self._state_directory.gone()))
-
-    def _collect(self, group: list[_Job[Any]]) -> bool:
-        """Fills ``group`` with the next job and those within the window. Returns False at the end of the queue."""
-        job = self._jobs.get()
-        deadline = time.monotonic() + self._group_commit.window
-        weight = 0
-        while job is not None:
-            group.append(job)
-            weight += job.weight
-            try:
-                # After the window, or above the bound of records, only jobs that are queued already join.
-                left = deadline - time.monotonic() if weight < self._group_commit.records else 0.0
-                job = self._jobs.get(timeout=left) if left > 0 else self._jobs.get_nowait()
-            except queue.Empty:
-                return True
-        return False
 
     def _commit(self, group: list[_Job[Any]]) -> None:
         stuck_since: float | None = None
@@ -168,8 +139,8 @@ class Writer:
                 self.no_room = str(error)
                 if stuck_since is None:
                     stuck_since = time.monotonic()
-                    self._tell(OutboxFull(str(error), self._group_commit.retry))
-                self._closing.wait(self._group_commit.retry)
+                    self._tell(OutboxFull(str(error), self._retry))
+                self._closing.wait(self._retry)
             else:
                 break
         if stuck_since is not None:
@@ -212,17 +183,12 @@ class Writer:
             return False
         return True
 
-    def _waiting(self) -> Iterator[_Job[Any]]:
+    def _waiting(self) -> list[_Job[Any]]:
         """Takes the queued jobs; the end marker stays in the queue."""
-        while True:
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                return
-            if job is None:
-                self._jobs.put(None)
-                return
-            yield job
+        jobs = [self._jobs.get_nowait() for _ in range(self._jobs.qsize())]
+        if None in jobs:
+            self._jobs.put(None)
+        return [job for job in jobs if job is not None]
 
     def _look_for_room(self) -> None:
         free = self._state_directory.free_bytes()

@@ -68,7 +68,6 @@ class DeadLetters:
         await self._store.write(
             partial(dead_letters_sql.insert, dead_letters=dead_letters),
             committed=lambda done: self._note_buried(new_dead_letters, *done),
-            weight=len(dead_letters),
             shrinks=True,
         )
 

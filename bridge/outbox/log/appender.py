@@ -186,7 +186,6 @@ class Appender:
         return self._store.write(
             partial(statements.append, deltas=deltas, batch=ready, bodies=self._store.codec.bodies),
             committed=partial(self._committed, deltas),
-            weight=len(deltas),
         )
 
     def _number(

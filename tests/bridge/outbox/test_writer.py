@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,10 @@ from bridge.outbox.storage.database import open_writer
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.outbox.writer import GroupCommit, OutboxClosed, Writer
+from bridge.outbox.writer import OutboxClosed, Writer
 
-QUICK = GroupCommit(retry=0.01)
+QUICK = 0.01
+"""Seconds."""
 
 
 class Disk(StateDirectory):
@@ -44,7 +46,7 @@ def disk(tmp_path: Path) -> Disk:
 
 @pytest.fixture
 async def writer(disk: Disk, facts: list[Fact]) -> AsyncIterator[Writer]:
-    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, group_commit=QUICK)
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, retry=QUICK)
     yield writer
     await writer.close()
     disk.release()
@@ -71,10 +73,7 @@ async def test_requests_are_done_and_answered_in_their_order(writer: Writer, dis
     reported: list[str] = []
     names = [f"kind-{number}" for number in range(2000)]
 
-    futures = [
-        writer.submit(an_insert(name), committed=reported.append, weight=number % 7)
-        for number, name in enumerate(names)
-    ]
+    futures = [writer.submit(an_insert(name), committed=reported.append) for name in names]
     results = await asyncio.gather(*futures)
 
     assert results == reported == names == kinds(disk)
@@ -108,19 +107,22 @@ async def test_who_asks_meanwhile_joins_one_transaction(writer: Writer, disk: Di
     assert seen.result() == 0
 
 
-async def test_a_transaction_waits_for_others_until_it_is_large_enough(disk: Disk) -> None:
-    writer = Writer(
-        open_writer(disk.file), disk, min_free=0, report=unheard, group_commit=GroupCommit(window=3600, records=10)
-    )
-    try:
-        few = writer.submit(an_insert("a"), weight=9)
-        await asyncio.wait([few], timeout=0.05)
-        assert not few.done(), "others may come, and one transaction is cheaper than two"
-        async with asyncio.timeout(10):
-            assert [*await asyncio.gather(few, writer.submit(an_insert("b")))] == ["a", "b"]
-    finally:
-        await writer.close()
-        disk.release()
+async def test_jobs_that_wait_for_a_transaction_share_the_next(writer: Writer, disk: Disk) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def hold(_: apsw.Connection) -> None:
+        began.set()
+        may_end.wait(10)
+
+    running = writer.submit(hold)
+    await asyncio.to_thread(began.wait, 10)
+    waiting = [writer.submit(an_insert(name)) for name in ("a", "b", "c")]
+    seen = writer.submit(lambda _: kinds(disk))
+    may_end.set()
+    await asyncio.gather(running, *waiting, seen)
+
+    assert seen.result() == [], "another connection sees no row before the commit of the last job"
+    assert kinds(disk) == ["a", "b", "c"]
 
 
 async def test_who_is_cancelled_has_it_done_all_the_same(writer: Writer, disk: Disk) -> None:
@@ -302,9 +304,7 @@ async def test_what_makes_room_is_done_once(writer: Writer, disk: Disk, facts: l
 async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     facts: list[Fact] = []
-    writer = Writer(
-        open_writer(disk.file), disk, min_free=1000, report=facts.append, group_commit=GroupCommit(retry=60)
-    )
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, retry=60)
     await writer.submit(an_insert("before"))
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
@@ -324,9 +324,7 @@ async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Pa
 async def test_closing_uses_room_that_came_meanwhile(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     facts: list[Fact] = []
-    writer = Writer(
-        open_writer(disk.file), disk, min_free=1000, report=facts.append, group_commit=GroupCommit(retry=60)
-    )
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=facts.append, retry=60)
     disk.free = 0
     waiting = writer.submit(an_insert("pods"))
     await until(facts, OutboxFull)
