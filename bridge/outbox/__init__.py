@@ -19,12 +19,12 @@ from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
+from bridge.outbox.log.appender import utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.objects.ledger import Ledger
 from bridge.outbox.objects.ledger_sql import covering
 from bridge.outbox.outbox import Outbox
-from bridge.outbox.recovery import utc_now
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 from bridge.outbox.storage.inspection import LedgerObject, StateInspection, look_at
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from bridge.model.record import Delta
 from bridge.outbox.log import cleaner, dictionaries
 from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.log.retention import Retention, trim_through
-from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.log.sparse_index import LogEnd, SparseIndex
 from bridge.outbox.recovery import OpenedState
 from bridge.outbox.store import Store
 
@@ -28,38 +27,28 @@ class LogMaintenance:
         opened: OpenedState,
         retention: Retention,
         cleaner_policy: CleanerPolicy,
-        committed: Callable[[Sequence[Delta], int], None],
     ) -> None:
         self._store = store
         self._retention = retention
         self._cleaner_policy = cleaner_policy
-        self._committed = committed
         self._now = asyncio.get_running_loop().time
-        self.last, self.start = opened.last, opened.log_start
-        """Sequence number of the newest durable record, and of the oldest that sinks can read."""
+        self.start = opened.log_start
+        """Sequence number of the oldest record that sinks can read."""
         self._cleanable = opened.cleanable
-        self._bytes = 0
-        self.sparse_index = SparseIndex()
+        self.end = LogEnd(opened.last, 0, SparseIndex(), self._now)
         for last, size, age in opened.ranges:
-            self._bytes += size
-            self.sparse_index.reached(last, self._bytes, self._now() - age)
-
-    def appended(self, deltas: Sequence[Delta], size: int) -> None:
-        """Runs after each commit of records, with their bytes on disk, and passes them to ``committed``."""
-        self.last = deltas[-1].sequence
-        self._bytes += size
-        self.sparse_index.reached(self.last, self._bytes, self._now())
-        self._committed(deltas, self.last)
+            self.end.bytes += size
+            self.end.index.reached(last, self.end.bytes, self._now() - age)
 
     @property
     def records(self) -> int:
         """Number of records that sinks can read."""
-        return self.last + 1 - self.start
+        return self.end.last + 1 - self.start
 
     @property
     def size(self) -> int:
         """Bytes on disk of ``records``."""
-        return self.sparse_index.bytes_after(self.start - 1)
+        return self.end.mark().bytes_after(self.start - 1)
 
     async def trim(self, cursors: Iterable[int]) -> None:
         """Trims the log behind these cursors, which are saved: a cursor on disk never points at a trimmed record,
@@ -68,16 +57,19 @@ class LogMaintenance:
             cursors,
             self._retention.retain_age,
             self._retention.retain_bytes,
-            self.sparse_index,
+            self.end.mark(),
             self._now(),
-            self.last,
+            self.end.last,
         )
         if self.start > through:
             return
-        start, trimmed = self.start, self._bytes - self.size  # Counted from the front: appends go on during the write.
+        start, trimmed = (
+            self.start,
+            self.end.bytes - self.size,
+        )  # Counted from the front: appends go on during the write.
         self.start = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
-        self.sparse_index.trim(self.start - 1)
-        self._cleanable.add(self.start - start, self._bytes - self.size - trimmed)
+        self.end.index.trim(self.start - 1)
+        self._cleanable.add(self.start - start, self.end.bytes - self.size - trimmed)
 
     def is_cleaning_due(self, *, has_backfills: bool) -> bool:
         """True if a pass of the log cleaner pays, or if the disk is nearly full."""

@@ -20,17 +20,17 @@ from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
 from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.backlog import BacklogSize
-from bridge.outbox.consumers.cursors import Progress
 from bridge.outbox.consumers.dead_letters import DeadLetters
 from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import statements
-from bridge.outbox.log.appender import Appender
+from bridge.outbox.log.appender import Appender, utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
+from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
 from bridge.outbox.objects.ledger import Ledger
-from bridge.outbox.recovery import OpenedState, open_existing, open_state, utc_now
+from bridge.outbox.recovery import OpenedState, open_existing, open_state
 from bridge.outbox.storage import state_check
 from bridge.outbox.storage.integrity import damage_behind
 from bridge.outbox.storage.state_directory import Disk
@@ -66,23 +66,20 @@ class Outbox:
         self._store = Store(
             opened.state_directory, opened.connection, opened.codec, min_free=retention.min_free, report=report
         )
-        self._log = LogMaintenance(self._store, opened, retention, cleaner_policy, committed)
-        self.sparse_index = self._log.sparse_index
+        self._log = LogMaintenance(self._store, opened, retention, cleaner_policy)
         self._appender = Appender(
             self._store,
-            opened.last,
+            self._log.end,
             epoch=opened.epoch,
             before=retention.before,
             clock=clock,
-            committed=self._log.appended,
+            committed=committed,
         )
         self.append = self._appender.append
         opened.state_directory.counted = self._appender.counted
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
-        self.sinks = SinkCursors(
-            self._store, opened.cursors, dead, last=lambda: self._log.last, clock=clock, report=report
-        )
+        self.sinks = SinkCursors(self._store, opened.cursors, dead, last=lambda: self.last, clock=clock, report=report)
         self.boot_last = opened.last
         """A process before this start may have delivered records up to this sequence number without saving the
         cursor."""
@@ -120,6 +117,8 @@ class Outbox:
         try:
             self._store.state_directory.require_files()
             with suppress(OutboxClosed, Damaged):
+                if self._store.failure is not None:
+                    raise self._store.failure
                 self._save()
         finally:
             await self._store.close()
@@ -163,7 +162,12 @@ class Outbox:
     @property
     def last(self) -> int:
         """Sequence number of the newest durable record; 0 before the first."""
-        return self._log.last
+        return self._log.end.last
+
+    @property
+    def sparse_index(self) -> SparseIndex:
+        """Bytes and ages of the records."""
+        return self._log.end.mark()
 
     @property
     def first(self) -> int:
@@ -197,13 +201,13 @@ class Outbox:
         """The records, bytes and age that this sink has not settled. Items of a backfill count as records only: their
         bytes belong to the ledger, which exists anyway."""
         cursor, now = self.sinks[sink], self._now()
-        held = cursor.holds
-        age = self.sparse_index.age_of(held, now) if held < self._log.last else 0.0
+        held, index = cursor.holds, self.sparse_index
+        age = index.age_of(held, now) if held < self.last else 0.0
         if cursor.has_in_flight:
             age = max(age, now - cursor.oldest_at)
         else:
             cursor.oldest_at = now - age
-        return BacklogSize(self.sinks.lag(sink), self.sparse_index.bytes_after(held), age)
+        return BacklogSize(self.sinks.lag(sink), index.bytes_after(held), age)
 
     @property
     def oldest_seconds(self) -> float:
@@ -246,19 +250,12 @@ class Outbox:
         await self._log.train_dictionary()
 
     async def _save_progress(self) -> None:
-        if self._appender.has_reached or self.sinks.have_progressed:
-            await self._save()
+        if (saved := self._save()) is not None:
+            await saved
 
-    def _save(self) -> asyncio.Future[None]:
-        progress = self.sinks.take_progress()
-        if not self._appender.has_reached:
-            return self._store.write(partial(cursors.save, progress=progress), shrinks=True)
-        reached = self._appender.take_reached()
-        return self._store.write(partial(_save, reached=reached, progress=progress), shrinks=True)
-
-
-def _save(
-    database: apsw.Connection, reached: Mapping[int, statements.InformerProgress], progress: Sequence[Progress]
-) -> None:
-    statements.reach(database, reached)
-    cursors.save(database, progress)
+    def _save(self) -> asyncio.Future[None] | None:
+        """Returns None if there is no unsaved progress."""
+        progress, reached = self.sinks.take_progress(), self._appender.take_reached()
+        if not progress and not reached:
+            return None
+        return self._store.write(partial(cursors.save, progress=progress, reached=reached), shrinks=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import apsw
@@ -191,8 +191,3 @@ def _ranges(connection: apsw.Connection, log_start: int, now: str) -> Iterator[t
         if not isinstance(size, int):  # SQLite's sum() of NULLs only.
             raise Damaged(f"the records up to {last} have no bodies")
         yield last, size, max(0.0, age)
-
-
-def utc_now() -> str:
-    """Now as RFC 3339 with microseconds, such as 2026-11-21T08:30:00.000001Z."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -25,7 +25,7 @@ from bridge.kube.wire.pages import PageReader
 from bridge.model import object as api_object
 from bridge.model.answers import Announced, Page
 from bridge.outbox import writer
-from bridge.outbox.log import record_codec
+from bridge.outbox.log import statements
 from bridge.outbox.log.appender import Appender
 from bridge.outbox.outbox import Outbox
 from bridge.pipelines.exporter import Exporter
@@ -67,11 +67,10 @@ HOOKS = (
     Hook(Stage.COMPARE, Controller, "handle_deltas", lambda args, _: len(args[1])),
     Hook(Stage.COMMIT, Exporter, "export"),
     Hook(Stage.COMMIT, Appender, "append", lambda _, deltas: len(deltas)),
-    Hook(Stage.COMMIT, writer.Writer, "_collect"),
     Hook(Stage.COMMIT, writer.Writer, "_commit"),
     Hook(Stage.COMMIT, writer, "_finish"),
     Hook(Stage.COMMIT, Outbox, "run"),
-    Hook(Stage.COMPRESS, record_codec, "delta_row", lambda _args, _result: 1),
+    Hook(Stage.COMPRESS, statements, "rows", lambda _, rows: len(rows)),
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
     Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, fetch: len(fetch.items)),
     Hook(Stage.ENCODE, BatchResult, "encode", lambda args, _: len(args[0].batch)),

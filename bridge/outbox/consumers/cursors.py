@@ -4,7 +4,7 @@ loses costs duplicates, never records."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import apsw
@@ -13,6 +13,7 @@ from bridge.model.policies import StartPolicy
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backfill_plans import begin_snapshot
+from bridge.outbox.log import statements
 from bridge.outbox.objects.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, row
 
@@ -139,8 +140,12 @@ def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str
         begin_snapshot(database, sink, time)
 
 
-def save(database: apsw.Connection, progress: Iterable[Progress]) -> None:
-    """Writes cursors, and deletes the items that are settled."""
+def save(
+    database: apsw.Connection, progress: Iterable[Progress], reached: Mapping[int, statements.InformerProgress]
+) -> None:
+    """Writes cursors and the positions of informers, and deletes the items that are settled."""
+    if reached:
+        statements.reach(database, reached)
     for each in progress:
         # While the disk is full, the writer runs jobs out of order: an older value may arrive after a newer one.
         database.execute(

@@ -73,11 +73,6 @@ class SinkCursors:
         # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
         self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
 
-    @property
-    def have_progressed(self) -> bool:
-        """True if some cursor has unsaved progress."""
-        return any(cursor.dirty for cursor in self._cursors.values())
-
     def take_progress(self) -> list[Progress]:
         """The unsaved progress of all cursors. The caller saves it."""
         progress = []

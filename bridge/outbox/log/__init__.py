@@ -4,8 +4,8 @@ appender       a batch of changes into records, ledger and position in one trans
 body_codec     compressed bodies with a dictionary for each kind
 cleaner        deletes records that nobody needs, in bulk
 dictionaries   compression dictionaries in the database
-record_codec   a record into a row, and back
+record_codec   a row into its record; records in dead letters
 retention      the records kept beyond need, and the start of the log that follows (pure)
 sparse_index   bytes and ages of records, without a read of the log (pure)
-statements     SQL statements of the log
+statements     SQL of the log, and records into rows
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
@@ -11,6 +12,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
 from bridge.outbox.log import statements
+from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.store import Store
 
 
@@ -49,19 +51,19 @@ class RunningInformer:
         elif any(change.op is not Op.SYNC for change in batch.changes):
             self.position = None
         # A delete inferred from a list carries the last known version, which may belong to an older epoch.
-        versions = (each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC))
+        versions = [each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC)]
         self.newest = newest_of((self.newest, *versions, batch.position))
         return began or batch.position is not None
 
 
 class Appender:
-    """Numbers records and writes them. ``committed`` runs on the event loop with the records of each batch and their
-    bytes on disk, in the order of the sequence numbers, once they are durable."""
+    """Numbers records and writes them. ``committed`` runs on the event loop with the records of each batch and the
+    sequence number of the last, in the order of the sequence numbers, once they are durable."""
 
     def __init__(
         self,
         store: Store,
-        last: int,
+        end: LogEnd,
         *,
         epoch: int,
         before: bool,
@@ -69,7 +71,8 @@ class Appender:
         committed: Callable[[Sequence[Delta], int], None],
     ) -> None:
         self._store = store
-        self._assigned = last
+        self._end = end
+        self._assigned = end.last
         self._epoch = epoch
         self._before = before
         self._clock = clock
@@ -114,6 +117,7 @@ class Appender:
             informer.newest,
             informer.epoch,
             informer.removing,
+            rebuilding,
         )
         await self._write(deltas, ready)
         return deltas
@@ -126,7 +130,7 @@ class Appender:
         ``number_next``."""
         no_states = [False] * len(gone)
         await self._write(
-            gone, statements.Append(None, kind, None, resources, no_states, replaced, None, None, 1, True)
+            gone, statements.Append(None, kind, None, resources, no_states, replaced, None, None, 1, True, False)
         )
 
     def begin(self, name: str, scope: Scope, informer: RunningInformer) -> None:
@@ -144,11 +148,6 @@ class Appender:
         the log in order."""
         self._assigned += 1
         return self._assigned
-
-    @property
-    def has_reached(self) -> bool:
-        """True if positions wait to be saved."""
-        return bool(self._reached)
 
     def forget(self, name: str, scope: Scope) -> int | None:
         """Unregisters an informer. Returns its number in the database, which a later informer may get; None if the
@@ -183,10 +182,23 @@ class Appender:
         return reached
 
     def _write(self, deltas: Sequence[Delta], ready: statements.Append) -> Awaitable[int]:
+        bodies = self._store.codec.bodies
+        compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
         return self._store.write(
-            partial(statements.append, deltas=deltas, batch=ready, bodies=self._store.codec.bodies),
-            committed=partial(self._committed, deltas),
+            partial(statements.append, deltas=deltas, batch=ready, compress=compress),
+            committed=partial(self._appended, deltas),
         )
+
+    def _appended(self, deltas: Sequence[Delta], size: int) -> None:
+        """The records are durable, with ``size`` bytes on disk."""
+        end, last = self._end, deltas[-1].sequence
+        end.last = last
+        end.bytes += size
+        if end.unmarked_since is None:
+            end.unmarked_since = end.now()
+        elif end.bytes >= end.mark_at:
+            end.mark()
+        self._committed(deltas, last)
 
     def _number(
         self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool
@@ -235,3 +247,8 @@ class Appender:
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
+
+
+def utc_now() -> str:
+    """Now as RFC 3339 with microseconds, such as 2026-11-21T08:30:00.000001Z."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -7,7 +7,7 @@ A frame names its dictionary. A kind has one dictionary at most, which stays in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import zstandard
@@ -39,7 +39,8 @@ class BodyCodec:
     """Thread-safe, with one restriction: only one thread calls ``pack``."""
 
     def __init__(self, dictionaries: Iterable[Dictionary] = ()) -> None:
-        self._compressors: dict[int, zstandard.ZstdCompressor] = {}
+        self.compress: dict[int, Callable[[bytes], bytes]] = {}
+        """By kind, for kinds that have a dictionary. For the writer's thread; ``pack`` is for all kinds."""
         self._dictionaries: dict[int, zstandard.ZstdCompressionDict] = {}
         # A decompressor serves a single thread at a time, so each call takes one from this pool (as model.packing).
         self._decompressors: dict[int, list[zstandard.ZstdDecompressor]] = {}
@@ -52,11 +53,11 @@ class BodyCodec:
     def pack(self, kind: int, body: bytes) -> bytes:
         """The body as one zstd frame with content size and checksum. Collects samples while the kind has no
         dictionary."""
-        compressor = self._compressors.get(kind)
-        if compressor is None:
+        compress = self.compress.get(kind)
+        if compress is None:
             self._sample(kind, body)
             return pack(body)
-        return compressor.compress(body)
+        return compress(body)
 
     def unpack(self, packed: bytes) -> bytes:
         """The body of a frame. Raises ValueError for a damaged frame, an unknown dictionary, or a size beyond
@@ -107,9 +108,10 @@ class BodyCodec:
             raise ValueError(f"dictionary {dictionary.number} is damaged: {error}") from error
         self._dictionaries[dictionary.number] = content
         self._decompressors[dictionary.number] = []
-        self._compressors[dictionary.kind] = zstandard.ZstdCompressor(
+        compressor = zstandard.ZstdCompressor(
             level=LEVEL, dict_data=content, write_content_size=True, write_checksum=True
         )
+        self.compress[dictionary.kind] = compressor.compress
 
     def _sample(self, kind: int, body: bytes) -> None:
         # The event loop may take the samples between any two lines; then the body is kept in vain, without harm.

@@ -33,7 +33,7 @@ _TYPES = {
 """Valid types of a row's columns. SQLite checks types when a row is written, and trusts the file when it is read."""
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 _decode_audience = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
@@ -45,28 +45,9 @@ class Codec:
     bodies: BodyCodec
 
 
-def delta_row(delta: Delta, kind: int, resource: int, bodies: BodyCodec) -> LogRow:
-    """The row of a delta. Compresses body and ``before``."""
-    return (
-        delta.sequence,
-        delta.op.value,
-        delta.evidence.value,
-        kind,
-        resource,
-        delta.key,
-        delta.uid,
-        delta.resource_version,
-        delta.time,
-        delta.epoch,
-        None if delta.targets is None else _encode(delta.targets).decode(),
-        None if delta.before is None else bodies.pack(kind, delta.before),
-        bodies.pack(kind, delta.body),
-    )
-
-
 def gap_row(gap: Gap) -> LogRow:
     """The row of a Gap."""
-    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, _encode(gap))
+    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, encode(gap))
 
 
 def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
 
 import msgspec
+
+_MARK_BYTES = 1 << 20
+"""Bytes in the log after which a commit makes a mark of the index, whoever needs the index."""
 
 
 class _Mark(msgspec.Struct, frozen=True, gc=False):
@@ -28,10 +33,10 @@ class SparseIndex:
     """A sparse index of the log (as Kafka's offset and time index): bytes and ages of records without a read of the
     log.
 
-    Each commit adds a mark. Above ``most`` marks, neighbours are merged; a mark then stands for about a thousandth
-    (with the default) of the log's bytes or of its time span, whichever comes first. Answers err by one mark, to the
-    side that each method documents. Times are seconds of a monotonic clock; a time that goes back counts as equal to
-    the newest one.
+    A mark stands for the commits of some time. Above ``most`` marks, neighbours are merged; a mark then stands for
+    about a thousandth (with the default) of the log's bytes or of its time span, whichever comes first. Answers err by
+    one mark, to the side that each method documents. Times are seconds of a monotonic clock; a time that goes back
+    counts as equal to the newest one.
     """
 
     def __init__(self, most: int = 4000) -> None:
@@ -42,14 +47,15 @@ class SparseIndex:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def reached(self, sequence: int, total_bytes: int, now: float) -> None:
-        """Records through ``sequence`` exist since ``now``; all records so far, trimmed ones included, took
-        ``total_bytes``."""
+    def reached(self, sequence: int, total_bytes: int, now: float, since: float | None = None) -> None:
+        """Records through ``sequence`` exist at ``now``, the first of them behind the newest mark since ``since`` (by
+        default ``now``); all records so far, trimmed ones included, took ``total_bytes``."""
         before = self._marks[-1]
         if sequence <= before.sequence:
             return
         now = max(now, before.newest)
-        self._marks.append(_Mark(sequence, total_bytes, now, now))
+        oldest = now if since is None else max(since, before.newest)
+        self._marks.append(_Mark(sequence, total_bytes, oldest, now))
         if len(self._marks) > self._most:
             self._merge()
 
@@ -105,3 +111,27 @@ class SparseIndex:
                 merged.append(msgspec.structs.replace(mark, oldest=oldest))
                 oldest = None
         self._marks = merged
+
+
+@dataclass(slots=True)
+class LogEnd:
+    """The end of the log, in memory: ``last`` and ``bytes`` after each commit, and the index in steps."""
+
+    last: int
+    """Sequence number of the newest durable record."""
+    bytes: int
+    """Of all records through ``last``, trimmed ones included, since the start."""
+    index: SparseIndex
+    now: Callable[[], float]
+    """Monotonic seconds."""
+    unmarked_since: float | None = None
+    """Time of the first commit that has no mark in ``index``; None if there is none."""
+    mark_at: int = 0
+    """``bytes`` at which the next commit makes a mark."""
+
+    def mark(self) -> SparseIndex:
+        """The index through ``last``. Marks by time are made when the index is needed, not at each commit."""
+        if self.unmarked_since is not None:
+            self.index.reached(self.last, self.bytes, self.now(), self.unmarked_since)
+            self.unmarked_since, self.mark_at = None, self.bytes + _MARK_BYTES
+        return self.index

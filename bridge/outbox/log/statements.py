@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import apsw
 import msgspec
 
 from bridge.model.record import Delta, Record
 from bridge.outbox.log import record_codec
-from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage.database import one
 
@@ -40,37 +40,61 @@ class Append(msgspec.Struct, frozen=True):
     epoch: int
     removing: bool
     """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
+    rebuilding: bool
+    """True if this batch may end the informer's first list after the database was lost."""
 
 
-def append(database: apsw.Connection, deltas: Sequence[Delta], batch: Append, bodies: BodyCodec) -> int:
-    """Writes log, ledger and position. Returns the bytes of the compressed bodies."""
-    written = [
-        record_codec.delta_row(delta, batch.kind, resource, bodies)
-        for delta, resource in zip(deltas, batch.resources, strict=True)
-    ]
-    if written:
-        kind, informer = batch.kind, batch.informer
-        entries = [
+def append(
+    database: apsw.Connection, deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], bytes]
+) -> int:
+    """Writes log, ledger and position. ``compress`` packs a body. Returns the bytes of the packed bodies."""
+    kind, informer = batch.kind, batch.informer
+    written = rows(deltas, batch, compress)
+    database.executemany(record_codec.INSERT, written)
+    database.executemany(
+        ledger_sql.ENTER,
+        [
             (kind, delta.sequence, delta.key, informer if state else None, delta.uid, delta.resource_version, replaced)
             for delta, state, replaced in zip(deltas, batch.are_states, batch.replaced, strict=True)
-        ]
-        database.executemany(record_codec.INSERT, written)
-        database.executemany(ledger_sql.ENTER, entries)
-        if batch.informer is None:
-            _let_only_a_list_tell(database, batch)
-        if batch.removing:
-            ledger_sql.leave_behind(database, batch.kind, (delta.epoch for delta in deltas))
-        database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
-    size = sum(len(row[-1]) + len(row[-2] or b"") for row in written)
-    if batch.informer is None:
-        return size
-    database.execute(
-        "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
-        " rebuilding = rebuilding AND ? WHERE id = ?",
-        (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, batch.informer),
+        ],
     )
-    database.execute(_END_REBUILDING)
-    return size
+    if informer is None:
+        _let_only_a_list_tell(database, batch)
+    if batch.removing:
+        ledger_sql.leave_behind(database, kind, (delta.epoch for delta in deltas))
+    database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
+    if informer is not None:
+        database.execute(
+            "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
+            " rebuilding = rebuilding AND ? WHERE id = ?",
+            (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, informer),
+        )
+        if batch.rebuilding:
+            database.execute(_END_REBUILDING)
+    return sum(len(row[-1]) + len(row[-2] or b"") for row in written)
+
+
+def rows(deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], bytes]) -> list[LogRow]:
+    """The rows of the records, with packed bodies."""
+    kind = batch.kind
+    return [
+        (
+            delta.sequence,
+            delta.op.value,
+            delta.evidence.value,
+            kind,
+            resource,
+            delta.key,
+            delta.uid,
+            delta.resource_version,
+            delta.time,
+            delta.epoch,
+            None if delta.targets is None else record_codec.encode(delta.targets).decode(),
+            None if delta.before is None else compress(delta.before),
+            compress(delta.body),
+        )
+        for delta, resource in zip(deltas, batch.resources, strict=True)
+    ]
 
 
 def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:

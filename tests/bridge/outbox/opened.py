@@ -15,9 +15,9 @@ from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox, Retention
+from bridge.outbox.log.appender import utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
-from bridge.outbox.recovery import utc_now
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.pipelines.feeds import Feeds
 

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from bridge.facts import Fact, OutboxFull, OutboxHasRoom, unheard
+from bridge.facts import Fact, OutboxFull, OutboxHasRoom
 from bridge.model.admin import UnknownTarget
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import open_writer
