@@ -106,18 +106,9 @@ class Appender:
         self._reached.pop(informer.id, None)
         batch.first = self._assigned + 1
         deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
+        state = informer.position, informer.newest, informer.epoch, informer.removing, rebuilding
         ready = statements.Append(
-            informer.id,
-            informer.kind,
-            informer.resource_number,
-            resources,
-            are_states,
-            replaced,
-            informer.position,
-            informer.newest,
-            informer.epoch,
-            informer.removing,
-            rebuilding,
+            informer.id, informer.kind, informer.resource_number, resources, are_states, replaced, *state
         )
         await self._write(deltas, ready)
         return deltas
