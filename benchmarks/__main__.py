@@ -41,10 +41,14 @@ def main() -> int:
         return 64
     titles = {each.name: each.title for each in cases(scale)}
     try:
-        results = joined(_about(scale), titles, chosen.out / "results.json" if chosen.join else None)
+        joins = chosen.join or chosen.replace
+        results = joined(_about(scale), titles, chosen.out / "results.json" if joins else None)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 64
+    if chosen.replace:
+        forget(results, wanted)
+    results.notes |= dict.fromkeys([each.name for each in wanted], chosen.note) if chosen.note else {}
     chosen.out.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix="kubedelta-bench-", dir=chosen.folder) as folder,
@@ -86,8 +90,16 @@ def joined(about: Mapping[str, object], titles: Mapping[str, str], earlier: Path
     found = Results.read(earlier)
     if found.about != results.about:
         raise ValueError(f"{earlier} was measured with {found.about}, and this run is with {results.about}")
-    results.measured = found.measured
+    results.measured, results.notes = found.measured, found.notes
     return results
+
+
+def forget(results: Results, wanted: Sequence[Case]) -> None:
+    """Removes the rounds of these cases and contenders."""
+    for case in wanted:
+        for name in case.contenders:
+            results.measured.get(case.name, {}).pop(name, None)
+        results.notes.pop(case.name, None)
 
 
 def in_turns(wanted: Sequence[Case], rounds: int) -> Iterator[tuple[int, Case, str, Measure]]:
@@ -145,6 +157,8 @@ def _arguments() -> argparse.ArgumentParser:
     )
     add("--events", type=int, default=Scale().events, help="100000 by default; some cases have a part of them")
     add("--join", action="store_true", help="add the rounds to what the report has")
+    add("--replace", action="store_true", help="like --join, and earlier rounds of the same cases and contenders go")
+    add("--note", default="", help="a sentence about the circumstances, for the report of these cases")
     add("--out", type=Path, default=HERE / "results", help="where the report goes")
     add("--folder", type=Path, default=None, help="on whose disk brokers and states live")
     return parser

@@ -58,6 +58,7 @@ def markdown(results: Results) -> str:
         if not contenders:
             continue
         parts += ["", f"## {title}", "", *table(contenders)]
+        parts += [f"\n{results.notes[case]}"] if case in results.notes else []
         parts += [
             f"\n{name}: {failure.splitlines()[0]}" for name, each in contenders.items() for failure in each.failures
         ]
@@ -80,7 +81,7 @@ def summary(results: Results) -> str:
         if (value := each.median("cpu_us")) is not None and name in results.measured.get("first-list", {})
     )
     rows = [[name, *(_beside_ours(results, name, *which) for *which, _ in SUMMED_UP)] for _, name in cheapest]
-    return "\n".join(_table(["", *(heading for *_, heading in SUMMED_UP)], rows))
+    return "\n".join(lines(["", *(heading for *_, heading in SUMMED_UP)], rows))
 
 
 def _beside_ours(results: Results, name: str, case: str, figure: str) -> str:
@@ -99,7 +100,7 @@ def _goals(judged: list[Judged]) -> list[str]:
     rows = [
         [each.goal.what, _limit(each.goal.at_most, each.goal.unit), _value(each), _verdict(each.met)] for each in judged
     ]
-    return _table(["", "at most", "measured", ""], rows)
+    return lines(["", "at most", "measured", ""], rows)
 
 
 def _limit(value: float, unit: str) -> str:
@@ -138,13 +139,14 @@ def table(contenders: Mapping[str, Measured]) -> list[str]:
         rows.append(
             [name, str(len(measured.rounds)), *against, *(_cell(measured.median(figure), figure) for figure in shown)]
         )
-    return _table(headings, rows)
+    return lines(headings, rows)
 
 
 def _cell(value: float | None, figure: str) -> str:
     return "–" if value is None else COLUMNS[figure].show(value)
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
+def lines(headings: list[str], rows: list[list[str]]) -> list[str]:
+    """A table in Markdown, line by line; numbers stand at the right."""
     rule = ["---", *(["---:"] * (len(headings) - 1))]
     return [f"| {' | '.join(row)} |" for row in (headings, rule, *rows)]

@@ -35,6 +35,8 @@ class Results:
     """Of cases, in their order."""
     measured: dict[str, dict[str, Measured]] = field(default_factory=dict)
     """Case → contender."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """Case → circumstances that a reader of its figures must know."""
 
     def of(self, case: str, contender: str) -> Measured:
         """An empty one where nothing was measured yet, which is kept."""
@@ -59,4 +61,4 @@ class Results:
             case: {name: Measured(**each) for name, each in contenders.items()}
             for case, contenders in found["measured"].items()
         }
-        return cls(found["about"], found["titles"], measured)
+        return cls(found["about"], found["titles"], measured, found.get("notes", {}))

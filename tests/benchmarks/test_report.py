@@ -73,6 +73,13 @@ def test_a_failure_is_told_beside_the_table_by_its_first_line() -> None:
     assert "Traceback" not in markdown(results)
 
 
+def test_circumstances_stand_below_the_table() -> None:
+    results = a_result()
+    results.notes["kafka"] = "Measured beside other work."
+
+    assert markdown(results).endswith("|\n\nMeasured beside other work.\n")
+
+
 def test_a_bar_is_as_long_as_its_share_of_the_longest() -> None:
     drawn = ElementTree.fromstring(picture("CPU <per> event", "µs", [Bar(BRIDGE, 50), Bar("theirs", 200)]))
     ours, theirs = (float(each.get("width", 0)) for each in drawn.iter(f"{SVG}rect"))

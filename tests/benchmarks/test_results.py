@@ -32,6 +32,7 @@ def test_a_ratio_to_what_was_not_measured_is_none(under: tuple[str, str, str]) -
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     results = a_result({"ours": [20.0, 10.0]})
     results.of("kafka", "theirs").failures.append("it ended with 1")
+    results.notes["kafka"] = "beside other work"
     results.write(tmp_path / "results.json")
 
     assert Results.read(tmp_path / "results.json") == results

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from benchmarks.__main__ import attempt, choose, in_turns, joined
+from benchmarks.__main__ import attempt, choose, forget, in_turns, joined
 from benchmarks.cases import Case, Scale, cases
 from benchmarks.meter import Figures
 from benchmarks.processes import ChildFailed
@@ -75,6 +75,17 @@ def test_a_percentile_is_the_smallest_value_not_exceeded(percent: float, value: 
 
 def test_a_percentile_of_one_value_is_that_value() -> None:
     assert percentile([7.0], 99) == 7.0
+
+
+def test_rounds_of_chosen_contenders_are_forgotten_and_others_stay() -> None:
+    results = Results({}, {}, notes={"kafka": "beside other work", "file": "alone"})
+    for name in "ab":
+        results.of("kafka", name).rounds.append({"cpu_us": 1.0})
+
+    forget(results, choose(TWO, ["kafka"], ["a"]))
+
+    assert results.measured == {"kafka": {"b": Measured([{"cpu_us": 1.0}])}}
+    assert results.notes == {"file": "alone"}
 
 
 def test_rounds_join_those_of_an_earlier_run_of_the_same_scale(tmp_path: Path) -> None:
