@@ -27,7 +27,6 @@ LONG_MODULES = frozenset(
         "bridge/informer/reflector/states.py",
         "bridge/informer/shared_informer.py",
         "bridge/kube/wire/frames.py",
-        "bridge/kube/wire/pages.py",
         "bridge/outbox/outbox.py",
         "bridge/outbox/writer.py",
     }

@@ -3,8 +3,10 @@
 answering   an HTTP response into an answer
 frames      a watch stream into events
 inflate     bounded decompression
+list_text   kind, version and next page of a list
 nesting     scans JSON of any depth without recursion
 objects     reads identity and metadata of an object
+page_items  objects of a page that were not taken yet
 pages       a list page into objects, while the bytes arrive
 status      the API's errors, by the action that they ask for
 """

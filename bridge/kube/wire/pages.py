@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
+from bridge.kube.wire.list_text import ListMetadata, ListText, malformed
 from bridge.kube.wire.nesting import Nesting, end_of_value, members
 from bridge.kube.wire.objects import UNREADABLE, LeftBare, bare, decode_head, read_object, whole_object
-from bridge.kube.wire.status import read_status, shortened, trouble
+from bridge.kube.wire.page_items import PageItems
 from bridge.model.answers import Failed, Page, Trouble
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
@@ -26,8 +25,6 @@ LONGEST_OBJECT = 16 << 20
 double that. Only the identity of a longer object is kept."""
 LONGEST_AROUND = 1 << 20
 """Bytes of a list beside its items, white space included."""
-MOST_UNREADABLE = 100
-"""Unreadable items that are reported, per page."""
 _SEARCH_LIMIT = 2 << 20
 """Bytes without the beginning of a next item, after which brackets are counted instead."""
 _MOST = 4 << 20
@@ -40,22 +37,7 @@ _ITEMS = b'"items"'
 _CLOSING = ord("]")
 
 
-class _ListMetadata(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-    next_page: str | None = msgspec.field(name="continue", default=None)
-
-
-class _List(msgspec.Struct):
-    kind: str = ""
-    api_version: str = msgspec.field(name="apiVersion", default="")
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
-    items: list[msgspec.Raw] | None = None
-
-
-_decode_list = msgspec.json.Decoder(_List).decode
-
-
-class PageReader:
+class PageReader(PageItems):
     """Reads a page in pieces of any length. Used by a single task."""
 
     def __init__(
@@ -67,6 +49,7 @@ class PageReader:
         least: int = LEAST,
     ) -> None:
         """If ``managed_fields`` is False, they are cut out. ``longest_object`` and ``least`` are in bytes."""
+        super().__init__()
         self._resource = resource
         self._managed_fields = managed_fields
         self._longest_object = longest_object
@@ -78,10 +61,7 @@ class PageReader:
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._final = False
-        self._begins = b""
-        """The list's text before its items."""
-        self._ends = b""
-        """The list's text behind its items."""
+        self._list = ListText()
         self._white = 0
         self._between: bytes | None = None
         """The text between two items; empty if items have no common beginning, None before the first item."""
@@ -89,25 +69,18 @@ class PageReader:
         """The next item begins at or behind this index."""
         self._nesting = Nesting()
         self._too_long: LeftBare | str = ""
-        self._objects: list[ApiObject] = []
-        self._secrets = False
-        """The list's kind is SecretList. It counts for its items, into which kube-apiserver writes no kind."""
-        self._unreadable: list[str] = []
-        self.left_bare: list[str] = []
-        """Objects reduced to their identity: name and reason. The reader of this list may clear it."""
-        self.version = ""
-        """The list's resourceVersion, as soon as it was read: kube-apiserver writes it before the items of its own
-        kinds, and behind the items of custom resources."""
-        self.held = 0
-        """Bytes of the objects that were not taken yet."""
         self._size = 0
         self.failed: Failed | None = None
         """The text cannot be a list. Later text is ignored."""
 
-    def feed(self, piece: bytes) -> int:
-        """Reads further bytes of the page. Returns the number of objects read.
+    @property
+    def version(self) -> str:
+        """The list's resourceVersion, as soon as it was read; empty before that."""
+        return self._list.version
 
-        Memory holds the text of a single object, and the objects that ``take`` has not returned yet."""
+    def feed(self, piece: bytes) -> int:
+        """Reads further bytes of the page. Returns the number of objects read. Memory holds the text of a single object,
+        and the objects that ``take`` has not returned yet."""
         before = len(self._objects)
         self._pending.append(piece)
         self._pending_size += len(piece)
@@ -119,8 +92,7 @@ class PageReader:
 
     def take(self) -> list[ApiObject]:
         """Removes and returns the objects that are complete."""
-        objects, self._objects, self.held = self._objects, [], 0
-        return [msgspec.structs.replace(each, secret=True) for each in objects] if self._secrets else objects
+        return self._take(secret=self._list.names_secrets)
 
     def end(self) -> Page | Trouble:
         """Ends the page. The Page has the objects that were not taken, the list's version and the unreadable items;
@@ -129,29 +101,12 @@ class PageReader:
         self._advance()
         if self.failed is not None:
             return self.failed
-        if self._step == self._before_items:
-            return self._page(self._text)
-        if self._step != self._behind_items:
-            return _malformed("it ends before its items do")
-        return self._page(b"".join((self._begins, b"[]", self._ends)))
-
-    def _page(self, text: bytes) -> Page | Trouble:
-        try:
-            page = _decode_list(text)
-        except UNREADABLE as error:
-            return _malformed(str(error))
-        if page.kind == "Status" and (status := read_status(text)):
-            return trouble(status.code, status)
-        if page.items:
-            return _malformed("it has two lists of items")
-        if not page.kind.endswith("List"):
-            return Failed(shortened(f"the answer is a {page.kind or 'nameless thing'}, not a list"))
-        if not page.metadata.resource_version:
-            return Failed("the list has no metadata.resourceVersion, from which a watch could start")
-        unreadable = tuple(self._unreadable)
-        self._secrets = self._secrets or _lists_secrets(page)
-        version, next_page = page.metadata.resource_version, page.metadata.next_page or None
-        return Page(self.take(), version, next_page, unreadable, self._size)
+        if self._step not in (self._before_items, self._behind_items):
+            return malformed("it ends before its items do")
+        read = self._list.end(self._text if self._step == self._before_items else None)
+        if not isinstance(read, ListMetadata):
+            return read
+        return Page(self.take(), read.resource_version, read.next_page or None, tuple(self._unreadable), self._size)
 
     def _advance(self) -> None:
         self._text = b"".join((self._text, *self._pending))
@@ -169,37 +124,27 @@ class PageReader:
         begin = len(self._text) - len(self._text.lstrip())
         for key, start, _ in members(self._text, begin, last=_ITEMS):
             if key == _ITEMS and self._text.startswith(b"[", start):
-                self._begins, self._at = self._text[:start], start + 1
-                self._know_version()
+                self.failed = self._list.begin(self._text[:start])
+                self._at = start + 1
                 self._step = self._next_item
                 return True
         self._check_around(len(self._text))
         return False
-
-    def _know_version(self) -> None:
-        try:
-            page = _decode_list(self._begins + b"[]}")
-        except UNREADABLE as error:
-            self.failed = _malformed(str(error))
-            return
-        if page.kind.endswith("List"):
-            self.version = page.metadata.resource_version
-            self._secrets = _lists_secrets(page)
 
     def _behind_item(self) -> bool:
         if not self._skip_white():
             return False
         mark = self._text[self._at]
         if mark not in b",]":
-            self.failed = _malformed("its items are not a list")
+            self.failed = malformed("its items are not a list")
         self._at += 1
         self._step = self._behind_items if mark == _CLOSING else self._next_item
         return True
 
     def _behind_items(self) -> bool:
-        self._ends += self._text[self._at :]
+        self._list.append(self._text[self._at :])
         self._at = len(self._text)
-        self._check_around(len(self._begins) + len(self._ends))
+        self._check_around(len(self._list))
         return False
 
     def _skip_white(self) -> bool:
@@ -213,7 +158,7 @@ class PageReader:
 
     def _check_around(self, size: int) -> None:
         if size > LONGEST_AROUND:
-            self.failed = _malformed(f"it has more than {LONGEST_AROUND} bytes beside its items")
+            self.failed = malformed(f"it has more than {LONGEST_AROUND} bytes beside its items")
 
     # ── Items ────────────────────────────────────────────────────────────────
 
@@ -303,22 +248,3 @@ class PageReader:
         self._at = end
         self._step = self._behind_item
         return True
-
-    def _put(self, thing: ApiObject | LeftBare | str) -> None:
-        if isinstance(thing, LeftBare):
-            self.left_bare.append(shortened(thing.reason))
-            thing = thing.object
-        if isinstance(thing, ApiObject):
-            self._objects.append(thing)
-            self.held += len(thing.body)
-        elif len(self._unreadable) < MOST_UNREADABLE:
-            self._unreadable.append(shortened(thing))
-
-
-def _lists_secrets(page: _List) -> bool:
-    """By the list's kind, because an aggregated API server may give the resource any name."""
-    return page.kind == "SecretList" and "/" not in page.api_version
-
-
-def _malformed(reason: str) -> Failed:
-    return Failed(shortened(f"the list could not be read: {reason}"))
