@@ -79,8 +79,8 @@ class PageReader(PageItems):
         return self._list.version
 
     def feed(self, piece: bytes) -> int:
-        """Reads further bytes of the page. Returns the number of objects read. Memory holds the text of a single object,
-        and the objects that ``take`` has not returned yet."""
+        """Reads further bytes of the page. Returns the number of objects read. Memory holds the text of one object, and
+        the objects that ``take`` has not returned yet."""
         before = len(self._objects)
         self._pending.append(piece)
         self._pending_size += len(piece)
