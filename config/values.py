@@ -70,6 +70,8 @@ class Duration(float):
         for unit, seconds in _SECONDS.items():
             if seconds >= 1 and self and self % seconds == 0:
                 return f"{self / seconds:.0f}{unit}"
+        if 0 < self < 1 and (milliseconds := round(self * 1000, 3)).is_integer():
+            return f"{milliseconds:.0f}ms"
         return f"{self:.3f}".rstrip("0").rstrip(".") + "s"
 
     @classmethod

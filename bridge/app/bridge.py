@@ -46,7 +46,9 @@ class Bridge:
         for sink in plan.sinks:
             if sink.clear_text:
                 self._report(SinkInsecure(sink.name, sink.clear_text))
-        async with connect(plan.access, report=self._report, idle_timeout=plan.idle_timeout) as client:
+        async with connect(
+            plan.access, report=self._report, idle_timeout=plan.idle_timeout, latency=plan.latency
+        ) as client:
             sinks = {sink.name: sink.start for sink in plan.sinks}
             feeds = await Feeds.open(plan.state, sinks, retention=plan.retention, report=self._report)
             async with feeds.outbox as outbox:

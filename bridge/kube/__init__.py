@@ -5,6 +5,7 @@ auth             the server's address, its certificates, and our credentials
 client           the interface for the other rooms
 discovery        served resources, and kubectl's names for them
 errors           exceptions of this room
+gathering        the bytes of watches, gathered in a window that all watches share (hot)
 lister_watcher   list and watch of one resource in one scope
 paths            URL paths (pure)
 transport        httpx over aiohttp, one connection for each watch

@@ -16,6 +16,7 @@ from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
+from bridge.kube.gathering import Gathering
 from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
 from bridge.kube.transport import http_client
 from bridge.model.resource import Resource, Scope
@@ -56,6 +57,7 @@ class KubeClient:
         report: Report,
         idle_timeout: float,
         answer_timeout: float,
+        latency: float,
     ) -> None:
         self.server = str(connection.server)
         """The server's URL, for messages."""
@@ -67,6 +69,7 @@ class KubeClient:
         self._idle_timeout = idle_timeout
         self._answer_timeout = answer_timeout
         self._compress = connection.compression
+        self._gathering = Gathering(latency) if latency else None
 
     def lister_watcher(
         self, resource: Resource, scope: Scope, *, metadata_only: bool = False, managed_fields: bool = True
@@ -82,6 +85,7 @@ class KubeClient:
             compress=self._compress,
             metadata_only=metadata_only,
             managed_fields=managed_fields,
+            gathering=self._gathering,
             report=self._report,
         )
 
@@ -131,13 +135,22 @@ async def connect(
     service_account: Path = SERVICE_ACCOUNT,
     idle_timeout: float = IDLE_TIMEOUT,
     answer_timeout: float = ANSWER_TIMEOUT,
+    latency: float = 0.0,
 ) -> AsyncIterator[KubeClient]:
     """A client for the time of the context. Sends no request yet: ``version()`` shows whether the server answers.
 
     Raises CredentialsError if no server is configured, or if the configured credentials cannot be used.
     ``idle_timeout`` is the time without a byte after which a watch is given up, ``answer_timeout`` the time until an
-    answer begins, both in seconds.
+    answer begins. Changes that come within ``latency`` of others wait for its end, and are passed on together, over all
+    watches of the client; 0 turns that off. All are in seconds.
     """
     connection = resolve(access, environ=environ, service_account=service_account, report=report)
     async with http_client(connection) as http:
-        yield KubeClient(connection, http, report=report, idle_timeout=idle_timeout, answer_timeout=answer_timeout)
+        yield KubeClient(
+            connection,
+            http,
+            report=report,
+            idle_timeout=idle_timeout,
+            answer_timeout=answer_timeout,
+            latency=latency,
+        )

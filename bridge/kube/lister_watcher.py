@@ -13,14 +13,16 @@ import httpx
 
 from bridge.facts import ObjectLeftBare, Report, unheard
 from bridge.kube.errors import CredentialsError
+from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
 from bridge.kube.paths import collection_path, escaped
-from bridge.kube.transport import NETWORK_ERRORS, not_answered
+from bridge.kube.transport import NETWORK_ERRORS, RESPONSE, not_answered
 from bridge.kube.wire.answering import refusal
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.inflate import pieces
 from bridge.kube.wire.pages import PageReader
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import (
+    Bookmark,
     Failed,
     HungUp,
     ListAnswer,
@@ -65,9 +67,11 @@ class ApiListerWatcher:
         compress: bool = False,
         metadata_only: bool = False,
         managed_fields: bool = True,
+        gathering: Gathering | None = None,
         report: Report = unheard,
     ) -> None:
-        """``idle_timeout``, ``answer_timeout`` and ``grace`` are in seconds.
+        """``idle_timeout``, ``answer_timeout`` and ``grace`` are in seconds. Without ``gathering``, changes are passed
+        on as they come.
 
         ``compress`` lets the server compress lists: its encryption saves as much as the compression costs, and we save
         more than inflating costs. ``metadata_only`` lists objects without spec and status; a server without that
@@ -87,6 +91,7 @@ class ApiListerWatcher:
         self._idle_timeout = idle_timeout
         self._answer_timeout = answer_timeout
         self._grace = grace
+        self._gathering = gathering
         self._list_headers = {"Accept-Encoding": "gzip"} if compress else {}
         if metadata_only:
             self._list_headers["Accept"] = f"{METADATA_ONLY}, application/json"
@@ -179,41 +184,42 @@ class ApiListerWatcher:
     async def _answers(self, response: httpx.Response, request: WatchRequest) -> AsyncGenerator[WatchAnswer]:
         yield Opened()
         frames = Frames(self._resource, initial_events=request.initial_events, managed_fields=self._managed_fields)
-        now = asyncio.get_running_loop().time
-        overdue = now() + request.timeout + self._grace
-        chunks = response.aiter_raw()
-        while not frames.ended:
-            try:
-                # Two deadlines: a silent server, and a server that ignores timeoutSeconds.
-                async with asyncio.timeout_at(min(overdue, now() + self._idle_timeout)) as limit:
-                    chunk = await anext(chunks)
-            except StopAsyncIteration:
-                if frames.mid_line:
-                    yield HungUp("the stream ended in the middle of a line", torn=True)
-                else:
-                    yield HungUp("the stream ended")
-                return
-            except NETWORK_ERRORS as error:
-                yield self._why_ended(error, limit, overdue, request)
-                return
-            for answer in frames.feed(chunk):
-                yield answer
-            if frames.left_bare:
-                self._report_bare(frames)
+        body = WatchBody(
+            response.extensions[RESPONSE], idle_timeout=self._idle_timeout, longest=request.timeout + self._grace
+        )
+        body.gathering = None if request.initial_events else self._gathering
+        try:
+            while not frames.ended:
+                try:
+                    chunk = await body.read()
+                except (IdleTooLong, NotEnded, *NETWORK_ERRORS) as error:
+                    yield self._why_ended(error, request)
+                    return
+                if not chunk:
+                    torn = frames.mid_line
+                    yield HungUp(f"the stream ended{' in the middle of a line' if torn else ''}", torn=torn)
+                    return
+                for answer in frames.feed(chunk):
+                    if isinstance(answer, Bookmark) and answer.initial_events_end:
+                        body.gathering = self._gathering
+                    yield answer
+                if frames.left_bare:
+                    self._report_bare(frames)
+        finally:
+            body.close()
 
     def _report_bare(self, reader: PageReader | Frames) -> None:
         for reason in reader.left_bare:
             self._report(ObjectLeftBare(self._resource, self._scope, reason))
         reader.left_bare.clear()
 
-    def _why_ended(
-        self, error: Exception, limit: asyncio.Timeout, overdue: float, request: WatchRequest
-    ) -> HungUp | Silent:
-        if not limit.expired():  # TCP raises TimeoutError too, for a peer that is gone.
-            return HungUp(shortened(f"the connection broke: {type(error.__cause__ or error).__name__}"), torn=True)
-        if limit.when() == overdue:
-            return HungUp(f"the server did not end the watch after {request.timeout} seconds, as requested")
-        return Silent(self._idle_timeout)
+    def _why_ended(self, error: Exception, request: WatchRequest) -> HungUp | Silent:
+        match error:
+            case IdleTooLong():
+                return Silent(self._idle_timeout)
+            case NotEnded():
+                return HungUp(f"the server did not end the watch after {request.timeout} seconds, as requested")
+        return HungUp(shortened(f"the connection broke: {type(error).__name__}"), torn=True)
 
 
 async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:

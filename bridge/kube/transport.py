@@ -19,19 +19,20 @@ from httpx_aiohttp import AiohttpTransport
 from httpx_aiohttp.transport import AiohttpResponseStream
 
 from bridge.kube.auth.access import ClusterConnection
+from bridge.kube.gathering import CHUNK
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Busy, Failed
 from bridge.model.primitives.wrong_protocol import wants_http
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS, for each address of the server."""
-CHUNK = 128 * 1024
-"""Bytes of a chunk of a body at most: some 16 events of a busy stream. Larger chunks measured no faster."""
-
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds, seconds, probes: a dead peer is noticed after 90 seconds without traffic."""
 USER_TIMEOUT = 90_000
 """Milliseconds until unacknowledged data ends the connection; it bounds the keep-alive's probes too (tcp(7))."""
+
+RESPONSE = "aiohttp_response"
+"""The extension of a response with aiohttp's response, for a watch: httpx's stream costs three generators a chunk."""
 
 NETWORK_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, aiohttp.ClientError, OSError, UnicodeError)
 """The errors that a request may raise. httpx-aiohttp passes some of aiohttp's own errors through, and raises
@@ -76,6 +77,7 @@ class _Transport(AiohttpTransport):
         response = await super().handle_async_request(request)
         if isinstance(response.stream, AiohttpResponseStream):
             response.stream.CHUNK_SIZE = CHUNK
+            response.extensions[RESPONSE] = response.stream._aiohttp_response
         return response
 
 

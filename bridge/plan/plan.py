@@ -86,6 +86,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     watch_list: bool = True
     idle_timeout: float = 90.0
     """Without a byte, until a watch is closed."""
+    latency: float = 0.01
+    """How long a change may wait for others; 0 for no wait."""
     discovery_seconds: float = 10.0
     """Between two discoveries."""
     state: Path

@@ -33,6 +33,7 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         timing=Timing(page_size=settings.watch.page_size),
         watch_list=settings.watch.watch_list is WatchList.AUTO,
         idle_timeout=settings.watch.silence_seconds,
+        latency=settings.latency,
         discovery_seconds=settings.watch.discovery_seconds,
         state=settings.state.directory,
         redaction_key_file=settings.redaction.key_file,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import BaseModel, Field, SerializeAsAny
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -14,7 +15,7 @@ from config.schema.resources import ResourceEntry
 from config.schema.state import StateSettings
 from config.schema.telemetry import TelemetrySettings
 from config.schema.watch import WatchSettings
-from config.values import Duration
+from config.values import Between, Duration
 
 
 class SinkSettings(DeliverySettings):
@@ -44,6 +45,13 @@ class Settings(BaseSettings):
     )
     state: StateSettings = Field(
         default=StateSettings(), description="The state directory, and how long its records stay."
+    )
+    latency: Annotated[Duration, Between(0, 1)] = Field(
+        default=Duration(0.01),
+        description="How long a change may wait for others, to be stored and delivered with them, which saves CPU. A "
+        "change after a pause does not wait, and neither do many changes at once. With 0, no change waits. More than "
+        "the default saves CPU on a cluster with 20 to 200 changes a second.",
+        examples=["50ms"],
     )
     redaction: RedactionSettings = Field(
         default=RedactionSettings(), description="How the values of Secrets are replaced."

@@ -136,11 +136,12 @@ def test_a_size_is_bytes_or_has_a_unit(load_text: Load, written: str, size: int)
 def test_every_time_and_size_takes_a_unit_whatever_its_name(load_text: Load) -> None:
     text = (
         f"{SMALLEST.rstrip()[:-1]}, resync_seconds: 10m, max_backlog: {{bytes: 2GiB, age: 90}}}}\n"
-        "watch: {silence_seconds: 2m, discovery_seconds: 500ms}\nshutdown_grace_seconds: 15s\n"
+        "watch: {silence_seconds: 2m, discovery_seconds: 500ms}\nshutdown_grace_seconds: 15s\nlatency: 50ms\n"
     )
     settings = load_text(text)
     assert [settings.watch.silence_seconds, settings.watch.discovery_seconds] == [Duration(120), Duration(0.5)]
     assert settings.shutdown_grace_seconds == Duration(15)
+    assert settings.latency == Duration(0.05)
     assert settings.sinks["copy"].resync_seconds == Duration(600)
     assert settings.sinks["copy"].max_backlog == MaxBacklogSettings(age=Duration(90), bytes=Size(2048 * MiB))
 
@@ -150,7 +151,7 @@ def test_every_time_and_size_takes_a_unit_whatever_its_name(load_text: Load) -> 
     [
         ("90", 90, "90s"),
         ("90s", 90, "90s"),
-        ("0.5", 0.5, "0.5s"),
+        ("0.5", 0.5, "500ms"),
         ("10m", 600, "10m"),
         ("1.5h", 5400, "90m"),
         ("12h", 43_200, "12h"),

@@ -41,6 +41,7 @@ OPTIONS: Mapping[tuple[str, ...], st.SearchStrategy[Any]] = {
     ("watch", "watch_list"): st.sampled_from(["auto", "never"]),
     ("telemetry", "listen"): st.integers(0, 65535).map(lambda port: f"127.0.0.1:{port}"),
     ("shutdown_grace_seconds",): st.floats(0, 1e6),
+    ("latency",): st.floats(0, 1),
     ("state", "min_free_bytes"): st.integers(0, 2**40),
     ("state", "forget_sinks_after"): DURATIONS,
     ("state", "retain"): st.fixed_dictionaries({}, optional={"age": DURATIONS, "bytes": st.integers(0, 2**40)}),
