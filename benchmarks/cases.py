@@ -15,6 +15,7 @@ from benchmarks.servers import Load
 Measure = Callable[[Around], Figures]
 
 BRIDGE = "kubedelta"
+BRIDGE_50_MS = "kubedelta, latency 50 ms"
 FLOOR = "floor"
 
 _QUIET = 60.0
@@ -54,6 +55,7 @@ TO_KAFKA: Mapping[str, Contender] = {BRIDGE: Bridge("kafka"), **PEERS, FLOOR: Fl
 
 AT_A_RATE: Mapping[str, Contender] = {
     BRIDGE: Bridge("kafka", count_fsyncs=True),
+    BRIDGE_50_MS: Bridge("kafka", count_fsyncs=True, options={"latency": "50ms"}),
     **{f"{BRIDGE} to {sink}": Bridge(sink, count_fsyncs=True) for sink in ("nats", "file", "webhook")},
     **{name: PEERS[name] for name in ("client-go dynamic", "client-go typed", "kube-rs")},
     FLOOR: Floor(kafka=True),

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -60,12 +61,21 @@ class Contender(ABC):
 
 
 class Bridge(Contender):
-    """`kubedelta run` as a user runs it: a file that names cluster, resources, state and sinks; all else by default."""
+    """`kubedelta run` as a user runs it: a file that names cluster, resources, state and sinks, and these options; all
+    else by default."""
 
     ends_itself = False
 
-    def __init__(self, *sinks: str, tls: bool = False, flags: Sequence[str] = (), count_fsyncs: bool = False) -> None:
+    def __init__(
+        self,
+        *sinks: str,
+        tls: bool = False,
+        flags: Sequence[str] = (),
+        count_fsyncs: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self._sinks = sinks
+        self._options = options or {}
         self._tls = tls
         self._flags = flags
         self._count_fsyncs = count_fsyncs
@@ -106,6 +116,7 @@ class Bridge(Contender):
                     "state": {"directory": "./state"},
                     "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
                     "telemetry": {"listen": f"127.0.0.1:{free_port()}"},
+                    **self._options,
                 }
             )
         )
