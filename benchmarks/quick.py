@@ -45,6 +45,8 @@ CONTENDERS: Mapping[str, Contender] = {
     "floor": Floor(kafka=True),
     "floor without Kafka": Floor(kafka=False),
 }
+MEMORY_ALONE = "floor without Kafka"
+"""Measured with all objects, and ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,19 @@ def _round(number: int, folder: Path, shared: Brokers, events: int) -> dict[str,
     figures = {}
     for name in turned(list(CONTENDERS), number):
         with TemporaryDirectory(dir=folder) as own:
-            figures[name] = _figures(Around(Path(own), shared), CONTENDERS[name], events)
+            figures[name] = _figures(Around(Path(own), shared), name, events)
     return figures
 
 
-def _figures(around: Around, contender: Contender, events: int) -> Figures:
+def _figures(around: Around, name: str, events: int) -> Figures:
     """One process: the list, events at full speed, and events at a rate."""
     place, records = around.place(LOAD), LOAD.objects + events
-    with place.server, running(contender, place, records + EVENTS_AT_RATE) as run:
+    with place.server, running(CONTENDERS[name], place, records + EVENTS_AT_RATE) as run:
         run.arrive(LOAD.objects)
-        figures = at_rest(run, SETTLE) | follow(run, LOAD.objects, events, 0, SETTLE)
+        figures = at_rest(run, SETTLE)
+        if name == MEMORY_ALONE:
+            return figures
+        figures |= follow(run, LOAD.objects, events, 0, SETTLE)
         figures["rate_cpu_us"] = follow(run, records, EVENTS_AT_RATE, RATE, SETTLE)["cpu_us"]
         run.end()
         return figures

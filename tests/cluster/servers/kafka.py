@@ -18,7 +18,12 @@ from confluent_kafka.cimpl import NewTopic
 from tests.cluster.servers.process import Server, ServerFailed, free_port
 
 _SILENT = {"log_level": 0, "socket.timeout.ms": 10_000}
-_NOT_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+_NOT_YET = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
 
 
 @dataclass(frozen=True, slots=True)
