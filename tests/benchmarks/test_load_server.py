@@ -86,7 +86,7 @@ def test_a_pod_is_of_the_size_and_the_parts_that_the_report_says(server: LoadSer
     assert list(pod)[:2] == ["kind", "apiVersion"]
 
 
-def test_a_list_and_a_watch_tell_the_same_object(server: LoadServer) -> None:
+def test_a_list_and_a_watch_have_the_same_object(server: LoadServer) -> None:
     listed = get(server, PODS)["items"]
     watched = [json.loads(line)["object"] for line in lines(server, 5)]
 
@@ -99,7 +99,7 @@ def test_a_list_and_a_watch_tell_the_same_object(server: LoadServer) -> None:
 # ── Watches ──────────────────────────────────────────────────────────────────
 
 
-def test_a_watch_from_the_list_tells_every_update_once_in_order(server: LoadServer) -> None:
+def test_a_watch_from_the_list_sends_every_update_once_in_order(server: LoadServer) -> None:
     version = get(server, PODS)["metadata"]["resourceVersion"]
     server.go(40)
     events = [json.loads(line) for line in lines(server, 40, resourceVersion=version)]
@@ -254,7 +254,7 @@ def test_it_says_what_it_was_asked_and_what_that_cost(server: LoadServer) -> Non
     assert server.stats()["asked"] is None
 
 
-def test_over_tls_it_tells_the_same(server: LoadServer) -> None:
+def test_over_tls_it_sends_the_same(server: LoadServer) -> None:
     trusts = ssl.create_default_context(cafile=server.ca_file)
     listed = httpx.get(server.tls_url + PODS, verify=trusts).json()
 

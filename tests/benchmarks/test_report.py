@@ -65,7 +65,7 @@ def test_the_summary_lists_peers_of_both_cases_cheapest_first() -> None:
     ]
 
 
-def test_a_failure_is_told_beside_the_table_by_its_first_line() -> None:
+def test_a_failure_stands_beside_the_table_by_its_first_line() -> None:
     results = a_result()
     results.of("kafka", "python client").failures.append("it ended with 1\nTraceback …")
 

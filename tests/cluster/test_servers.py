@@ -137,7 +137,7 @@ def test_a_stopped_server_cannot_be_frozen_nor_started_twice(tmp_path: Path) -> 
         server.pause()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux notifies a child that its parent died")
 def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     """The death signal follows the thread that starts a process, and the threads of an event loop end with it."""
     server = Sleeper(tmp_path)
@@ -151,7 +151,7 @@ def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
         server.stop()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux notifies a child that its parent died")
 def test_servers_die_with_a_killed_test_process(tmp_path: Path) -> None:
     code = """
 import sys

@@ -145,7 +145,7 @@ async def a_moment() -> None:
 async def until(holds: Callable[[], bool]) -> None:
     """Raises TimeoutError."""
     async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 (what a server has done tells nobody)
+        while not holds():  # noqa: ASYNC110 (no event for the state of a server)
             await asyncio.sleep(0.001)
 
 

@@ -69,7 +69,7 @@ async def test_sinks_that_came_and_went_leave_nothing_behind(destination: Destin
     assert what_is_left() == before
 
 
-async def test_check_tells_what_is_there_and_sends_nothing(destination: Destination) -> None:
+async def test_check_describes_the_destination_and_sends_no_record(destination: Destination) -> None:
     async with the_loop_is_free():
         good, bad = destination.sink(), destination.sink(**destination.nowhere())
         async with asyncio.timeout(TIMELY):

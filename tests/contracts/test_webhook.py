@@ -69,7 +69,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
 
 
 @pytest.mark.parametrize("secret", ["Bearer hush\nBearer hush", "Bearer hüsh", "Bearer hush\x00"])
-async def test_a_secret_that_is_no_header_is_trouble_and_is_not_told(
+async def test_a_secret_that_is_no_header_fails_without_its_text(
     endpoint: AnEndpoint, tmp_path: Path, secret: str
 ) -> None:
     file = tmp_path / "token"

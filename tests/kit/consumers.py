@@ -36,7 +36,7 @@ class Audience:
             self.check_position()
 
     def check_position(self) -> None:
-        """A watch from there tells everything that was not reported yet, and nothing that was."""
+        """A watch from there sends every change that was not reported yet, and no other."""
         if not self.cluster.lost and self.epoch == self.cluster.epochs:
             assert self.state == self.cluster.states[self.position]
 

@@ -1,4 +1,4 @@
-"""An informer as the outbox meets it, in front of a server that is a dictionary: it tells how what it knows differs."""
+"""An informer as the outbox meets it, in front of a server that is a dictionary: it exports the differences."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ class Follower:
             self.evidence = Evidence.LISTED if checkpoint.is_blank else Evidence.RELISTED
 
     async def look(self, most: int | None = None) -> None:
-        """Tell what is different, deletes last, and reach the server's version. Of ``most`` changes alone, where
+        """Exports the differences, deletes last, and reaches the server's version. Of ``most`` changes alone, where
         something happens to the bridge in between."""
         if self.server.version < self.newest:
             self.epoch, self.newest, self.knows_states = self.epoch + 1, 0, False
         changes = self._differences()
         for change in changes[:most]:
-            await self._tell([change], None)
+            await self._export([change], None)
         if most is None or most > len(changes):
-            await self._tell([], str(self.server.version))
+            await self._export([], str(self.server.version))
             self.knows_states, self.evidence, self.newest = True, Evidence.RELISTED, self.server.version
 
     async def remove(self, most: int | None = None) -> None:
-        """Its resource is not served: tell that everything was deleted."""
+        """Its resource is not served: exports every object as deleted."""
         for key in list(self.known)[:most]:
-            await self._tell([self._deleted(key)], None)
+            await self._export([self._deleted(key)], None)
 
     def _differences(self) -> list[Change]:
         there = self.server.seen_by(self.scope)
@@ -116,7 +116,7 @@ class Follower:
         assert isinstance(known.state, int)
         return self.outbox.body(known.state)
 
-    async def _tell(self, changes: list[Change], position: str | None) -> None:
+    async def _export(self, changes: list[Change], position: str | None) -> None:
         deltas = await self.outbox.append(ChangeBatch(self.resource, self.scope, changes, position, self.epoch))
         for change, delta in zip(changes, deltas, strict=True):
             if change.op is Op.DELETED:

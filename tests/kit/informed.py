@@ -37,7 +37,7 @@ class Informed:
             self.known, self.epoch = dict(found.objects), found.epoch
         return self
 
-    async def tells(self, outbox: Outbox, *steps: str, position: str | None = "100") -> Sequence[Delta]:
+    async def exports(self, outbox: Outbox, *steps: str, position: str | None = "100") -> Sequence[Delta]:
         """Each step is an op and a key: ``added shop/web``."""
         batch = self.batch([self.change(step) for step in steps], position)
         deltas = await outbox.append(batch)

@@ -1,4 +1,4 @@
-"""The outbox in a few lines, as far as an informer can tell: what is in it survives, everything else does not."""
+"""The outbox in a few lines, as far as an informer can notice: what is in it survives, everything else does not."""
 
 from __future__ import annotations
 

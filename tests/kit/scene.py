@@ -1,4 +1,4 @@
-"""A namespace of the breakable cluster that a bridge watches and tells four sinks of, and the judge of what it
+"""A namespace of the breakable cluster that a bridge watches for four sinks, and the judge of what it
 reported."""
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class _Watch:
     coming: deque[WatchAnswer] = field(default_factory=deque)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, answer: WatchAnswer) -> None:
+    def send(self, answer: WatchAnswer) -> None:
         self.coming.append(answer)
         self.news.set()
 
@@ -66,7 +66,7 @@ class SimulatedCluster:
         self.history: list[tuple[int, Event]] = []
         self.states: dict[int, dict[str, ApiObject]] = {1: {}}
         self.announced: list[Event] = []
-        """Every event that a plain watch has reported readably, and that a watch from its version is to tell."""
+        """Every event that a plain watch has reported readably, and that a watch from its version is to send."""
         self.unreadable_keys: set[str] = set()
         """Objects that no list can show."""
         self.next_answers: deque[Trouble] = deque()
@@ -74,7 +74,7 @@ class SimulatedCluster:
         self.behind = 0
         """So many versions every cache is behind."""
         self.catches_up = False
-        """A WatchList tells what its cache was behind before its closing bookmark, not after it."""
+        """A WatchList sends the changes that its cache lacked before its closing bookmark, not after it."""
         self.chunk = 1000
         """Events that come at once."""
         self.repeats = False
@@ -136,16 +136,16 @@ class SimulatedCluster:
         watch.at = int(event[1].resource_version)
         match spoil:
             case None:
-                watch.tell(Announced([event]))
+                watch.send(Announced([event]))
             case "lost":
                 self.lost = True
             case "unreadable":
-                watch.tell(Unreadable("no metadata"))
+                watch.send(Unreadable("no metadata"))
             case "twice":
-                watch.tell(Announced([event, event]))
+                watch.send(Announced([event, event]))
             case "again":
-                watch.tell(Announced([event]))
-                watch.tell(Announced([event]))
+                watch.send(Announced([event]))
+                watch.send(Announced([event]))
 
     # ── What goes wrong ──────────────────────────────────────────────────────
 
@@ -162,7 +162,7 @@ class SimulatedCluster:
         for watch in self._watches:
             if in_the_middle:
                 watch.coming.clear()
-            watch.tell(end)
+            watch.send(end)
         self._watches = {}
 
     def restore(self, version: int) -> None:
@@ -179,7 +179,7 @@ class SimulatedCluster:
 
     def send_bookmark(self) -> None:
         for watch in self._watches:
-            watch.tell(Bookmark(str(watch.at)))
+            watch.send(Bookmark(str(watch.at)))
 
     # ── What it answers ──────────────────────────────────────────────────────
 
@@ -247,11 +247,11 @@ class SimulatedCluster:
         self.requests.append(request)
         await asyncio.sleep(self.latency)
         watch = _Watch(self.version, self.epochs)
-        trouble = self._refusal(request)
-        if trouble is not None:
-            watch.tell(trouble)
+        failure = self._refusal(request)
+        if failure is not None:
+            watch.send(failure)
         else:
-            watch.tell(Opened())
+            watch.send(Opened())
             self._begin(watch, request)
         try:
             yield self._received(watch, initial=request.initial_events)
@@ -278,12 +278,12 @@ class SimulatedCluster:
             return
         for key, thing in self.states[begins].items():
             bad = key in self.unreadable_keys
-            watch.tell(Unreadable("no uid") if bad else Announced([(EventType.ADDED, thing)]))
+            watch.send(Unreadable("no uid") if bad else Announced([(EventType.ADDED, thing)]))
         if self.catches_up:
             watch.coming.extend(since)
-            watch.tell(Bookmark(str(self.version), initial_events_end=True))
+            watch.send(Bookmark(str(self.version), initial_events_end=True))
         else:
-            watch.tell(Bookmark(str(begins), initial_events_end=True))
+            watch.send(Bookmark(str(begins), initial_events_end=True))
             watch.coming.extend(since)
 
     async def _received(self, watch: _Watch, *, initial: bool) -> AsyncGenerator[WatchAnswer]:

@@ -54,7 +54,7 @@ def test_who_was_reported_everything_has_lost_nothing() -> None:
     assert (verdict.relisted, verdict.skipped) == (0, 0)
 
 
-def test_a_stretch_reported_again_counts_as_duplicates() -> None:
+def test_records_delivered_again_count_as_duplicates() -> None:
     assert judge([*STREAM[:4], *STREAM[2:]], HAPPENED, "log").duplicates == 2
 
 
@@ -129,7 +129,7 @@ def test_sinks_that_were_reported_different_things_are_found() -> None:
         judge_all({"log": STREAM, "copy": renumbered}, HAPPENED)
 
 
-def test_what_the_store_says_becomes_what_the_bridge_should_tell() -> None:
+def test_states_of_the_store_become_the_expected_records() -> None:
     metadata = {"name": "a", "namespace": "shop", "uid": "u", "managedFields": [{}]}
     stored = as_stored({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": metadata})
     event = gateway_event(7, create_revision="7", value=stored)

@@ -77,7 +77,7 @@ class Story:
 
 @st.composite
 def stories(draw: st.DrawFn, *, orderly: bool = True) -> Story:
-    """``orderly``: as an informer tells them. Otherwise nothing is known at first, and then any op comes at any time,
+    """``orderly``: as an informer exports them. Otherwise nothing is known at first, and then any op comes at any time,
     under any uid."""
     state: dict[str, tuple[str, int]] = dict.fromkeys(draw(st.sets(KEYS)) if orderly else (), ("u0", -1))
     known = Consumer({key: version for key, (_, version) in state.items()}, {(key, "u0") for key in state})

@@ -34,9 +34,9 @@ async def _fill(directory: Path) -> None:
     async with opened(directory, {"audit": StartPolicy.SNAPSHOT}) as outbox:
         pods, deployments = await Informed(padding=300).begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
         for start in range(0, 40, 10):
-            await pods.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 10)))
-        received = await deployments.tells(outbox, *(f"added shop/{number}" for number in range(10)))
-        await pods.tells(outbox, "updated shop/web-0", "deleted shop/web-1")
+            await pods.exports(outbox, *(f"added shop/web-{number}" for number in range(start, start + 10)))
+        received = await deployments.exports(outbox, *(f"added shop/{number}" for number in range(10)))
+        await pods.exports(outbox, "updated shop/web-0", "deleted shop/web-1")
         await outbox.sinks.dead_letters["audit"].add_dead_letters(
             [NewDeadLetter(received[0], "too large", parked=False)]
         )
@@ -47,7 +47,7 @@ async def _fill(directory: Path) -> None:
 async def _with_log(directory: Path) -> None:
     """As a killed process leaves it: a sink is reported a snapshot, and the newest records are in the log alone."""
     async with opened(directory, SINKS) as outbox:
-        await (await Informed(padding=300).begin(outbox)).tells(outbox, *(f"added shop/late-{n}" for n in range(10)))
+        await (await Informed(padding=300).begin(outbox)).exports(outbox, *(f"added shop/late-{n}" for n in range(10)))
         crashed(directory, directory.with_name(f"{directory.name}-killed"))
 
 
@@ -80,7 +80,7 @@ async def _use(outbox: Outbox) -> list[Delta]:
     await outbox.dead_letters(None, 0, 100)
     with suppress(LookupError):
         await outbox.dead_letter(1)
-    await pods.tells(outbox, "added shop/new", "updated shop/new")
+    await pods.exports(outbox, "added shop/new", "updated shop/new")
     await outbox.maintain()
     return received
 

@@ -40,7 +40,7 @@ CUT = st.none() | st.integers(0, 3)
 
 
 @pytest.fixture(autouse=True)
-def leavers_leave_one_by_one_and_an_hour_passes_between_two_damages() -> Iterator[None]:
+def orphans_leave_one_by_one_and_damages_are_an_hour_apart() -> Iterator[None]:
     hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
     with (
         patch("bridge.outbox.objects.ledger._AT_ONCE", 1),
@@ -161,12 +161,12 @@ class IdentityMachine(RuleBasedStateMachine):
         self.backups.append(self.server.backup())
 
     @rule()
-    def tell(self) -> None:
+    def export(self) -> None:
         self.run(self.look())
 
     @precondition(lambda self: self.followers)
     @rule(data=st.data(), most=st.integers(0, 3))
-    def is_killed_while_it_tells(self, data: st.DataObject, most: int) -> None:
+    def is_killed_while_it_exports(self, data: st.DataObject, most: int) -> None:
         async def killed() -> None:
             await self.followers[data.draw(st.sampled_from(self.scopes))].look(most)
             await self.kill()
@@ -186,7 +186,7 @@ class IdentityMachine(RuleBasedStateMachine):
         self.run(configured())
 
     @rule(scopes=SCOPES, back=st.booleans())
-    def is_configured_and_tells(self, scopes: tuple[Scope, ...], back: bool) -> None:
+    def is_configured_and_exports(self, scopes: tuple[Scope, ...], back: bool) -> None:
         async def configured() -> None:
             before = self.scopes
             for each in (scopes, before) if back else (scopes,):
@@ -245,7 +245,7 @@ class IdentityMachine(RuleBasedStateMachine):
     # ── At any time ──────────────────────────────────────────────────────────
 
     @invariant()
-    def nothing_is_told_with_an_id_that_was_used(self) -> None:
+    def no_id_is_exported_twice(self) -> None:
         assert self.repeated == []
 
     @invariant()

@@ -30,6 +30,7 @@ from bridge.model.answers import (
 from bridge.model.change import ChangeBatch, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
+from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Audience
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
@@ -222,7 +223,7 @@ unkind_steps = st.one_of(
     ),
     st.tuples(st.just("cut"), st.sampled_from([HungUp("timeout"), Silent(90), Expired("410")])),
     st.tuples(
-        st.just("trouble"),
+        st.just("failure"),
         st.sampled_from([Busy("429"), Failed("500"), Refused(403, "forbidden"), TooLarge("504"), Expired("410")]),
     ),
     st.tuples(st.just("spoil"), st.sampled_from(["unreadable", "unreadable", "twice", "again", "lost"])),
@@ -234,21 +235,11 @@ unkind_steps = st.one_of(
 
 
 async def take(lives: Lives, step: str, what: object) -> None:
-    cluster = lives.cluster
+    if cluster_takes(lives.cluster, step, what):
+        return
     match step, what:
-        case "put", str(name):
-            cluster.put(name)
-        case "delete", str(name):
-            cluster.delete(name)
-        case "reborn", str(name):
-            cluster.delete(name)
-            cluster.put(name)
-        case "latency", float(seconds):
-            cluster.latency = seconds
         case "slow", float(seconds):
             lives.slow = seconds
-        case "bookmark", _:
-            cluster.send_bookmark()
         case "crash", _:
             await lives.crash()
         case "start", _:
@@ -257,23 +248,7 @@ async def take(lives: Lives, step: str, what: object) -> None:
             while lives.running is not None and lives.informer is not None and not lives.informer.live:
                 await pause(0.1)
             await asyncio.sleep(2)
-            cluster.end_watches(HungUp("timeout"))
-        case "end" | "cut", end:
-            cluster.end_watches(end, in_the_middle=step == "cut")  # type: ignore[arg-type]
-        case "trouble", trouble:
-            cluster.next_answers.append(trouble)  # type: ignore[arg-type]
-        case "spoil", str(how):
-            cluster.spoil_next_event(how)
-        case "hide", str(name):
-            cluster.unreadable_keys.add(f"shop/{name}")
-        case "show", _:
-            cluster.unreadable_keys.clear()
-        case "repeats", bool(does):
-            cluster.repeats = does
-        case "behind", int(versions):
-            cluster.behind = versions
-        case "compact", _:
-            cluster.compact()
+            lives.cluster.end_watches(HungUp("timeout"))
 
 
 async def mended(lives: Lives) -> None:

@@ -1,4 +1,4 @@
-"""Random histories of an API server, played through the real Watcher, DeltaFIFO, Indexer and Controller.
+"""Random histories of an API server, played through the real Reflector, DeltaFIFO, Indexer and Controller.
 
 Whatever the server does (it cuts, expires, forgets, loses, repeats, garbles, lags behind, refuses, is restored), the
 changes that are reported must make sense one by one and lead to what the server has in the end; and whatever it
@@ -34,6 +34,7 @@ from bridge.model.answers import (
 )
 from bridge.model.change import Change, Op
 from bridge.model.resource import Scope
+from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Audience
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
@@ -63,7 +64,7 @@ History: TypeAlias = list[tuple[tuple[str, object], float | None]]
 names = st.sampled_from(["a", "b", "c", "d"])
 pauses = st.sampled_from([None, None, 0.0, 0.0, 0.01, 1.0, 40.0, 200.0])
 """Seconds after a step; None for none at all, so that the next one happens before anybody can notice this one."""
-troubles = st.sampled_from(
+failures = st.sampled_from(
     [
         Busy("429"),
         Busy("nobody listens", 2.0),
@@ -84,7 +85,7 @@ steps = st.one_of(
     st.tuples(st.just("put"), names),
     st.tuples(st.just("end"), ends),
     st.tuples(st.just("cut"), ends),
-    st.tuples(st.just("trouble"), troubles),
+    st.tuples(st.just("failure"), failures),
     st.tuples(st.just("spoil"), st.sampled_from(["lost", "unreadable", "twice", "again"])),
     st.tuples(st.just("repeats"), st.booleans()),
     st.tuples(st.just("hide"), names),
@@ -106,37 +107,11 @@ class Run:
     outlet: Outlet
 
     async def take(self, step: str, what: object) -> None:
-        cluster = self.cluster
+        if cluster_takes(self.cluster, step, what):
+            return
         match step, what:
-            case "put", str(name):
-                cluster.put(name)
-            case "delete", str(name):
-                cluster.delete(name)
-            case "reborn", str(name):
-                cluster.delete(name)
-                cluster.put(name)
-            case "end" | "cut", end:
-                cluster.end_watches(end, in_the_middle=step == "cut")  # type: ignore[arg-type]
-            case "trouble", trouble:
-                cluster.next_answers.append(trouble)  # type: ignore[arg-type]
-            case "spoil", str(how):
-                cluster.spoil_next_event(how)
-            case "hide", str(name):
-                cluster.unreadable_keys.add(f"shop/{name}")
-            case "show", _:
-                cluster.unreadable_keys.clear()
-            case "repeats", bool(does):
-                cluster.repeats = does
-            case "behind", int(versions):
-                cluster.behind = versions
-            case "latency", float(seconds):
-                cluster.latency = seconds
             case "slow", float(seconds):
                 self.outlet.slow = seconds
-            case "compact", _:
-                cluster.compact()
-            case "bookmark", _:
-                cluster.send_bookmark()
             case "resync", _:
                 await self.fifo.resync()
             case "restore", str(name):

@@ -140,7 +140,7 @@ class Life:
 
     def is_beyond_proof(self, backup: Backup, informers: Collection[SharedInformer]) -> bool:
         """Excluded: a restore that undoes neither the newest known object nor a newer known delete, and yet a part of
-        the versions that were reached: no list can tell the two histories apart once the new one has passed these
+        the versions that were reached: no list can distinguish the two histories once the new one has passed these
         versions. And a backup that has forgotten the version of the newest known object."""
         fork = self.store.fork(backup)
         for each in informers:  # The list that is under way would know no undone object either.

@@ -186,7 +186,7 @@ async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: boo
 
 
 async def test_a_restore_is_noticed_though_its_changes_came_and_went(world: World) -> None:
-    """Nothing that the bridge knows was undone: only the newest delete tells."""
+    """Nothing that the bridge knows was undone: only the newest delete shows the restore."""
     async with KubeClient(world.api) as kube:
         await live(kube)
         async with world.bridge.started():

@@ -30,7 +30,7 @@ def test_a_demo_of_three_seconds_ends_with_0_and_totals() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
     received = Counter(match[1] for match in LINE.finditer(ran.stdout))
     *lines, totals = ran.stdout.splitlines()
-    assert sum(received.values()) == len(lines), "each line tells one delta, whole, without colours"
+    assert sum(received.values()) == len(lines), "each line has one delta, whole, without colours"
     match = TOTALS.fullmatch(totals)
     assert match is not None
     assert [int(each) for each in match.groups()] == [

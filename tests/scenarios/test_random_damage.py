@@ -103,7 +103,7 @@ async def _until_received(bridge: Bridge, process: multiprocessing.process.BaseP
         for each in reversed(bridge.delivered()):
             if each.get("data", {}).get("data", {}).get("value") == value:
                 return True
-        assert monotonic() < give_up, f"it runs and tells nothing\n{bridge.log()[-2000:]}"
+        assert monotonic() < give_up, f"it runs and exports no records\n{bridge.log()[-2000:]}"
         await asyncio.sleep(0.02)
     return False
 
@@ -131,7 +131,7 @@ async def _states(folder: Path, cluster: Playground) -> AsyncIterator[dict[str, 
 
 
 async def _live(folder: Path, cluster: Playground, state: Path, seed: int) -> Story:
-    """Damage it, and start it until it runs, tells what changes and ends politely; three times at most."""
+    """Damage it, and start it until it runs, exports changes and ends politely; three times at most."""
     bridge = Bridge(folder, cluster.url)
     shutil.copytree(state, bridge.state)
     story = Story(await asyncio.to_thread(harm, bridge.state, seed))

@@ -1,4 +1,4 @@
-"""A Deployment lives its life beside a busy custom resource, and four destinations can tell it afterwards."""
+"""A Deployment lives its life beside a busy custom resource, and four destinations have it afterwards."""
 
 from __future__ import annotations
 

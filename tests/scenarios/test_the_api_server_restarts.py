@@ -65,7 +65,7 @@ async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
         print(
             f"API server down for {DOWN:.0f} s and ready after {api.start_seconds:.1f} s: the first change is reported"
             f" {received:.1f} s later, all {len(NAMES)} resources are live after {live:.1f} s;"
-            f" {relisted:.0f} were listed; {len(refused)} lines tell of refusals, {len(advised)} of what to grant"
+            f" {relisted:.0f} were listed; {len(refused)} lines name refusals, {len(advised)} of what to grant"
         )
 
 

@@ -68,7 +68,7 @@ def test_create_makes_a_sink_of_the_type(tmp_path: Path) -> None:
     assert isinstance(sink, FileSink)
 
 
-def test_an_unknown_type_is_told_with_the_nearest_and_all_others() -> None:
+def test_an_unknown_type_is_reported_with_the_nearest_and_all() -> None:
     with pytest.raises(UnknownSinkType) as error:
         registry.create("audit", "kafak", FileOptions(path=Path("x")), cluster="prod")
 
@@ -117,7 +117,7 @@ def test_options_are_had_without_any_client_library() -> None:
     subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, check=True, timeout=60)
 
 
-# ── A package of somebody else, as the README tells to write it ──────────────────────────────────────────────────────
+# ── A package of somebody else, as the README describes it ──────────────────────────────────────────────────────
 
 USE_IT = """
 import asyncio, sys

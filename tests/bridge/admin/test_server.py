@@ -292,9 +292,7 @@ async def test_other_paths_and_methods_are_nothing(
     assert admin.asked == []
 
 
-async def test_another_versions_bridge_is_told_from_an_unknown_sink(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bridge_of_another_version_is_no_unknown_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_client, "PREFIX", "/v2")
     async with AdminServer(tmp_path, FakeAdmin()):
         with pytest.raises(CommandFailed, match="404"):

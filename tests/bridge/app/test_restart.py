@@ -170,7 +170,7 @@ async def test_objects_that_left_the_scope_are_deleted_new_ones_added(tmp_path: 
     assert [fact.left for fact in second.facts if isinstance(fact, ScopeChanged)] == [1]
 
 
-async def test_a_selector_that_changed_is_compared_with_what_was_told(tmp_path: Path) -> None:
+async def test_a_changed_selector_is_compared_with_the_exported_state(tmp_path: Path) -> None:
     web = (Wanted("configmaps", (Scope("default", "tier=web"),)),)
     either = (Wanted("configmaps", (Scope("default", "tier in (api)"),)),)
     async with Playground(bookmark_interval=0.2) as cluster:

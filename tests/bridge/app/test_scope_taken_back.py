@@ -18,7 +18,7 @@ PODS = Resource("", "v1", "pods", "Pod", True)
 KEPT, LEFT = Scope("kept"), Scope("left")
 
 
-async def test_is_listed_again_because_some_of_it_was_told_as_deleted(tmp_path: Path) -> None:
+async def test_a_part_exported_as_deleted_is_listed_again(tmp_path: Path) -> None:
     async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
         await outbox.ledger.adopt(PODS, [KEPT, LEFT])
         things = [ApiObject(f"left/{number}", f"uid-{number}", str(number), b"{}") for number in range(1, 1001)]

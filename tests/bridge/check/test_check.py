@@ -1,4 +1,4 @@
-"""What a check says where a run could not, and what a start would tell. A bridge that runs does not notice."""
+"""Findings where a run could not start, and the forecast of a start. A running bridge does not notice."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ async def test_another_clusters_state_is_wrong_unless_it_is_compared(tmp_path: P
     assert "belongs to the cluster whose namespace kube-system" in refused.detail
 
 
-# ── What a start would tell ──────────────────────────────────────────────────
+# ── The forecast of a start ──────────────────────────────────────────────────
 
 
 async def test_a_check_counts_changes_by_sink_and_writes_nothing(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None
     assert "synced" in {line["event"] for line in lines}
 
 
-async def test_a_check_prints_what_a_start_would_tell_as_a_table(command: Command, tmp_path: Path) -> None:
+async def test_a_check_prints_the_forecast_of_a_start_as_a_table(command: Command, tmp_path: Path) -> None:
     async with Playground() as cluster:
         for name in ("a", "b"):
             cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}})

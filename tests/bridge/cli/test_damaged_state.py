@@ -40,7 +40,7 @@ def state(tmp_path: Path) -> Path:
 
 async def _fill(directory: Path) -> None:
     async with await Outbox.open(directory, {"hook": StartPolicy.NOW}, report=unheard) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
         await outbox.sinks.dead_letters["hook"].add_dead_letters([NewDeadLetter(a_delta(1), "too large", parked=False)])
 
 

@@ -220,7 +220,7 @@ async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
 
 
 @virtual
-async def test_the_state_tells_what_the_worker_does() -> None:
+async def test_the_state_is_that_of_the_worker() -> None:
     world = World(ScriptedSink(Receipt((0,), DOWN), seconds=1.0), pods("a"))
     states = [world.worker.state]
     async with world.running() as worker:
@@ -316,7 +316,7 @@ async def test_records_before_a_first_letter_return_after_a_crash() -> None:
 
 
 @virtual
-async def test_trouble_and_a_rejection_in_one_batch_are_both_heard() -> None:
+async def test_failure_and_rejection_in_one_batch_are_both_reported() -> None:
     records = pods("abca")
     sink = ScriptedSink(receipt_of(records, pending=[2], failure=DOWN, rejected={0: "too large"}))
     world = World(sink, records)

@@ -162,7 +162,7 @@ async def test_an_object_recreated_between_lists_is_deleted_and_added() -> None:
     assert world.indexer.get(WEB.key) == WEB.born_again().at(8)
 
 
-async def test_a_resync_tells_the_store_and_changes_nothing_in_it() -> None:
+async def test_a_resync_delivers_the_store_unchanged() -> None:
     world = World()
     async with world.running():
         await world.fifo.replace([WEB.at(1)], "5")

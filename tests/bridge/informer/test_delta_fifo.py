@@ -465,7 +465,7 @@ async def test_a_failed_delete_and_the_same_inferred_one_are_merged() -> None:
     assert (len(fifo), fifo.has_synced) == (0, True)
 
 
-async def test_an_ended_list_that_could_not_be_stored_is_told_again() -> None:
+async def test_an_ended_list_that_was_not_stored_is_processed_again() -> None:
     fifo = DeltaFIFO(ObjectVersion())
     fifo.begin_replace()
     await fifo.end_replace("7", complete=False)

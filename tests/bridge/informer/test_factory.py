@@ -156,7 +156,7 @@ async def test_only_a_new_informer_starts_from_the_checkpoint(clusters: Clusters
 # ── Waiting ──────────────────────────────────────────────────────────────────
 
 
-async def test_whoever_waits_too_long_is_told_what_is_missing_and_why(clusters: Clusters) -> None:
+async def test_a_wait_that_times_out_names_the_missing_and_the_reasons(clusters: Clusters) -> None:
     clusters[NODES, Scope()].next_answers.extend([Refused(403, "nodes is forbidden")] * 10)
     clusters[PODS, SHOP].latency = 3600.0
     async with SharedInformerFactory(clusters) as factory:

@@ -70,11 +70,11 @@ def test_a_delete_of_an_unknown_object_is_delivered() -> None:
 
 
 @pytest.mark.parametrize("kind", [DeltaType.DELETED, DeltaType.SYNC])
-def test_there_is_nothing_to_tell_of_what_is_gone_by_now(kind: DeltaType) -> None:
+def test_an_object_that_is_gone_by_now_makes_no_change(kind: DeltaType) -> None:
     assert meant(kind, None) == []
 
 
-def test_a_sync_tells_what_is_known_to_those_who_asked() -> None:
+def test_a_sync_delivers_the_known_object_to_its_targets() -> None:
     assert meant(DeltaType.SYNC, None, known=WEB.at(5), targets=("audit",)) == [
         Change(Op.SYNC, Evidence.WATCHED, WEB.at(5), known_as(WEB.at(5)), ("audit",))
     ]
@@ -113,7 +113,7 @@ def test_a_watched_version_older_than_the_known_one_is_no_change(kind: DeltaType
 
 @pytest.mark.parametrize("kind", [DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED])
 def test_an_older_event_of_the_names_former_object_is_no_change(kind: DeltaType) -> None:
-    """A watch that begins before the list was taken tells all of the former object's life again."""
+    """A watch that begins before the list was taken sends the former object's whole life again."""
     assert meant(kind, WEB.at(9), known=OTHER.at(10)) == []
 
 
@@ -199,7 +199,7 @@ def test_after_a_restore_older_versions_and_new_uids_are_changes() -> None:
         "new since",
         "new, without an order",
         "that is known already",
-        "a watch tells old things again",
+        "a watch sends old changes again",
         "what is absent has no version",
     ],
 )

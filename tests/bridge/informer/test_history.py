@@ -543,18 +543,27 @@ async def test_a_deleted_object_back_under_suspicion_begins_an_epoch() -> None:
     assert delivered == [(1, "added"), (1, "deleted"), (2, "added")]
 
 
-async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
-    """Nothing that is known can prove anything until it was compared."""
-    world = World()
+@asynccontextmanager
+async def a_slow_comparison(world: World, *, newest: str, undone: int) -> AsyncGenerator[int]:
+    """The server of the pods is restored, and the comparison takes 0.4 seconds a page. Yields the version before the
+    write of ``newest``; the restore undoes that write, and ``undone`` versions before it."""
     cluster = world.clusters["pods"]
     for name in ("a", "b", "c", "d", "e"):
         cluster.put(name)
     async with world.running(PODS):
         there = cluster.version
-        cluster.put("a")
+        cluster.put(newest)
         await asyncio.sleep(1)
         cluster.latency = 0.4
-        cluster.restore(there)
+        cluster.restore(there - undone)
+        yield there
+
+
+async def test_a_broken_comparison_restarts_in_the_newest_history() -> None:
+    """Nothing that is known can prove anything until it was compared."""
+    world = World()
+    cluster = world.clusters["pods"]
+    async with a_slow_comparison(world, newest="a", undone=0) as there:
         await asyncio.sleep(1)
         asked = cluster.requests[-1]
         assert isinstance(asked, ListRequest)
@@ -575,14 +584,7 @@ async def test_a_broken_comparison_of_an_epoch_begins_another_epoch() -> None:
     """The exported part of its list and the next list may be of two histories."""
     world = World()
     cluster = world.clusters["pods"]
-    for name in ("a", "b", "c", "d", "e"):
-        cluster.put(name)
-    async with world.running(PODS):
-        there = cluster.version
-        cluster.put("e")
-        await asyncio.sleep(1)
-        cluster.latency = 0.4
-        cluster.restore(there - 5)
+    async with a_slow_comparison(world, newest="e", undone=5) as there:
         cluster.put("a")
         await asyncio.sleep(1.2)
         assert {batch.epoch for batch in world.batches} == {1, 2}, "a part of the list is exported"

@@ -542,7 +542,7 @@ async def test_a_failure_is_over_as_soon_as_a_watch_is_open() -> None:
         assert (world.reflector.trouble, world.reflector.refused) == (None, False)
 
 
-async def test_a_server_that_nobody_reaches_tells_nothing() -> None:
+async def test_an_unreachable_server_answers_without_contact() -> None:
     unreachable: list[Turn] = [opened(modified(WEB.at(8)), Quiet(2), HUNG_UP), *[Busy("connection refused")] * 20]
     async with watching(*unreachable, start=WATCHES) as world:
         began = world.now()
@@ -554,7 +554,7 @@ async def test_a_server_that_nobody_reaches_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize("word", [Bookmark("8"), modified(WEB.at(8)), Unreadable("no metadata"), EXPIRED])
-async def test_whatever_the_server_tells_is_contact(
+async def test_every_byte_of_the_server_is_contact(
     word: Bookmark | Announced | Unreadable | Expired,
 ) -> None:
     async with watching(opened(Quiet(100), word), start=WATCHES) as world:

@@ -179,7 +179,7 @@ async def test_before_states_come_from_the_ledger() -> None:
     assert [change.before for change in world.changes] == [resting["shop/web"], resting["shop/db"]]
 
 
-async def test_a_resync_tells_what_rests_and_keeps_the_position() -> None:
+async def test_a_resync_delivers_offloaded_bodies_at_the_same_position() -> None:
     world, cluster = await a_life("web")
     async with world.running(cluster, resync=True):
         await asyncio.sleep(70)

@@ -1,4 +1,4 @@
-"""One informer, from start to stop: it lists, watches, compares and tells. On a simulated cluster, in virtual time."""
+"""One informer, from start to stop: lists, watches, comparison, delivery. On a simulated cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Recorder:
         return [f"{change.op} {change.object.name}" for change in self.changes]
 
 
-# ── What it knows and tells ──────────────────────────────────────────────────
+# ── Its store and its changes ──────────────────────────────────────────────────
 
 
 async def test_it_delivers_objects_and_changes_and_stores_the_newest() -> None:

@@ -77,7 +77,7 @@ SMALL: World = {
 
 
 def aggregated(world: World, path: str, stale: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The document of /api or /apis. The ``stale`` groups serve nothing that the server could tell."""
+    """The document of /api or /apis. The ``stale`` groups serve no resources that the server could name."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for (group, version), described in world.items():
         if (path == "/api") == (group == ""):

@@ -567,7 +567,7 @@ async def test_impersonation_is_kept_with_every_group(kubeconfig: Kubeconfig, tl
         ({"token": "one\r\nHost: two"}, "user u: the token has characters that no header can carry"),
     ],
 )
-async def test_a_token_that_no_header_can_carry_is_told_and_not_sent(
+async def test_a_token_that_no_header_can_carry_is_reported_not_sent(
     kubeconfig: Kubeconfig, tls_server: ScriptedServer, user: dict[str, Any], message: str
 ) -> None:
     kubeconfig.user = user

@@ -649,7 +649,7 @@ async def test_a_watch_that_comes_compressed_all_the_same_is_a_failure(
 
 
 async def reported_between(server: ScriptedServer, client: KubeClient, bad: bytes) -> list[WatchAnswer]:
-    """Of a watch that tells ``before``, then something bad, then ``after``: what comes of the bad."""
+    """The answers to something bad in a watch that sends ``before``, then the bad, then ``after``."""
     server.on(PATH, streaming(event("ADDED", pod("before")), bad, event("ADDED", pod("after"))))
     answers = [answer for answer in await watch_whole(client) if isinstance(answer, Announced | Unreadable)]
     text_found = [part for each in answers for part in (names(each) if isinstance(each, Announced) else [each])]

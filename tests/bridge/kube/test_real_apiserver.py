@@ -110,7 +110,7 @@ async def test_a_list_comes_in_pages_and_the_objects_say_their_kind(
             assert (thing.uid, thing.resource_version) == (real["metadata"]["uid"], real["metadata"]["resourceVersion"])
 
 
-async def test_a_watch_tells_every_change_after_a_version(client: KubeClient, kube: Cluster, namespace: str) -> None:
+async def test_a_watch_sends_every_change_after_a_version(client: KubeClient, kube: Cluster, namespace: str) -> None:
     scope = Scope(namespace)
     [empty] = await whole_list(client, scope, limit=500)
     path = f"/api/v1/namespaces/{namespace}/configmaps"

@@ -29,7 +29,7 @@ def test_a_body_that_claims_more_than_the_limit_stays_packed() -> None:
         unpack(bomb)
 
 
-def test_a_frame_that_does_not_tell_its_size_is_not_unpacked() -> None:
+def test_a_frame_without_its_size_is_not_unpacked() -> None:
     anonymous = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 100)
 
     with pytest.raises(ValueError, match="claims -1 bytes"):

@@ -70,12 +70,14 @@ async def settled(outbox: Outbox) -> None:
 async def test_a_new_sink_gets_a_snapshot_and_then_the_changes(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a", "added shop/c", "deleted shop/c")
+        await informer.exports(
+            outbox, "added shop/a", "added shop/b", "updated shop/a", "added shop/c", "deleted shop/c"
+        )
 
     facts: list[Fact] = []
     async with opened(tmp_path, WITH_LATE, facts=facts) as outbox:
         taker = Taker(outbox, "late")
-        await (await Informed().begin(outbox)).tells(outbox, "updated shop/b")
+        await (await Informed().begin(outbox)).exports(outbox, "updated shop/b")
         records = await taker.rest(limit=2)
 
         assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot", "updated shop/b"]
@@ -93,10 +95,10 @@ async def test_a_new_sink_gets_a_snapshot_and_then_the_changes(tmp_path: Path) -
 
 async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b", "added shop/c")
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
-        await (await Informed().begin(outbox)).tells(outbox, "updated shop/b", "added shop/d")
+        await (await Informed().begin(outbox)).exports(outbox, "updated shop/b", "added shop/d")
         await taker.take(2)
         taker.settle()
         await outbox.maintain()
@@ -118,10 +120,10 @@ async def test_snapshot_records_name_it_and_the_last_says_so(tmp_path: Path) -> 
 async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: Path) -> None:
     """The end of a snapshot has the number of its objects."""
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b", "added shop/c")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b", "added shop/c")
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
-        await (await Informed().begin(outbox)).tells(outbox, "updated shop/a", "deleted shop/c", "added shop/d")
+        await (await Informed().begin(outbox)).exports(outbox, "updated shop/a", "deleted shop/c", "added shop/d")
         await taker.stream.compact(outbox.boot_last)
         records = await taker.rest()
 
@@ -152,7 +154,7 @@ async def test_a_snapshot_of_nothing_is_none(tmp_path: Path) -> None:
 
 async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, *(f"added shop/p{number}" for number in range(6)))
+        await (await Informed().begin(outbox)).exports(outbox, *(f"added shop/p{number}" for number in range(6)))
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
         await taker.take(3)
@@ -172,12 +174,12 @@ async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Pat
 
 async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b")
         await settled(outbox)
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "deleted shop/a", "updated shop/b")
+        await informer.exports(outbox, "deleted shop/a", "updated shop/b")
         outbox.sinks["audit"].settle(outbox.last)
         await outbox.maintain()
         await taker.take(2)
@@ -194,7 +196,7 @@ async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) 
 async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
     retention = Retention(retain_bytes=1 << 30)
     async with opened(tmp_path, retention=retention) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "updated shop/a")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "updated shop/a")
     sinks = AUDIT | {"now": StartPolicy.NOW, "earliest": StartPolicy.EARLIEST}
     async with opened(tmp_path, sinks, retention=retention) as outbox:
         assert await Taker(outbox, "now").delivered() == []
@@ -203,10 +205,10 @@ async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
 
 async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b")
         await settled(outbox)
     async with opened(tmp_path, WITH_LATE) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "deleted shop/a")
+        await (await Informed().begin(outbox)).exports(outbox, "deleted shop/a")
         outbox.sinks["audit"].settle(outbox.last)
         await outbox.maintain()
     async with opened(tmp_path) as outbox:
@@ -239,12 +241,12 @@ async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) ->
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        [first] = await informer.tells(outbox, "added shop/a")
+        [first] = await informer.exports(outbox, "added shop/a")
         assert await taker.delivered() == ["added shop/a"]
         for _ in range(3):
-            await informer.tells(outbox, "updated shop/a", "updated shop/a")
+            await informer.exports(outbox, "updated shop/a", "updated shop/a")
         assert await taker.stream.compact(outbox.boot_last) == (6, 1)
-        await informer.tells(outbox, "updated shop/a")
+        await informer.exports(outbox, "updated shop/a")
         assert await taker.stream.compact(outbox.boot_last) == (2, 1)
         [record] = await taker.rest()
 
@@ -257,7 +259,7 @@ async def test_what_is_reported_as_added_has_no_state_before(tmp_path: Path) -> 
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
+        await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
         [record] = await taker.rest()
 
@@ -274,11 +276,11 @@ async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         for name in ("a", "b", "c"):
-            await informer.tells(outbox, f"added shop/{name}", f"updated shop/{name}")
+            await informer.exports(outbox, f"added shop/{name}", f"updated shop/{name}")
         assert await taker.stream.compact(outbox.boot_last) == (6, 3)
-        await informer.tells(outbox, "deleted shop/a", "updated shop/b", "updated shop/c")
+        await informer.exports(outbox, "deleted shop/a", "updated shop/b", "updated shop/c")
         assert await taker.stream.compact(outbox.boot_last) == (6, 2)
-        await informer.tells(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
+        await informer.exports(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
         assert await taker.stream.drop(outbox.last - 1) == (10, 2)
         assert await taker.delivered() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
 
@@ -303,11 +305,11 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, *in_flight)
+        await informer.exports(outbox, *in_flight)
         for _ in in_flight:
             await taker.take(1)
         for _ in range(4):
-            await informer.tells(outbox, *["updated shop/a"] * 50)
+            await informer.exports(outbox, *["updated shop/a"] * 50)
             await shorten(taker, outbox, policy)
             await outbox.maintain()
             assert outbox.records == 0, "no record is kept for this sink"
@@ -334,7 +336,7 @@ async def test_records_in_flight_at_a_replay_return_as_they_were(tmp_path: Path)
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.take()
         await taker.stream.replay(1, None, None)
         left = crashed(tmp_path, tmp_path / "left")
@@ -348,11 +350,11 @@ async def test_the_oldest_age_counts_from_the_records_in_flight(tmp_path: Path) 
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
         await taker.take()
         outbox.backlog_of("audit")
         began = asyncio.get_running_loop().time()
-        await informer.tells(outbox, "updated shop/a")
+        await informer.exports(outbox, "updated shop/a")
         await taker.stream.compact(outbox.boot_last)
         assert outbox.backlog_of("audit").age >= asyncio.get_running_loop().time() - began
         taker.settle()
@@ -364,9 +366,9 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.rest()
-        await informer.tells(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
+        await informer.exports(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
         await outbox.maintain()
         left = crashed(tmp_path, tmp_path / "left")
@@ -380,7 +382,7 @@ async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> 
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
+        await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
         assert await taker.delivered() == ["added shop/a"]
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind what was written before.
@@ -394,16 +396,16 @@ async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
         await taker.take()
-        await informer.tells(outbox, "added shop/b", "deleted shop/b")
+        await informer.exports(outbox, "added shop/b", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         taker = Taker(outbox)
         assert await taker.delivered() == ["added shop/a"]
         assert outbox.sinks.lag("audit") == 0
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/c")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/c")
         assert await taker.delivered() == ["added shop/c"]
 
 
@@ -411,9 +413,9 @@ async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path
     async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
         await taker.take()
-        await informer.tells(outbox, "added shop/b", "deleted shop/b")
+        await informer.exports(outbox, "added shop/b", "deleted shop/b")
         await taker.stream.compact(outbox.boot_last)
         waiting = tasks.create_task(taker.stream.take(10))
         await asyncio.sleep(0)
@@ -431,7 +433,7 @@ async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b", "added shop/c")
+        await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "added shop/c")
         await taker.take(1)
         assert await taker.stream.drop(3) == (2, 2)
         [gap, c] = await taker.rest()
@@ -446,10 +448,10 @@ async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> N
         taker = Taker(outbox)
         pods = await Informed().begin(outbox)
         deployments = await Informed(DEPLOYMENTS).begin(outbox)
-        await pods.tells(outbox, "added shop/a", "added bank/a", "added shop/b")
+        await pods.exports(outbox, "added shop/a", "added bank/a", "added shop/b")
         await taker.stream.drop(3)
-        await deployments.tells(outbox, "added shop/web")
-        await pods.tells(outbox, "added mall/c")
+        await deployments.exports(outbox, "added shop/web")
+        await pods.exports(outbox, "added mall/c")
         left = crashed(tmp_path, tmp_path / "left")
         first = await about(taker)
     async with opened(left) as outbox:
@@ -465,7 +467,7 @@ async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, m
     monkeypatch.setattr(gap_concerns, "MOST_CONCERNS", 3)
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
-        await (await Informed().begin(outbox)).tells(outbox, *(f"added space-{n}/a" for n in range(6)))
+        await (await Informed().begin(outbox)).exports(outbox, *(f"added space-{n}/a" for n in range(6)))
         await taker.stream.drop(5)
         assert await about(taker) == ({("pods", None)}, True)
 
@@ -480,7 +482,7 @@ async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, *(f"added shop/p{number}" for number in range(6)))
+        await informer.exports(outbox, *(f"added shop/p{number}" for number in range(6)))
         await taker.stream.drop(2)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
@@ -497,13 +499,13 @@ async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) ->
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.rest()
-        await informer.tells(outbox, "deleted shop/a")
+        await informer.exports(outbox, "deleted shop/a")
         await taker.stream.compact(outbox.boot_last)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
         await taker.stream.drop(outbox.last)
-        await informer.tells(outbox, "updated shop/b")
+        await informer.exports(outbox, "updated shop/b")
         await taker.stream.compact(outbox.boot_last)
 
         assert await taker.delivered() == ["deleted shop/a", "gap", "updated shop/b"]
@@ -513,7 +515,7 @@ async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: 
     async with opened(tmp_path, {"audit": StartPolicy.NOW, "au": StartPolicy.NOW}) as outbox:
         taker = Taker(outbox, "au")
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
         batch = informer.batch(
             [informer.change("sync shop/a", ("audit",)), informer.change("sync shop/a", ("au",))], "7"
         )
@@ -529,9 +531,9 @@ async def replayable(outbox: Outbox) -> Taker:
     """Six records, all settled and kept."""
     taker = Taker(outbox)
     pods, deployments = await Informed().begin(outbox), await Informed(DEPLOYMENTS).begin(outbox)
-    await pods.tells(outbox, "added shop/a", "added shopping/a", "updated shop/a")
-    await deployments.tells(outbox, "added shop/d", "added shopping/d")
-    await pods.tells(outbox, "deleted shop/a")
+    await pods.exports(outbox, "added shop/a", "added shopping/a", "updated shop/a")
+    await deployments.exports(outbox, "added shop/d", "added shopping/d")
+    await pods.exports(outbox, "deleted shop/a")
     await taker.rest()
     await outbox.maintain()
     return taker
@@ -575,7 +577,7 @@ async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path
     async with opened(tmp_path, retention=retention) as outbox:
         taker = await replayable(outbox)
         await taker.stream.replay(4, None, None)
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
         left = crashed(tmp_path, tmp_path / "left")
         records = await taker.delivered()
     async with opened(left, retention=retention) as outbox:
@@ -616,7 +618,7 @@ async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: 
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = await replayable(outbox)
         await taker.stream.replay(1, None, None)
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
         await taker.stream.compact(outbox.last)
         replayed = await taker.rest()
 
@@ -642,7 +644,7 @@ async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path)
     assert int(again.delivery_id.rpartition("/replay/")[2]) > 1_000_000
 
 
-async def test_while_something_is_told_out_of_turn_a_replay_is_refused(tmp_path: Path) -> None:
+async def test_during_a_backfill_a_replay_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = await replayable(outbox)
         await taker.stream.replay(1, None, None)
@@ -698,7 +700,7 @@ async def test_what_is_replayed_stays_until_it_was_reported(tmp_path: Path) -> N
 
 async def large(outbox: Outbox) -> None:
     informer = await Informed(padding=MOST_BYTES // 10).begin(outbox)
-    await informer.tells(outbox, *(f"added shop/p{number}" for number in range(25)))
+    await informer.exports(outbox, *(f"added shop/p{number}" for number in range(25)))
 
 
 async def test_reading_the_log_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ SMALL_STEPS = CleanerPolicy(range_records=4, examined=2, removed=1)
 async def a_day(outbox: Outbox) -> Informed:
     """Eight records: 2 and 4 are the last states of ``b`` and ``a``; ``c`` and ``d`` came and went."""
     informer = await Informed().begin(outbox)
-    await informer.tells(outbox, "added shop/a", "added shop/b", "added shop/c")
-    await informer.tells(outbox, "updated shop/a", "sync shop/b", "deleted shop/c")
-    await informer.tells(outbox, "added shop/d", "deleted shop/d")
+    await informer.exports(outbox, "added shop/a", "added shop/b", "added shop/c")
+    await informer.exports(outbox, "updated shop/a", "sync shop/b", "deleted shop/c")
+    await informer.exports(outbox, "added shop/d", "deleted shop/d")
     return informer
 
 
@@ -60,11 +60,11 @@ async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path:
         outbox.sinks["audit"].settle(8)
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [2, 4]
-        await informer.tells(outbox, "updated shop/b")
+        await informer.exports(outbox, "updated shop/b")
         outbox.sinks["audit"].settle(9)
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == [4, 9]
-        await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
+        await informer.exports(outbox, "deleted shop/a", "deleted shop/b")
         outbox.sinks["audit"].settle(11)
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
@@ -74,7 +74,7 @@ async def test_the_last_states_stay_and_nothing_else_in_log_and_ledger(tmp_path:
 async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(
+        await informer.exports(
             outbox, "added shop/a", "updated shop/a", "deleted shop/a", "added shop/a", "updated shop/a"
         )
         await outbox.maintain()
@@ -88,13 +88,13 @@ async def test_an_object_changed_often_in_a_batch_leaves_one_record(tmp_path: Pa
 async def test_it_waits_until_as_much_can_go_as_there_are_objects(tmp_path: Path) -> None:
     async with opened(tmp_path, {}, cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=1.0)) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, *(f"added shop/{number}" for number in range(10)))
+        await informer.exports(outbox, *(f"added shop/{number}" for number in range(10)))
         await outbox.maintain()
         for changes in range(1, 10):
-            await informer.tells(outbox, "updated shop/0")
+            await informer.exports(outbox, "updated shop/0")
             await outbox.maintain()
             assert len(seqs(tmp_path, LOG)) == 10 + changes
-        await informer.tells(outbox, "updated shop/0")
+        await informer.exports(outbox, "updated shop/0")
         await outbox.maintain()
         assert len(seqs(tmp_path, LOG)) == 10
 
@@ -104,7 +104,7 @@ async def test_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
         informer = await Informed().begin(outbox)
         kept = []
         for step in ("added", "updated", "updated", "updated", "updated", "updated"):
-            await informer.tells(outbox, f"{step} shop/a")
+            await informer.exports(outbox, f"{step} shop/a")
             await outbox.maintain()
             kept.append(len(seqs(tmp_path, LOG)))
         assert kept == [1, 2, 3, 4, 1, 2], "a record takes some 400 bytes"
@@ -119,7 +119,7 @@ async def test_appends_during_a_trim_do_not_hide_its_garbage(tmp_path: Path, mon
         async def write_behind_an_append(work: Any, **options: Any) -> Any:
             if getattr(work, "func", None) is cleaner.trim:
                 monkeypatch.undo()
-                await informer.tells(outbox, *(f"added shop/e{number}" for number in range(200)))
+                await informer.exports(outbox, *(f"added shop/e{number}" for number in range(200)))
             return await write(work, **options)
 
         monkeypatch.setattr(outbox._store, "write", write_behind_an_append)
@@ -142,9 +142,9 @@ async def test_what_is_retained_is_not_waited_for(tmp_path: Path) -> None:
         tmp_path, {}, retention=retention, cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=1.0)
     ) as outbox:
         informer = await Informed(padding=50).begin(outbox)
-        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await informer.exports(outbox, "added shop/a", "added shop/b")
         for _ in range(200):
-            await informer.tells(outbox, "updated shop/a")
+            await informer.exports(outbox, "updated shop/a")
             await outbox.maintain()
             assert len(seqs(tmp_path, LOG)) <= outbox.records + 2 + 3, "at most twice the records of the ledger"
         assert 20 < outbox.records < 150
@@ -159,7 +159,7 @@ async def test_records_of_a_backfill_leave_after_it(tmp_path: Path) -> None:
         await outbox.maintain()
     async with opened(tmp_path, {"late": StartPolicy.SNAPSHOT}) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
+        await informer.exports(outbox, "updated shop/a", "deleted shop/b", "added shop/e", "updated shop/e")
         outbox.sinks["late"].settle(12)
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == [2, 4, 9, 12]
@@ -197,12 +197,12 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
         await outbox.maintain()
 
     async with opened(tmp_path, live if slow is StartPolicy.SNAPSHOT else sinks) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a", "added shop/b")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b")
         await live_goes_on(outbox)
     async with opened(tmp_path, sinks) as outbox:
         informer = await Informed().begin(outbox)
         for steps in (["updated shop/a", "updated shop/b"], ["updated shop/a", "updated shop/b"], ["deleted shop/b"]):
-            await informer.tells(outbox, *steps)
+            await informer.exports(outbox, *steps)
             await live_goes_on(outbox)
             await outbox.sinks.compact("slow", outbox.sinks["slow"].settled, outbox.boot_last)
             await live_goes_on(outbox)
@@ -301,13 +301,13 @@ async def test_a_snapshot_planned_before_cleaning_has_each_object_once(tmp_path:
     assert story(records) == ["snapshot", "added shop/b", "added shop/a", "snapshot"]
 
 
-async def test_objects_that_leave_are_told_once_with_their_last_state(tmp_path: Path) -> None:
+async def test_objects_that_leave_are_exported_once_by_last_state(tmp_path: Path) -> None:
     shop, prod = Scope("shop"), Scope("prod")
     async with opened(tmp_path, cleaner_policy=NEVER) as outbox:
         await outbox.ledger.adopt(PODS, [shop])
         informer = Informed(scope=shop)
-        await informer.tells(outbox, "added shop/a", "added shop/b")
-        [newest] = await informer.tells(outbox, "updated shop/a")
+        await informer.exports(outbox, "added shop/a", "added shop/b")
+        [newest] = await informer.exports(outbox, "updated shop/a")
         _, left = await outbox.ledger.adopt(PODS, [prod])
         *_, first, second = await everything(outbox)
         assert left == 2
@@ -331,7 +331,7 @@ async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: 
         checkpoint = found[shop]
         assert checkpoint is not None
         assert sorted(checkpoint.objects) == ["shop/a", "shop/b"]
-        await Informed(scope=shop, known=dict(checkpoint.objects)).tells(outbox, "updated shop/b")
+        await Informed(scope=shop, known=dict(checkpoint.objects)).exports(outbox, "updated shop/b")
         found, _ = await outbox.ledger.adopt(PODS, [everywhere])
         checkpoint = found[everywhere]
         assert checkpoint is not None
@@ -343,7 +343,7 @@ async def test_what_a_resource_reported_before_it_went_leaves_nothing(tmp_path: 
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
         async with outbox.ledger.removing(PODS, Scope()):
-            await informer.tells(outbox, "deleted shop/a", "deleted shop/b")
+            await informer.exports(outbox, "deleted shop/a", "deleted shop/b")
         await outbox.maintain()
         assert seqs(tmp_path, LOG) == seqs(tmp_path, LEDGER) == []
         assert (await outbox.check()).problems == []

@@ -29,7 +29,7 @@ async def filled(directory: Path, objects: int = 200) -> None:
     async with opened(directory, TWO) as outbox:
         informer = await Informed(padding=20).begin(outbox)
         for start in range(0, objects, 50):
-            await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 50)))
+            await informer.exports(outbox, *(f"added shop/web-{number}" for number in range(start, start + 50)))
 
 
 def overwrite(file: Path, start: int, length: int) -> None:
@@ -97,7 +97,7 @@ async def test_a_page_of_rubbish_anywhere_ends_in_a_working_database(tmp_path: P
                 await everything(outbox)
                 for _, known in informer.known.items():
                     outbox.body(known.state)  # type: ignore[arg-type]
-                await informer.tells(
+                await informer.exports(
                     outbox, "added shop/new" if "shop/new" not in informer.known else "updated shop/new"
                 )
                 break
@@ -131,13 +131,13 @@ async def test_a_file_that_was_cut_off_ends_in_a_database_that_works(tmp_path: P
 async def test_without_its_write_ahead_log_it_is_opened_or_begins_anew(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/web")
+        await informer.exports(outbox, "added shop/web")
         left = crashed(tmp_path, tmp_path / "left")
     (left / f"{FILE}-wal").unlink()
 
     async with opened(left) as outbox:
         assert (await outbox.check()).problems == []
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
 
 
 async def test_damage_that_is_met_later_is_noted_for_the_next_start(tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ async def test_damage_met_in_a_transaction_ends_this_outbox_alone(tmp_path: Path
     with pytest.raises(Damaged):  # noqa: PT012  # it is raised again at the end
         async with opened(tmp_path, TWO) as outbox:
             informer = await Informed().begin(outbox)
-            await informer.tells(outbox, "updated shop/web-0")
+            await informer.exports(outbox, "updated shop/web-0")
             for sink in TWO:
                 outbox.sinks[sink].settle(outbox.last)
             overwrite_table(tmp_path, "backfill_items")
             with pytest.raises(Damaged):
                 await outbox.maintain()
             with pytest.raises(Damaged):
-                await informer.tells(outbox, "updated shop/web-1")
+                await informer.exports(outbox, "updated shop/web-1")
     await rebuilt(tmp_path)
 
 
@@ -196,7 +196,7 @@ async def test_contents_without_meaning_are_damage_and_no_crash_loop(tmp_path: P
     for _ in range(2):
         try:
             async with opened(tmp_path, TWO) as outbox:
-                await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+                await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
                 break
         except Damaged:
             continue
@@ -220,16 +220,16 @@ async def test_a_damaged_dictionary_is_damage_and_no_crash_loop(tmp_path: Path, 
     async with opened(tmp_path, TWO) as outbox:
         informer = await Informed(padding=2000).begin(outbox)
         for start in range(0, 1000, 200):
-            await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(start, start + 200)))
+            await informer.exports(outbox, *(f"added shop/web-{number}" for number in range(start, start + 200)))
             await outbox.maintain()
-        await informer.tells(outbox, "updated shop/web-1")
+        await informer.exports(outbox, "updated shop/web-1")
     assert rows_of(tmp_path, "SELECT count(*) FROM dictionaries") == [(1,)]
     alter(tmp_path, harm)
 
     for _ in range(2):
         try:
             async with opened(tmp_path, TWO) as outbox:
-                new = await (await Informed().begin(outbox)).tells(outbox, "added shop/new")
+                new = await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
                 assert outbox.body(new[0].sequence) == new[0].body
                 await everything(outbox)
                 assert (await outbox.check()).problems == []
@@ -251,7 +251,7 @@ async def test_numbers_are_not_used_again_after_it_began_anew(tmp_path: Path) ->
         assert outbox.last > 200
 
 
-async def test_numbers_grow_even_where_the_damaged_file_tells_nothing(tmp_path: Path) -> None:
+async def test_numbers_grow_even_where_the_damaged_file_is_unreadable(tmp_path: Path) -> None:
     last = 0
     for _ in range(3):
         (tmp_path / FILE).write_bytes(os.urandom(50_000))
@@ -265,9 +265,9 @@ async def test_every_sink_gets_the_gap_and_first_lists_as_sync(tmp_path: Path) -
 
     async with opened(tmp_path, TWO) as outbox:
         informer = await listed(outbox)
-        await informer.tells(outbox, "added shop/a", position=None)
-        await informer.tells(outbox, "added shop/b")
-        await informer.tells(outbox, "added shop/c", "updated shop/a")
+        await informer.exports(outbox, "added shop/a", position=None)
+        await informer.exports(outbox, "added shop/b")
+        await informer.exports(outbox, "added shop/c", "updated shop/a")
 
         assert story(await everything(outbox)) == [
             "gap",
@@ -290,7 +290,7 @@ async def test_a_gap_settled_before_any_list_is_still_followed_by_sync(tmp_path:
             outbox.sinks[sink].settle(outbox.last)
         await outbox.maintain()
         informer = await listed(outbox)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
 
         assert story(await everything(outbox)) == ["sync shop/a"]
 
@@ -301,7 +301,7 @@ async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
     async with opened(tmp_path, TWO, retention=Retention(retain_bytes=1 << 30)) as outbox:
         compacted, dropped = Taker(outbox, "audit"), Taker(outbox, "live")
         informer = await listed(outbox)
-        await informer.tells(outbox, "added shop/a", "updated shop/a", "added shop/b")
+        await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b")
         [gap, *_] = await everything(outbox)
         await compacted.stream.compact(outbox.boot_last)
         await dropped.stream.drop(outbox.last - 1)
@@ -320,12 +320,12 @@ async def test_a_crash_while_all_is_reported_again_changes_nothing(tmp_path: Pat
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
         informer = await listed(outbox)
-        await informer.tells(outbox, "added shop/a", position=None)
+        await informer.exports(outbox, "added shop/a", position=None)
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left, TWO) as outbox:
         informer = await listed(outbox)
-        await informer.tells(outbox, "added shop/b")
+        await informer.exports(outbox, "added shop/b")
 
         assert story(await everything(outbox)) == ["gap", "sync shop/a", "sync shop/b"]
 
@@ -333,9 +333,9 @@ async def test_a_crash_while_all_is_reported_again_changes_nothing(tmp_path: Pat
 async def test_resources_that_come_later_are_reported_as_usual(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
-        await (await listed(outbox)).tells(outbox, "added shop/a")
+        await (await listed(outbox)).exports(outbox, "added shop/a")
         later = await Informed(DEPLOYMENTS, evidence=Evidence.LISTED).begin(outbox)
-        await later.tells(outbox, "added shop/d")
+        await later.exports(outbox, "added shop/d")
 
         assert story(await everything(outbox)) == ["gap", "sync shop/a", "added shop/d"]
 
@@ -344,10 +344,10 @@ async def test_an_empty_first_list_ends_the_rebuilding_of_its_informer(tmp_path:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
         informer = await listed(outbox)
-        await informer.tells(outbox)
+        await informer.exports(outbox)
         await outbox.maintain()
     async with opened(tmp_path, TWO) as outbox:
-        await (await listed(outbox)).tells(outbox, "added shop/a")
+        await (await listed(outbox)).exports(outbox, "added shop/a")
 
         assert story(await everything(outbox)) == ["gap", "added shop/a"]
 
@@ -372,7 +372,7 @@ async def test_a_marker_that_cannot_be_written_in_full_counts(tmp_path: Path) ->
     assert any(fact.reason for fact in facts if isinstance(fact, OutboxRebuilt))
 
 
-async def test_damage_is_told_even_where_the_marker_cannot_be_written(
+async def test_damage_is_reported_where_the_marker_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room(*_: object, **__: object) -> None:
@@ -382,7 +382,7 @@ async def test_damage_is_told_even_where_the_marker_cannot_be_written(
     with pytest.raises(Damaged):  # noqa: PT012  # it is raised again at the end
         async with opened(tmp_path, TWO) as outbox:
             informer = await Informed().begin(outbox)
-            await informer.tells(outbox, "updated shop/web-0")
+            await informer.exports(outbox, "updated shop/web-0")
             for sink in TWO:
                 outbox.sinks[sink].settle(outbox.last)
             overwrite_table(tmp_path, "backfill_items")

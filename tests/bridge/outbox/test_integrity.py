@@ -34,7 +34,7 @@ AUDIT = {"audit": StartPolicy.SNAPSHOT}
 async def filled(directory: Path) -> None:
     async with opened(directory, AUDIT) as outbox:
         informer = await Informed(padding=200).begin(outbox)
-        await informer.tells(outbox, *(f"added shop/web-{number}" for number in range(50)))
+        await informer.exports(outbox, *(f"added shop/web-{number}" for number in range(50)))
         await outbox.sinks.dead_letters["audit"].add_dead_letters(
             [NewDeadLetter(a_delta(1), "too large", parked=False)]
         )
@@ -60,7 +60,7 @@ async def retry_letters(outbox: Outbox) -> object:
 
 async def list_objects(outbox: Outbox) -> object:
     informer = await Informed().begin(outbox)
-    return await informer.tells(outbox, *(f"updated {key}" for key, _ in list(informer.known.items())))
+    return await informer.exports(outbox, *(f"updated {key}" for key, _ in list(informer.known.items())))
 
 
 UTF_8 = "CAST(x'77ff' AS TEXT)"

@@ -62,7 +62,7 @@ async def test_another_cluster_is_refused_with_both_names(tmp_path: Path) -> Non
 async def test_with_restart_another_cluster_begins_an_epoch_afresh(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await outbox.ledger.identify("uid-1", restart=True)
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web", position="100")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web", position="100")
 
     async with opened(tmp_path) as outbox:
         assert await outbox.ledger.identify("uid-2", restart=True) == "uid-1"
@@ -76,7 +76,7 @@ async def test_with_restart_another_cluster_begins_an_epoch_afresh(tmp_path: Pat
 # ── Positions and epochs ─────────────────────────────────────────────────────
 
 
-async def test_an_informer_that_never_told_anything_remembers_nothing(tmp_path: Path) -> None:
+async def test_an_informer_without_exports_has_a_blank_checkpoint(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         assert await adopted(outbox, SHOP, PROD) == {SHOP: None, PROD: None}
 
@@ -84,9 +84,9 @@ async def test_an_informer_that_never_told_anything_remembers_nothing(tmp_path: 
 async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/web", position="100")
+        await informer.exports(outbox, "added shop/web", position="100")
         one = crashed(tmp_path, tmp_path / "one")
-        await informer.tells(outbox, "updated shop/web", position="200")
+        await informer.exports(outbox, "updated shop/web", position="200")
         two = crashed(tmp_path, tmp_path / "two")
 
     for left, position, version in ((one, "100", "101"), (two, "200", "102")):
@@ -99,13 +99,13 @@ async def test_the_position_is_of_the_same_transaction(tmp_path: Path) -> None:
 async def test_only_changes_without_a_position_clear_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/web", position="100")
-        await informer.tells(outbox, position=None)
+        await informer.exports(outbox, "added shop/web", position="100")
+        await informer.exports(outbox, position=None)
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
         found = await checkpoint(outbox)
         assert found.position == "100"
-        await informer.tells(outbox, "updated shop/web", position=None)
+        await informer.exports(outbox, "updated shop/web", position=None)
     async with opened(tmp_path) as outbox:
         found = await checkpoint(outbox)
         assert found.position is None
@@ -114,8 +114,8 @@ async def test_only_changes_without_a_position_clear_it(tmp_path: Path) -> None:
 async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/web", position="100")
-        await informer.tells(outbox, position="200")
+        await informer.exports(outbox, "added shop/web", position="100")
+        await informer.exports(outbox, position="200")
         before = crashed(tmp_path, tmp_path / "before")
         await outbox.maintain()
         after = crashed(tmp_path, tmp_path / "after")
@@ -128,7 +128,7 @@ async def test_a_position_without_a_change_is_saved_a_little_later(tmp_path: Pat
 
 async def test_what_was_reached_is_saved_at_the_end(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, position="200")
+        await (await Informed().begin(outbox)).exports(outbox, position="200")
     async with opened(tmp_path) as outbox:
         found = await checkpoint(outbox)
         assert found.position == "200"
@@ -137,9 +137,9 @@ async def test_what_was_reached_is_saved_at_the_end(tmp_path: Path) -> None:
 async def test_the_newest_does_not_grow_by_deletes_and_resyncs(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed(versions=iter([1, 999, 2])).begin(outbox)
-        await informer.tells(outbox, "added shop/web", position="999")
+        await informer.exports(outbox, "added shop/web", position="999")
         informer.epoch = 2
-        await informer.tells(outbox, "sync shop/web", "deleted shop/web", position=None)
+        await informer.exports(outbox, "sync shop/web", "deleted shop/web", position=None)
     async with opened(tmp_path) as outbox:
         found = await checkpoint(outbox)
         assert (found.newest, found.epoch) == (None, 2)
@@ -148,9 +148,9 @@ async def test_the_newest_does_not_grow_by_deletes_and_resyncs(tmp_path: Path) -
 async def test_versions_run_backwards_begin_an_epoch_with_own_newest(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed(versions=count(5000)).begin(outbox)
-        await informer.tells(outbox, "added shop/web", position="6000")
+        await informer.exports(outbox, "added shop/web", position="6000")
         informer.epoch, informer.versions = 2, count(40)
-        [delta] = await informer.tells(outbox, "updated shop/web", position="50")
+        [delta] = await informer.exports(outbox, "updated shop/web", position="50")
         assert delta.epoch == 2
         assert delta.unique_id.startswith("2/")
     async with opened(tmp_path) as outbox:
@@ -161,9 +161,9 @@ async def test_versions_run_backwards_begin_an_epoch_with_own_newest(tmp_path: P
 async def test_an_epoch_is_saved_where_nothing_changed(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/web", position="100")
+        await informer.exports(outbox, "added shop/web", position="100")
         informer.epoch = 2
-        await informer.tells(outbox, position="50")
+        await informer.exports(outbox, position="50")
     async with opened(tmp_path) as outbox:
         found = await checkpoint(outbox)
         assert (found.position, found.newest, found.epoch) == ("50", "50", 2)
@@ -181,7 +181,7 @@ async def shop_and_prod(directory: Path, *scopes: Scope) -> None:
             informer = Informed(scope=scope, versions=versions)
             for namespace in ("shop", "prod"):
                 if scope.namespace in (None, namespace):
-                    await informer.tells(outbox, f"added {namespace}/a", f"added {namespace}/b", position="500")
+                    await informer.exports(outbox, f"added {namespace}/a", f"added {namespace}/b", position="500")
 
 
 async def test_the_same_scopes_go_on_where_they_were(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
 
 async def test_orphaned_objects_are_deleted_once_despite_a_kill(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, *(f"added prod/p{number}" for number in range(1200)))
+        await (await Informed().begin(outbox)).exports(outbox, *(f"added prod/p{number}" for number in range(1200)))
     async with opened(tmp_path) as outbox, asyncio.TaskGroup() as tasks:
         adopting = tasks.create_task(outbox.ledger.adopt(PODS, [SHOP]))
         while outbox.last < 1201:  # noqa: ASYNC110  # the first part of the leavers
@@ -285,8 +285,8 @@ async def test_two_informers_become_one(tmp_path: Path) -> None:
 
 async def test_a_resource_no_longer_watched_leaves_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed(PODS).begin(outbox)).tells(outbox, "added shop/a")
-        await (await Informed(DEPLOYMENTS).begin(outbox)).tells(outbox, "added shop/a")
+        await (await Informed(PODS).begin(outbox)).exports(outbox, "added shop/a")
+        await (await Informed(DEPLOYMENTS).begin(outbox)).exports(outbox, "added shop/a")
     async with opened(tmp_path) as outbox:
         assert {resource.name for resource in await outbox.ledger.resources()} == {"pods", "deployments.apps"}
         known, left = await outbox.ledger.adopt(PODS, ())
@@ -302,11 +302,11 @@ async def test_a_resource_no_longer_watched_leaves_alone(tmp_path: Path) -> None
 async def test_another_version_of_a_resource_resumes_at_its_position(tmp_path: Path) -> None:
     newer = Resource("apps", "v2", "deployments", "Deployment", True)
     async with opened(tmp_path) as outbox:
-        await (await Informed(DEPLOYMENTS).begin(outbox)).tells(outbox, "added shop/a", position="500")
+        await (await Informed(DEPLOYMENTS).begin(outbox)).exports(outbox, "added shop/a", position="500")
     async with opened(tmp_path) as outbox:
         informer = await Informed(newer).begin(outbox)
         assert list(informer.known) == ["shop/a"]
-        [exported] = await informer.tells(outbox, "updated shop/a", position="600")
+        [exported] = await informer.exports(outbox, "updated shop/a", position="600")
         first, second = await everything(outbox)
 
         assert exported.resource == newer
@@ -319,7 +319,7 @@ async def test_another_version_of_a_resource_resumes_at_its_position(tmp_path: P
 async def test_a_new_informer_does_not_inherit_a_position(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         went = await Informed(DEPLOYMENTS).begin(outbox)
-        await went.tells(outbox, position="7000")
+        await went.exports(outbox, position="7000")
         async with outbox.ledger.removing(DEPLOYMENTS, ALL):
             pass
         await adopted(outbox, ALL)
@@ -332,7 +332,7 @@ async def test_an_unexported_resource_is_answered_with_the_known_ones(tmp_path: 
     async with opened(tmp_path) as outbox:
         with pytest.raises(UnknownTarget, match="resources with records: none"):
             await outbox.ledger.kind_of("pods")
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/a")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
         with pytest.raises(UnknownTarget, match="podz has no records; resources with records: pods"):
             await outbox.ledger.kind_of("podz")
         assert await outbox.ledger.kind_of("pods") == 1
@@ -352,9 +352,9 @@ async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) ->
         informers = [await Informed(resource).begin(outbox) for resource in resources]
 
         async def export(informer: Informed) -> None:
-            await informer.tells(outbox, "added shop/a", "added shop/b")
+            await informer.exports(outbox, "added shop/a", "added shop/b")
             for number in range(20):
-                await informer.tells(outbox, f"updated shop/{'ab'[number % 2]}")
+                await informer.exports(outbox, f"updated shop/{'ab'[number % 2]}")
 
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
@@ -373,12 +373,12 @@ async def test_an_append_whose_caller_is_cancelled_happened_or_did_not(tmp_path:
     committed: list[int] = []
     async with opened(tmp_path, committed=lambda _records, last: committed.append(last)) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a")
+        await informer.exports(outbox, "added shop/a")
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(informer.tells(outbox, "added shop/b"))
+            exporting = tasks.create_task(informer.exports(outbox, "added shop/b"))
             await asyncio.sleep(0)
-            telling.cancel()
-        await informer.tells(outbox, "added shop/c")
+            exporting.cancel()
+        await informer.exports(outbox, "added shop/c")
 
         assert committed == [1, 2, 3]
         assert story(await everything(outbox)) == ["added shop/a", "added shop/b", "added shop/c"]
@@ -402,12 +402,12 @@ async def test_after_a_bug_the_directory_is_let_go(tmp_path: Path) -> None:
 async def test_replaced_bodies_leave_once_all_sinks_settled(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed(padding=1000).begin(outbox)
-        await informer.tells(outbox, "added shop/a", "added shop/b")
+        await informer.exports(outbox, "added shop/a", "added shop/b")
         for _ in range(5):
-            await informer.tells(outbox, "updated shop/a")
+            await informer.exports(outbox, "updated shop/a")
         outbox.sinks["audit"].settle(outbox.last)
         await outbox.maintain()
-        await informer.tells(outbox, "updated shop/b", "deleted shop/a")
+        await informer.exports(outbox, "updated shop/b", "deleted shop/a")
         outbox.sinks["audit"].settle(outbox.last)
         await outbox.maintain()
 

@@ -67,7 +67,7 @@ async def exposed(directory: Path) -> list[str]:
 
 async def test_every_file_is_closed_to_others_from_its_first_byte(state: Path) -> None:
     async with opened(state, TWO) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
         assert modes(state) == dict.fromkeys([FILE, f"{FILE}-wal", f"{FILE}-shm", LOCK], "600")
 
 
@@ -146,7 +146,7 @@ async def test_the_directory_itself_may_be_reached_through_a_link(state: Path, t
     (tmp_path / "link").symlink_to(state)
 
     async with opened(tmp_path / "link", TWO) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
         assert outbox._store.state_directory.gone() == ""
 
 

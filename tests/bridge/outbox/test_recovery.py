@@ -54,7 +54,7 @@ async def test_an_empty_directory_becomes_a_state(tmp_path: Path) -> None:
 async def test_what_was_reported_is_there_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/web", "added shop/db", "updated shop/web")
+        await informer.exports(outbox, "added shop/web", "added shop/db", "updated shop/web")
         before = await everything(outbox)
 
     facts: list[Fact] = []
@@ -140,7 +140,7 @@ async def test_who_only_looks_makes_no_state(tmp_path: Path) -> None:
 
 async def test_who_only_looks_begins_no_sink(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
     async with await looked_at(tmp_path) as outbox:
         assert [(cursor.sink, cursor.configured) for cursor in outbox.sinks.all] == [("audit", False)]
         assert outbox.last == 1
@@ -243,7 +243,7 @@ async def test_a_full_disk_at_the_start_is_said_and_no_bug(
 async def test_a_start_writes_nothing_where_nothing_is_new(tmp_path: Path) -> None:
     """So deliveries go on even on a full disk."""
     async with opened(tmp_path) as outbox:
-        await (await Informed().begin(outbox)).tells(outbox, "added shop/web")
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
 
     async with opened(tmp_path) as outbox:
         assert outbox.disk().wal == 0

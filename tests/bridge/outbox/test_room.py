@@ -49,7 +49,7 @@ async def filled(outbox: Outbox, count: int = 10) -> Informed:
     """That many records of one object, each in a transaction."""
     informer = await Informed(padding=100).begin(outbox)
     for number in range(count):
-        await informer.tells(outbox, "updated shop/a" if number else "added shop/a")
+        await informer.exports(outbox, "updated shop/a" if number else "added shop/a")
     return informer
 
 
@@ -127,7 +127,7 @@ async def test_records_are_retained_for_their_age(tmp_path: Path, clock: Clock) 
         informer = await filled(outbox, 5)
         await outbox.maintain()  # As ``run`` does twice a second: commits in between have about one age.
         clock.ahead = 50.0
-        await informer.tells(outbox, "updated shop/a")
+        await informer.exports(outbox, "updated shop/a")
         outbox.sinks["audit"].settle(6)
         await outbox.maintain()
         assert outbox.first == 1
@@ -153,7 +153,7 @@ async def test_records_are_retained_up_to_a_size(tmp_path: Path) -> None:
 async def received_more(outbox: Outbox) -> None:
     informer = await Informed(padding=100).begin(outbox)
     for _ in range(10):
-        await informer.tells(outbox, "updated shop/a")
+        await informer.exports(outbox, "updated shop/a")
         await outbox.maintain()  # As ``run`` does twice a second.
     outbox.sinks["audit"].settle(outbox.last)
 
@@ -181,8 +181,8 @@ async def test_a_clock_that_is_set_back_changes_neither_order_nor_age(tmp_path: 
         tmp_path, AUDIT, report=facts.append, retention=retention, clock=lambda: next(times)
     ) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, "added shop/a")
-        await informer.tells(outbox, "updated shop/a")
+        await informer.exports(outbox, "added shop/a")
+        await informer.exports(outbox, "updated shop/a")
         first, second = await everything(outbox)
         assert isinstance(first, Delta)
         assert isinstance(second, Delta)
@@ -256,7 +256,7 @@ async def without_room(directory: Path, free: Free, facts: list[Fact]) -> AsyncI
 async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, free: Free) -> None:
     facts: list[Fact] = []
     async with without_room(tmp_path, free, facts) as (outbox, informer), asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(informer.tells(outbox, "updated shop/a"))
+        waiting = tasks.create_task(informer.exports(outbox, "updated shop/a"))
         await until(facts, OutboxFull)
         assert "min_free_bytes" in outbox.no_room
         for sink in TWO:
@@ -284,7 +284,7 @@ async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Pat
         asyncio.TaskGroup() as tasks,
         without_room(tmp_path, free, facts) as (outbox, informer),
     ):
-        tasks.create_task(refused(informer.tells(outbox, "updated shop/a")))
+        tasks.create_task(refused(informer.exports(outbox, "updated shop/a")))
         await until(facts, OutboxFull)
         outbox.sinks["audit"].settle(8)
     async with opened(tmp_path, TWO) as outbox:
@@ -315,7 +315,7 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
     acknowledged: list[Delta] = []
     async with opened(directory, retention=Retention(min_free=min_free), facts=facts) as outbox:
         informer = await Informed(padding=0).begin(outbox)
-        await informer.tells(outbox, *(f"added shop/p{number}" for number in range(20)))
+        await informer.exports(outbox, *(f"added shop/p{number}" for number in range(20)))
         small_disk.fill(leave=2 << 20)
 
         async def export() -> None:

@@ -74,7 +74,7 @@ def state(tmp_path: Path) -> Path:
 
 async def filled(outbox: Outbox) -> Informed:
     informer = await Informed(epoch=3).begin(outbox)
-    await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a")
+    await informer.exports(outbox, "added shop/a", "added shop/b", "updated shop/a")
     return informer
 
 
@@ -85,7 +85,7 @@ async def test_files_that_vanish_end_the_outbox_and_the_next_has_a_gap(
     with pytest.raises(Damaged, match="the next start begins behind record 3, and every sink gets a Gap first"):
         async with opened(state, AUDIT) as outbox:
             informer = await Informed(epoch=3).begin(outbox)
-            await informer.tells(outbox, "added shop/a", "added shop/b", "updated shop/a")
+            await informer.exports(outbox, "added shop/a", "added shop/b", "updated shop/a")
             harm(state)
             await outbox.run()
 
@@ -115,7 +115,7 @@ async def test_nothing_is_taken_for_gone_while_all_goes_on(state: Path) -> None:
     async with opened(state) as outbox:
         informer = await filled(outbox)
         for number in range(200):
-            await informer.tells(outbox, f"added shop/c{number}")
+            await informer.exports(outbox, f"added shop/c{number}")
             await outbox.maintain()
         (state / LOCK).unlink()
         alter(state, "UPDATE meta SET rebuilt = 0")
@@ -150,7 +150,7 @@ async def test_a_moved_directory_keeps_its_files_and_goes_on(state: Path, tmp_pa
         async with opened(state) as outbox:
             informer = await filled(outbox)
             state.rename(tmp_path / "moved")
-            await informer.tells(outbox, "added shop/c")
+            await informer.exports(outbox, "added shop/c")
             await outbox.run()
 
     async with opened(tmp_path / "moved") as outbox:
@@ -161,7 +161,7 @@ async def test_another_bridges_state_in_its_place_is_let_alone(state: Path, tmp_
     other = tmp_path / "other"
     other.mkdir()
     async with opened(other, {"theirs": StartPolicy.NOW}) as theirs:
-        await (await Informed(DEPLOYMENTS).begin(theirs)).tells(theirs, "added shop/theirs")
+        await (await Informed(DEPLOYMENTS).begin(theirs)).exports(theirs, "added shop/theirs")
         with pytest.raises(Damaged, match="The next start finds no mark there"):
             async with opened(state) as outbox:
                 await filled(outbox)
@@ -232,7 +232,7 @@ async def test_a_reading_process_blocks_no_start_write_or_end(state: Path) -> No
         for number in range(2):
             async with opened(state) as outbox:
                 informer = await Informed().begin(outbox)
-                await informer.tells(outbox, f"added shop/new{number}")
+                await informer.exports(outbox, f"added shop/new{number}")
                 await outbox.maintain()
     finally:
         reader.kill()

@@ -25,7 +25,7 @@ async def left(tmp_path: Path) -> Path:
     async with opened(tmp_path / "state") as outbox:
         informer = await Informed().begin(outbox)
         for step in WORK:
-            await informer.tells(outbox, step)
+            await informer.exports(outbox, step)
         return crashed(tmp_path / "state", tmp_path / "left")
 
 
@@ -78,10 +78,10 @@ async def test_what_is_left_of_an_older_log_is_none_of_this_one(tmp_path: Path) 
     async with opened(tmp_path) as outbox:
         informer = await Informed(padding=5000).begin(outbox)
         for number in range(20):
-            await informer.tells(outbox, f"added shop/{number}")
+            await informer.exports(outbox, f"added shop/{number}")
         await outbox._store.write(lambda _: None)
         outbox._store._writer._connection.wal_checkpoint()
-        await informer.tells(outbox, "added shop/last")
+        await informer.exports(outbox, "added shop/last")
         copy = crashed(tmp_path, tmp_path / "left")
     assert frames(copy / WAL) > 20
     assert (await found(copy))[1] is False

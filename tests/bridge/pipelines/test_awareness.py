@@ -44,7 +44,7 @@ async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> Non
     """What is given again after a crash was not remembered: so nothing is counted twice, and nothing left out."""
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
-        await informer.tells(outbox, *(f"added shop/p{n}" for n in range(10)))
+        await informer.exports(outbox, *(f"added shop/p{n}" for n in range(10)))
         sinks, stream = ends(outbox)
         sink = sinks.make()
         left = []

@@ -1,4 +1,4 @@
-"""Watches, where no real server is at hand to compare with: also how soon they tell what they tell."""
+"""Watches, where no real server is at hand to compare with: also how soon they send their lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 LISTED = {"resourceVersionMatch": "NotOlderThan", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
 
 
-async def test_a_watch_from_a_version_tells_what_came_after_it(server: Playground, http: httpx.AsyncClient) -> None:
+async def test_a_watch_from_a_version_sends_the_later_changes(server: Playground, http: httpx.AsyncClient) -> None:
     server.create("configmaps", manifests.config_map("a"))
     version = server.version
     server.patch("configmaps", "a", {"data": {"k": "2"}})
@@ -103,7 +103,7 @@ async def test_a_watch_from_the_future_is_silent_until_then(server: Playground, 
             assert await watch.sent() == ("ADDED", "b")
 
 
-async def test_bookmarks_tell_how_far_the_store_has_come() -> None:
+async def test_bookmarks_have_the_version_of_the_store() -> None:
     async with (
         Playground(bookmark_interval=0.02) as server,
         client_of(server) as http,
@@ -139,7 +139,7 @@ async def test_a_watch_ends_cleanly_when_its_time_is_over(server: Playground, ht
         assert await watch.rest() == []
 
 
-async def test_a_watch_list_tells_the_state_and_then_a_bookmark(server: Playground, http: httpx.AsyncClient) -> None:
+async def test_a_watch_list_sends_the_state_and_then_a_bookmark(server: Playground, http: httpx.AsyncClient) -> None:
     for name in "ba":
         server.create("configmaps", manifests.config_map(name))
     async with watching(http, MAPS, **LISTED) as watch:

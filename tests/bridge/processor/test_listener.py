@@ -47,7 +47,7 @@ def a_listener(
     )
 
 
-def tell(log: ALog, listener: ProcessorListener[int], count: int) -> None:
+def append(log: ALog, listener: ProcessorListener[int], count: int) -> None:
     items = log.grow(count)
     listener.offer(items, log.last)
 
@@ -75,13 +75,13 @@ async def test_large_items_fill_the_window_before_its_count_does() -> None:
     log = ALog()
     listener = a_listener_of_large_items(log)
     for _ in range(6):
-        tell(log, listener, 1)
+        append(log, listener, 1)
     assert listener.in_memory == 4  # 1 + 2 + 3 + 4
 
     assert (await listener.take(100)).items == [1, 2, 3, 4]
     assert (await listener.take(100)).items == [5]
     assert (await listener.take(100)).items == [6]
-    tell(log, listener, 2)
+    append(log, listener, 2)
     assert (await listener.take(100)).items == [7]
     assert (await listener.take(100)) == Fetch([8], 8)
 
@@ -89,9 +89,9 @@ async def test_large_items_fill_the_window_before_its_count_does() -> None:
 async def test_a_window_has_room_again_for_the_bytes_that_were_taken() -> None:
     log = ALog()
     listener = a_listener_of_large_items(log)
-    tell(log, listener, 4)
+    append(log, listener, 4)
     assert (await listener.take(3)).items == [1, 2, 3]
-    tell(log, listener, 1)
+    append(log, listener, 1)
     assert listener.in_memory == 2
     assert (await listener.take(100)).items == [4, 5]
     assert log.reads == 0
@@ -100,7 +100,7 @@ async def test_a_window_has_room_again_for_the_bytes_that_were_taken() -> None:
 async def test_an_item_larger_than_the_bound_is_taken_alone() -> None:
     log = ALog()
     listener = a_listener_of_large_items(log)
-    tell(log, listener, 12)
+    append(log, listener, 12)
     taken = [(await listener.take(100)).items for _ in range(9)]
     assert taken == [[1, 2, 3, 4], [5], [6], [7], [8], [9], [10], [11], [12]]
 
@@ -111,7 +111,7 @@ async def test_an_item_larger_than_the_bound_is_taken_alone() -> None:
 async def test_offered_items_are_taken_in_order_up_to_a_limit() -> None:
     log = ALog()
     listener = a_listener(log)
-    tell(log, listener, 5)
+    append(log, listener, 5)
 
     assert await listener.take(3) == Fetch([1, 2, 3], 3)
     assert await listener.take(3) == Fetch([4, 5], 5)
@@ -123,7 +123,7 @@ async def test_a_listener_that_keeps_up_never_reads_the_log() -> None:
     log = ALog()
     listener = a_listener(log)
     for _ in range(20):
-        tell(log, listener, 10)
+        append(log, listener, 10)
         assert (await listener.take(100)).through == log.last
 
     assert log.reads == 0
@@ -132,9 +132,9 @@ async def test_a_listener_that_keeps_up_never_reads_the_log() -> None:
 async def test_a_full_window_keeps_its_items_and_the_log_has_the_rest() -> None:
     log = ALog()
     listener = a_listener(log, window=10)
-    tell(log, listener, 8)
+    append(log, listener, 8)
     for _ in range(100):
-        tell(log, listener, 5)
+        append(log, listener, 5)
     assert listener.in_memory == 8
     assert listener.pending == 508
 
@@ -147,7 +147,7 @@ async def test_a_full_window_keeps_its_items_and_the_log_has_the_rest() -> None:
 async def test_a_batch_larger_than_the_window_is_read_from_the_log() -> None:
     log = ALog()
     listener = a_listener(log, window=10)
-    tell(log, listener, 50)
+    append(log, listener, 50)
 
     assert listener.in_memory == 0
     assert (await listener.take(100)).items == list(range(1, 51))
@@ -177,12 +177,12 @@ async def test_what_is_in_the_log_before_it_is_offered_is_taken_once() -> None:
 async def test_items_offered_while_the_log_is_read_are_kept() -> None:
     log = ALog()
     listener = a_listener(log, window=2)
-    tell(log, listener, 5)
+    append(log, listener, 5)
     log.fast.clear()
     async with asyncio.TaskGroup() as tasks:
         taking = tasks.create_task(listener.take(100))
         await asyncio.sleep(0)
-        tell(log, listener, 1)
+        append(log, listener, 1)
         log.fast.set()
 
     assert taking.result() == Fetch([1, 2, 3, 4, 5], 5)
@@ -192,7 +192,7 @@ async def test_items_offered_while_the_log_is_read_are_kept() -> None:
 async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
     log = ALog()
     listener = a_listener(log, window=2)
-    tell(log, listener, 5)
+    append(log, listener, 5)
     log.fast.clear()
     assert await would_wait(listener)
     log.fast.set()
@@ -206,17 +206,17 @@ async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
 async def test_what_is_meant_for_others_counts_as_seen() -> None:
     log = ALog()
     listener = a_listener(log, window=4, wanted=lambda item: item % 2 == 0)
-    tell(log, listener, 3)
+    append(log, listener, 3)
     assert await listener.take(10) == Fetch([2], 3)
 
-    tell(log, listener, 9)
+    append(log, listener, 9)
     assert await listener.take(10) == Fetch([4, 6, 8, 10, 12], 12)
 
 
 async def test_a_take_returns_nothing_where_all_was_meant_for_others() -> None:
     log = ALog()
     listener = a_listener(log, wanted=lambda _: False)
-    tell(log, listener, 3)
+    append(log, listener, 3)
 
     assert await listener.take(10) == Fetch([], 3)
 
@@ -228,7 +228,7 @@ async def test_what_left_the_log_before_it_was_taken_is_said_exactly() -> None:
     log = ALog(max_items=10)
     listener = a_listener(log, window=2)
     for _ in range(30):
-        tell(log, listener, 1)
+        append(log, listener, 1)
 
     assert (await listener.take(10)).items == [1, 2]
     assert await listener.take(4) == Fetch([21, 22, 23, 24], 24, Missed(3, 20))
@@ -239,7 +239,7 @@ async def test_what_left_the_log_before_it_was_taken_is_said_exactly() -> None:
 async def test_a_log_that_lost_everything_is_missed_as_a_whole() -> None:
     log = ALog()
     listener = a_listener(log, window=2)
-    tell(log, listener, 5)
+    append(log, listener, 5)
     log.trim(5)
 
     assert await listener.take(10) == Fetch([], 5, Missed(1, 5))
@@ -253,7 +253,7 @@ async def test_stored_objects_come_first_in_parts_then_the_changes() -> None:
     log = ALog()
     log.grow(50)
     listener = a_listener(log, after=50, initial=iter([101, 102, 103]))
-    tell(log, listener, 2)
+    append(log, listener, 2)
 
     assert await listener.take(2) == Fetch([101, 102], 50)
     assert listener.has_initial
@@ -280,7 +280,7 @@ async def test_the_taker_learns_that_the_initial_objects_are_over(already: list[
 async def test_a_closed_listener_gives_no_more_items() -> None:
     log = ALog()
     listener = a_listener(log)
-    tell(log, listener, 3)
+    append(log, listener, 3)
     listener.close()
 
     with pytest.raises(ListenerClosed):

@@ -33,7 +33,7 @@ def processor(log: ALog) -> SharedProcessor[str]:
     return SharedProcessor(targets=targets, window=10)
 
 
-def tell(log: ALog, processor: SharedProcessor[str], *items: str) -> None:
+def append(log: ALog, processor: SharedProcessor[str], *items: str) -> None:
     for item in items:
         log.append(item)
     processor.distribute(items, log.last)
@@ -42,7 +42,7 @@ def tell(log: ALog, processor: SharedProcessor[str], *items: str) -> None:
 async def test_every_listener_gets_everything_by_reference(log: ALog, processor: SharedProcessor[str]) -> None:
     audit, live = processor.add("audit", log), processor.add("live", log)
     item = "".join(["a ", "pod"])
-    tell(log, processor, item)
+    append(log, processor, item)
 
     for listener in (audit, live):
         assert (await listener.take(10)).items[0] is item
@@ -50,7 +50,7 @@ async def test_every_listener_gets_everything_by_reference(log: ALog, processor:
 
 async def test_what_is_for_some_reaches_those_alone(log: ALog, processor: SharedProcessor[str]) -> None:
     audit, live, copy = processor.add("audit", log), processor.add("live", log), processor.add("copy", log)
-    tell(log, processor, "audit,live: sync", "added")
+    append(log, processor, "audit,live: sync", "added")
 
     assert await audit.take(10) == Fetch(["audit,live: sync", "added"], 2)
     assert await live.take(10) == Fetch(["audit,live: sync", "added"], 2)
@@ -58,15 +58,15 @@ async def test_what_is_for_some_reaches_those_alone(log: ALog, processor: Shared
 
 
 async def test_a_listener_gets_what_is_distributed_from_now_on(log: ALog, processor: SharedProcessor[str]) -> None:
-    tell(log, processor, "before")
+    append(log, processor, "before")
     listener = processor.add("audit", log)
-    tell(log, processor, "after")
+    append(log, processor, "after")
 
     assert await listener.take(10) == Fetch(["after"], 2)
 
 
 async def test_a_listener_may_begin_further_back(log: ALog, processor: SharedProcessor[str]) -> None:
-    tell(log, processor, "one", "two", "three")
+    append(log, processor, "one", "two", "three")
 
     assert await processor.add("audit", log, after=1).take(10) == Fetch(["two", "three"], 3)
 
@@ -76,7 +76,7 @@ async def test_a_stuck_listener_blocks_nobody_and_its_window_bounded(
 ) -> None:
     stuck, live = processor.add("stuck", log), processor.add("live", log, window=3)
     for number in range(500):
-        tell(log, processor, str(number))
+        append(log, processor, str(number))
         assert (await live.take(10)).items == [str(number)]
 
     assert stuck.in_memory == 10
@@ -94,7 +94,7 @@ async def test_a_removed_listener_ends_and_its_name_is_free_again(log: ALog, pro
     listener = processor.add("audit", log)
     processor.remove("audit")
     processor.remove("audit")
-    tell(log, processor, "after")
+    append(log, processor, "after")
 
     with pytest.raises(ListenerClosed):
         await listener.take(10)

@@ -169,7 +169,7 @@ def test_a_failing_watch_is_logged_each_30_s_and_at_its_end() -> None:
     assert end["event"] == "watch is live"
 
 
-def test_a_sink_in_trouble_is_told_once_and_so_is_its_recovery() -> None:
+def test_a_failing_sink_is_logged_once_and_so_is_its_recovery() -> None:
     delayed = DeliveryDelayed("audit", 10, "no broker", 2.0, 76)
     delivered = BatchDelivered("audit", 10, 900, 0.1)
     assert _logged(SinkOpened("audit"), delivered, delayed, delayed, delayed, delivered, delivered) == [
@@ -186,7 +186,7 @@ def test_records_that_a_sink_lost_are_always_reported() -> None:
     assert [level for level, _ in _logged(overrun, overrun, dropped, dropped)] == ["error"] * 4
 
 
-def test_a_full_disk_is_told_once_as_an_error_and_so_is_its_end() -> None:
+def test_a_full_disk_is_logged_once_as_an_error_and_its_end_too() -> None:
     full = OutboxFull("database or disk is full", 1.0)
     logged = _logged(full, full, full, OutboxHasRoom(60.0), OutboxHasRoom(60.0))
     assert [level for level, _ in logged] == ["error", "info"]

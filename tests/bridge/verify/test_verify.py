@@ -52,7 +52,7 @@ class Destination:
     async def close(self) -> None:
         self.closed = True
 
-    def tell(self, manifest: dict[str, Any], op: Op = Op.UPDATED, version: str | None = None) -> None:
+    def store(self, manifest: dict[str, Any], op: Op = Op.UPDATED, version: str | None = None) -> None:
         metadata = manifest["metadata"]
         key = partition_key("prod", "", "configmaps", metadata["namespace"], metadata["name"])
         self.new.append(
@@ -91,7 +91,7 @@ def reported(found: Verification) -> dict[str, DifferenceKind]:
 
 async def test_equal_sides_are_found_equal_without_any_waiting(cluster: Playground, destination: Destination) -> None:
     for number in range(PAGE + 20):
-        destination.tell(cluster.create("configmaps", config_map(f"c{number}")))
+        destination.store(cluster.create("configmaps", config_map(f"c{number}")))
 
     found = await compared(cluster, destination, settle=LONG)
 
@@ -105,8 +105,8 @@ async def test_equal_sides_are_found_equal_without_any_waiting(cluster: Playgrou
 
 async def test_what_stays_different_is_reported(cluster: Playground, destination: Destination) -> None:
     changed, gone = (cluster.create("configmaps", config_map(name)) for name in ("changed", "gone"))
-    destination.tell(changed)
-    destination.tell(gone)
+    destination.store(changed)
+    destination.store(gone)
     cluster.create("configmaps", config_map("new"))
     cluster.patch("configmaps", "changed", {"data": {"a": "b"}}, namespace="shop")
     cluster.delete("configmaps", "gone", namespace="shop")
@@ -123,12 +123,12 @@ async def test_what_stays_different_is_reported(cluster: Playground, destination
 
 async def test_what_arrives_while_one_looks_is_no_difference(cluster: Playground, destination: Destination) -> None:
     new, gone = (cluster.create("configmaps", config_map(name)) for name in ("new", "gone"))
-    destination.tell(gone)
+    destination.store(gone)
     cluster.delete("configmaps", "gone", namespace="shop")
 
     def late() -> None:
-        destination.tell(new, Op.ADDED)
-        destination.tell(gone, Op.DELETED)
+        destination.store(new, Op.ADDED)
+        destination.store(gone, Op.DELETED)
 
     destination.before_reading = [lambda: None, lambda: None, late]
 
@@ -139,7 +139,7 @@ async def test_what_happens_after_the_list_is_no_difference(cluster: Playground,
     """The destination is ahead of what the first look at the cluster saw."""
 
     def ahead() -> None:
-        destination.tell(cluster.create("configmaps", config_map("after")), Op.ADDED)
+        destination.store(cluster.create("configmaps", config_map("after")), Op.ADDED)
 
     destination.before_reading = [lambda: None, ahead]
 
@@ -149,11 +149,11 @@ async def test_what_happens_after_the_list_is_no_difference(cluster: Playground,
 async def test_a_restless_object_is_equal_when_the_destination_follows(
     cluster: Playground, destination: Destination
 ) -> None:
-    destination.tell(cluster.create("configmaps", config_map("busy")))
+    destination.store(cluster.create("configmaps", config_map("busy")))
 
     def goes_on() -> None:
         for beat in range(3):
-            destination.tell(cluster.patch("configmaps", "busy", {"data": {"beat": str(beat)}}, namespace="shop"))
+            destination.store(cluster.patch("configmaps", "busy", {"data": {"beat": str(beat)}}, namespace="shop"))
         # And once more, behind the back of the destination.
         cluster.patch("configmaps", "busy", {"data": {"beat": "last"}}, namespace="shop")
 
@@ -165,7 +165,7 @@ async def test_a_restless_object_is_equal_when_the_destination_follows(
 async def test_a_restless_object_is_stale_when_the_destination_stops(
     cluster: Playground, destination: Destination
 ) -> None:
-    destination.tell(cluster.create("configmaps", config_map("busy")))
+    destination.store(cluster.create("configmaps", config_map("busy")))
 
     def goes_on() -> None:
         cluster.patch("configmaps", "busy", {"data": {"at": cluster.version}}, namespace="shop")
@@ -177,7 +177,7 @@ async def test_a_restless_object_is_stale_when_the_destination_stops(
 
 async def test_only_the_configured_namespaces_are_compared(cluster: Playground, destination: Destination) -> None:
     cluster.create("configmaps", {"metadata": {"name": "theirs", "namespace": "bank"}})
-    destination.tell({"metadata": {"name": "old", "namespace": "bank", "uid": "u", "resourceVersion": "1"}})
+    destination.store({"metadata": {"name": "old", "namespace": "bank", "uid": "u", "resourceVersion": "1"}})
 
     found = await compared(cluster, destination, namespaces=["shop"])
 
@@ -196,7 +196,7 @@ async def test_what_arrives_late_but_before_the_end_is_no_difference(
 ) -> None:
     monkeypatch.setattr("bridge.verify.verify._FIRST_PAUSE", 0.001)
     new = cluster.create("configmaps", config_map("new"))
-    destination.before_reading = [*[lambda: None] * 6, lambda: destination.tell(new, Op.ADDED)]
+    destination.before_reading = [*[lambda: None] * 6, lambda: destination.store(new, Op.ADDED)]
 
     assert (await compared(cluster, destination, settle=LONG)).differences == []
 
@@ -244,7 +244,7 @@ async def test_an_object_that_cannot_be_read_spoils_the_comparison() -> None:
         await look(Page([], "9", None, ("no uid",)))
 
 
-async def test_a_cluster_that_is_away_is_told_and_the_reader_is_closed(
+async def test_an_unreachable_cluster_is_reported_the_reader_closed(
     cluster: Playground, destination: Destination
 ) -> None:
     async with cluster.refusing_connections():

@@ -214,7 +214,7 @@ def _spawn(command: list[str], folder: Path, log: int) -> subprocess.Popen[bytes
 
 
 def _stands_still(pid: int) -> bool:
-    """Every thread is stopped, as Linux tells it; elsewhere nobody can know."""
+    """Every thread is stopped, as Linux reports it; elsewhere nobody can know."""
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():
         return True

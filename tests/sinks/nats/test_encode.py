@@ -62,7 +62,7 @@ def test_headers_are_those_of_the_binary_form(uid: str, name: str) -> None:
     assert message.headers["Nats-Expected-Stream"] == "K8S"
 
 
-def test_a_server_tells_an_id_of_a_later_epoch_from_the_first() -> None:
+def test_an_id_of_a_later_epoch_differs_from_one_of_the_first() -> None:
     first, later = encoded(a_delta(uid="u-1")), encoded(a_delta(uid="u-1", epoch=2))
 
     assert (first.id, first.headers["Nats-Msg-Id"]) == ("u-1/1001/updated",) * 2

@@ -462,7 +462,7 @@ async def test_a_server_that_goes_while_idle_is_noticed_quietly(
 
     await asyncio.to_thread(server.kill9)
     async with asyncio.timeout(10):
-        while sink._connection is not None and not sink._connection.closed:  # noqa: ASYNC110 (it tells nobody)
+        while sink._connection is not None and not sink._connection.closed:  # noqa: ASYNC110 (no event for it)
             await asyncio.sleep(0.01)
     await asyncio.to_thread(server.start)
     assert await sink.deliver(changes(3, first=4)) == ALL_STORED
@@ -583,7 +583,7 @@ async def test_nobody_listening_is_reported() -> None:
         ).open()
 
 
-async def test_check_tells_what_is_there_and_makes_nothing(nats_server: Nats, nats_stream: MakeStream) -> None:
+async def test_check_describes_the_stream_and_creates_none(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     async with opened(nats_server, stream) as sink:
         await sink.deliver(changes(7))

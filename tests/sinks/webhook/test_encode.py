@@ -20,7 +20,7 @@ def encoded(record: Record, form: Format) -> WebhookMessage:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_receiver_tells_an_id_of_a_later_epoch_from_the_first(form: Format) -> None:
+def test_an_id_of_a_later_epoch_differs_from_one_of_the_first(form: Format) -> None:
     assert encoded(a_delta(uid="u-1"), form).id == "u-1/1001/updated"
     assert encoded(a_delta(uid="u-1", epoch=2), form).id == "2/u-1/1001/updated"
 

@@ -71,7 +71,7 @@ async def test_deliveries_are_parallel_and_their_records_in_sequence(
     async with asyncio.TaskGroup() as group:
         deliveries = [group.create_task(sink.deliver(lane)) for lane in lanes]
         async with asyncio.timeout(10):
-            while len(receiver.asked) < 4:  # noqa: ASYNC110 (what has come to a server tells nobody)
+            while len(receiver.asked) < 4:  # noqa: ASYNC110 (no event for requests)
                 await asyncio.sleep(0.001)
         gate.set()
     await sink.close()
