@@ -77,7 +77,7 @@ def test_a_percentile_of_one_value_is_that_value() -> None:
     assert percentile([7.0], 99) == 7.0
 
 
-def test_rounds_of_chosen_contenders_are_forgotten_and_others_stay() -> None:
+def test_rounds_of_chosen_contenders_go_and_others_stay() -> None:
     results = Results({}, {}, notes={"kafka": "beside other work", "file": "alone"})
     for name in "ab":
         results.of("kafka", name).rounds.append({"cpu_us": 1.0})
