@@ -82,6 +82,7 @@ def _path(variable: str, file: Mapping[str, Any]) -> Path:
 
 def _sink(name: str, known: Iterable[Any]) -> str:
     alike = [each for each in known if isinstance(each, str) and each.replace("-", "_") == name.replace("-", "_")]
+    # Only if one sink can be meant: a-b and a_b may both exist.
     return name if name in alike or len(alike) != 1 else alike[0]
 
 
@@ -109,4 +110,5 @@ def _put(data: dict[str, Any], path: Path, value: Any) -> None:
             inner = data[str(step)] = {}
         data = inner
     old = data.get(str(last))
+    # A sink's type is set before the sink's own mapping (see ``_order``), and wins over the type in that mapping.
     data[str(last)] = merged(value, old) if isinstance(value, Mapping) and isinstance(old, Mapping) else value

@@ -42,6 +42,8 @@ class Is:
         return getattr(section, self._name) in self._values
 
     def as_json_schema(self) -> dict[str, Any]:
+        # In a JSON Schema ``properties`` also accepts a missing option. That is right only where the default satisfies
+        # the condition.
         return {"properties": {self._name: {"enum": list(self._values)}}} | (
             {} if self._default else {"required": [self._name]}
         )

@@ -30,6 +30,7 @@ class NamesGaps:
 
     @memory.setter
     def memory(self, saved: bytes) -> None:
+        # Bytes of another version, or damaged bytes: some gap was there, and must not be forgotten.
         self._newest = saved if not saved or _GAP.fullmatch(saved) else UNKNOWN_GAP
         self._note_gap(self._newest.decode())
 

@@ -101,5 +101,6 @@ class Template:
         )
 
     def _fill(self, **values: str) -> str:
+        # These two are filled in for each record: here each is replaced by itself.
         later = {"namespace": "{namespace}", "name": "{name}"}
         return self._text.format(cluster=self._escape(self._cluster), **values, **later)

@@ -73,6 +73,7 @@ class AdminClient:
             self._session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
             said = await self._ask("GET", "/", seconds=_GREETING_SECONDS)
             self.about = _decoded(said, About) if said else About()
+            # Up to here, an error closes the session and the socket's descriptor.
             self._held = held.pop_all()
         return self
 
@@ -128,6 +129,7 @@ class AdminClient:
         if body is not None and len(body) > LARGEST_REQUEST:
             raise CommandFailed("too many dead letters for a request: name fewer, or use --all")
         timeout = aiohttp.ClientTimeout(total=seconds)
+        # The host is a placeholder: the connector connects to the socket, whatever the URL names.
         url = f"http://bridge{PREFIX}{path}"
         try:
             async with self._session.request(method, url, data=body, params=query, timeout=timeout) as answer:

@@ -136,6 +136,7 @@ class LiveOperations(OfflineOperations):
         return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else waited
 
     async def pause_sink(self, sink: str) -> bool:
+        # Durable first: after a crash in between, the sink is paused as the operator wanted.
         changed = await super().pause_sink(sink)
         if sink in self._pipelines:
             self._pipelines[sink].worker.suspend()
@@ -144,6 +145,7 @@ class LiveOperations(OfflineOperations):
         return changed
 
     async def resume_sink(self, sink: str) -> bool:
+        # Durable first, as above.
         changed = await super().resume_sink(sink)
         if sink in self._pipelines:
             self._pipelines[sink].worker.resume()

@@ -40,6 +40,7 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
         yield Finding(_STATE, CheckResult.WRONG, f"cannot write in {directory}: permission denied")
         return
     try:
+        # Without the option in front, which is the subject of the finding.
         in_the_way = unusable(directory).partition(": ")[2]
         expect_room(directory)
     except OSError as error:

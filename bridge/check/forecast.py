@@ -75,6 +75,7 @@ async def forecast(
         found = compare(resource.name, keyed, live, narrowed=bool(before) and set(before) != set(scopes))
         total.ops += found.ops
         total.left += found.left
+    # A unary plus drops the zeros of a Counter.
     total.left = +total.left
     return total
 

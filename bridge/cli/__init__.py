@@ -31,6 +31,7 @@ from bridge.cli.shadows import shadowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line, and returns the exit code. A command whose reader closes the pipe ends quietly, with 0
     unless it has another result."""
+    # First of all: with a foreign package of such a name, the imports below fail without a reason.
     for warning in shadowed():
         print(warning, file=sys.stderr)
     from bridge.cli.arguments import UsageError
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
+        # As for head and less: a reader that has seen enough is no failure.
         discard_output()
         return Exit.OK
     except Exception:

@@ -17,6 +17,7 @@ Command = Callable[[], int]
 SLOWEST, FASTEST = 0.01, 10_000.0
 _LARGEST = 2**63 - 1
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
+# ASCII: otherwise \d matches the digits of every alphabet.
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 

@@ -118,6 +118,7 @@ async def _until_the_end(
     handle_signals(stop, ignored=ignored, report=telemetry.report)
     try:
         web = _web_server(bridge, settings, telemetry, metrics)
+        # Before the bridge: a port that is taken ends the start before any list.
         await web.start()
     except OSError as error:
         return _End(Exit.CONFIG, f"telemetry.listen: cannot listen on {settings.listen}: {error.strerror or error}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Self
@@ -77,7 +76,6 @@ class Playground:
         """The last requests, oldest first."""
         self._port = port
         self._runner: web.ServerRunner | None = None
-        self._placeholder: socket.socket | None = None
         for each in NAMESPACES:
             self.create("namespaces", {"metadata": {"name": each}}, manager="kube-apiserver")
 
@@ -95,15 +93,13 @@ class Playground:
         await self._close()
 
     async def _listen(self) -> None:
-        if self._placeholder:
-            self._placeholder.close()
-            self._placeholder = None
         self._runner = web.ServerRunner(
+            # handler_cancellation: without it, the watch of a client that is gone goes on until its timeout.
             web.Server(self._front.handle, request_factory=_request, handler_cancellation=True, access_log=None),
             shutdown_timeout=0.1,
         )
         await self._runner.setup()
-        bound = _bound(self._port)
+        bound = bound_to(self._port)
         self._port = bound.getsockname()[1]
         await web.SockSite(self._runner, bound, backlog=1024).start()
 
@@ -112,21 +108,6 @@ class Playground:
         if self._runner:
             await self._runner.cleanup()
             self._runner = None
-        if self._placeholder:
-            self._placeholder.close()
-            self._placeholder = None
-
-    @asynccontextmanager
-    async def refusing_connections(self) -> AsyncIterator[None]:
-        """Takes the server down during the block: open connections are dropped, new connections refused. Objects,
-        history and port stay."""
-        await self._close()
-        # A bound socket that does not listen keeps the port, and the system refuses connections to it.
-        self._placeholder = _bound(self._port)
-        try:
-            yield
-        finally:
-            await self._listen()
 
     # ── Objects, in the process ──────────────────────────────────────────────
 
@@ -216,10 +197,6 @@ class Playground:
                 self._news.clear()
                 await self._news.wait()
 
-    async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:
-        """Waits until ``count`` watches of the resource are open. Raises TimeoutError after ``timeout`` seconds."""
-        await self.until(lambda: self.open_watches(resource) >= count, timeout)
-
     def _faults(self) -> Faults:
         """Overridden by the tests' server."""
         return Faults()
@@ -243,7 +220,8 @@ def _request(
     return web.BaseRequest(message, payload, protocol, writer, task, task.get_loop(), client_max_size=LARGEST_BODY)
 
 
-def _bound(port: int) -> socket.socket:
+def bound_to(port: int) -> socket.socket:
+    """A socket on the loopback that does not listen yet; 0 takes a free port."""
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(("127.0.0.1", port))

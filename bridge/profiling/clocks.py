@@ -221,6 +221,7 @@ def calibrated() -> Clocks:
         whole = _cpu_of(trial.timed(Stage.RECEIVE, nothing), calls)
         inside.append(trial.in_stages)
         outside.append(whole - trial.in_stages)
+    # The smallest figures: any other has an interruption in it.
     return Clocks(max(0, min(inside) - min(plain)) / calls, max(0, min(outside)) / calls)
 
 

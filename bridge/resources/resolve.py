@@ -21,6 +21,7 @@ def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Sco
     if not is_accepted(resource):
         return ()
     version = GroupVersion(resource.group, resource.version, (Served(resource, resource.kind.lower()),))
+    # A catalogue with this resource only, so that the same rules decide as for a served resource.
     alone = Catalogue((Document("", None, (version,)),))
     return tuple(scope for _, scope in resolve_wanted(configured, alone).desired)
 

@@ -100,10 +100,12 @@ class WatchedResources:
         served = set(catalogue.resources)
         for informer in self._factory.informers:
             resource = found.get((informer.resource.name, informer.scope))
+            # The resource is served in another version, or as another kind: the informer goes on with it.
             if resource is not None and informer.resource not in served:
                 self._factory.move(informer, resource)
         self._factory.start()
         missing = {informer.resource.name for informer in self._factory.informers} - parts.keys()
+        # Missing at two discoveries in a row.
         for name in sorted(missing & self._missing):
             if any(resource.name == name for resource in served):
                 await self._leave(name)
@@ -193,6 +195,7 @@ class WatchedResources:
 
     async def _is_gone(self, informer: SharedInformer) -> bool:
         source = self._client.lister_watcher(informer.resource, informer.scope)
+        # Version 0 is answered from the API server's cache: only the status of the answer counts.
         answer = await source.list(ListRequest(version="0", limit=1), _ignore)
         return isinstance(answer, Refused) and answer.status == NOT_FOUND
 

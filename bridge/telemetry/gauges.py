@@ -12,6 +12,7 @@ from bridge.model.status import CircuitState, InformerStatus, SinkState, SinkSta
 def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
     """``failures``: of telemetry itself, by observer."""
     yield InfoMetricFamily("kubedelta_build", "Version of the running bridge.", value=dict(build))
+    # prometheus_client adds _total to the name.
     broken = CounterMetricFamily(
         "kubedelta_telemetry_failures", "Facts on which an observer failed: a bug.", labels=("observer",)
     )

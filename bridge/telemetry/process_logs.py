@@ -33,6 +33,7 @@ class ProcessLogs:
                 self._log.error("this is a bug; please report it with this line", exc_info=error)
             case BridgeEnded(reason, code, seconds, backlog):
                 log = self._log.error if code else self._log.info
+                # int(): on a console an enum would be printed with its class.
                 log("ended", reason=reason, exit_code=int(code), seconds=round(seconds, 1), backlog=dict(backlog))
             case SignalReceived(signal, reaction):
                 self._signal(signal, reaction)

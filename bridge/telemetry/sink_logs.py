@@ -45,6 +45,7 @@ class SinkLogs:
                 if self._throttled.is_debug:
                     self._log.debug("batch delivered", sink=sink, records=fact.records, seconds=round(fact.seconds, 4))
             case SinkOpened(sink):
+                # The failure is over without a line of its own: the destination has stored no record yet.
                 self._throttled.over(("delayed", sink))
                 self._log.info("sink is set up", sink=sink)
             case SinkPaused(sink):

@@ -160,6 +160,7 @@ class Holdings:
 
     def _take_object(self, stored: StoredVersion) -> None:
         key = stored.partition_key
+        # A known key has passed these checks.
         if key not in self.objects:
             name = Name.parsed(key)
             if name is None or name.cluster != self._cluster:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from bridge import playground
 from bridge.playground.http.faults import Faults
+from bridge.playground.server import bound_to
 from tests.kit.misbehaviour import Misbehaviour
 
 
@@ -14,6 +18,23 @@ class Playground(playground.Playground):
         super().__init__(**options)
         kinds = self.catalogue
         self.misbehave.attach(self._state.store, self.watches, lambda name: kinds.named(name).collection)
+
+    @asynccontextmanager
+    async def refusing_connections(self) -> AsyncIterator[None]:
+        """Takes the server down during the block: open connections are dropped, new connections refused. Objects,
+        history and port stay."""
+        await self._close()
+        # A bound socket that does not listen keeps the port, and the system refuses connections to it.
+        placeholder: socket.socket = bound_to(self._port)
+        try:
+            yield
+        finally:
+            placeholder.close()
+            await self._listen()
+
+    async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:
+        """Waits until ``count`` watches of the resource are open. Raises TimeoutError after ``timeout`` seconds."""
+        await self.until(lambda: self.open_watches(resource) >= count, timeout)
 
     def _faults(self) -> Faults:
         self.misbehave = Misbehaviour()

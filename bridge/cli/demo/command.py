@@ -51,6 +51,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
             running = tasks.create_task(bridge.run())
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
+                    # The timeout ends the wait only; ``stop`` below lets the sink finish.
                     await asyncio.shield(running)
             life.cancel()
             bridge.stop()

@@ -59,6 +59,7 @@ class Screen:
         if self._console.is_terminal:
             self._console.print(line, no_wrap=True, overflow="ellipsis")
         else:
+            # Without a terminal rich assumes 80 columns, and would cut longer lines in two.
             self._console.print(line, soft_wrap=True)
 
     def totals(self) -> str:

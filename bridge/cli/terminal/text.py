@@ -38,6 +38,7 @@ def size(count: int) -> str:
         return f"{count} B"
     scaled, units = count / _BYTES, iter(_UNITS)
     unit = next(units)
+    # 1023.96 KiB would be printed as 1024.0 KiB.
     while scaled >= _BYTES - 0.05 and (larger := next(units, None)):
         scaled, unit = scaled / _BYTES, larger
     return f"{scaled:.1f} {unit}"

@@ -24,4 +24,5 @@ def is_older(version: str, than: str) -> bool:
     have no order: then the answer is False in both directions."""
     if not (version.isdecimal() and than.isdecimal()):
         return False
+    # Digits of one length have the order of their numbers, without a conversion.
     return (len(version), version) < (len(than), than)

@@ -59,7 +59,7 @@ class PlaygroundSettings:
 
 
 class Front:
-    """Answers every request. ``heard`` is called for each request, and when a watch opens or ends."""
+    """Answers every request. ``notify`` is called for each request, and when a watch opens or ends."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Front:
         faults: Faults,
         watches: OpenWatches,
         settings: PlaygroundSettings,
-        heard: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self.requests: deque[SeenRequest] = deque(maxlen=10_000)
         self._state = state
         self._faults = faults
         self._watches = watches
         self._settings = settings
-        self._heard = heard
+        self._notify = notify
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -99,9 +99,10 @@ class Front:
                 who = (asked.verb, asked.kind.name, asked.namespace, asked.name)
             return asked
         finally:
+            # Requests are printed by failing tests: no token may be among them.
             headers = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
             self.requests.append(SeenRequest(request.method, request.path, dict(request.query), headers, *who))
-            self._heard()
+            self._notify()
 
     def _user(self, request: web.BaseRequest, asked: DocumentPath | Target) -> str:
         """The user of the request's token. Raises StatusError (401)."""
@@ -153,10 +154,10 @@ class Front:
         timeout = watch_timeout(options.timeout, self._settings.shortest_watch)
         try:
             with self._watches.opened(stream):
-                self._heard()
+                self._notify()
                 await stream.run(timeout, self._settings.bookmark_interval)
         finally:
-            self._heard()
+            self._notify()
         return response
 
     async def _open_stream(self, request: web.BaseRequest, asked: Target, *, compress: bool) -> web.StreamResponse:

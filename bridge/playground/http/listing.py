@@ -77,6 +77,7 @@ def list_page(store: ObjectStore, kind: Kind, namespace: str, options: ListOptio
         token = _decode(options.next_page)
         after, version = _start(token, namespace), token.rv
         objects, version = _continued(store, kind, token) if options.version != "0" else _now(store, kind)
+    # A version with a limit and without resourceVersionMatch means Exact: the API's rule from before that parameter.
     elif options.match == EXACT or (version and options.limit and not options.match):
         objects = _exact(store, kind, version)
     else:

@@ -60,6 +60,7 @@ def unknown_version(catalogue: ServedKinds, group: str, path: str) -> Exception:
 
 def _locate(catalogue: ServedKinds, group: str, version: str, rest: list[str]) -> tuple[Kind, str, str, str]:
     namespace = ""
+    # /namespaces/shop/status is a subresource of the namespace, and no collection in it.
     if len(rest) > 2 and rest[0] == "namespaces" and (kind := catalogue.at(group, version, rest[2])):
         namespace, rest = rest[1], rest[2:]
         if not kind.namespaced:

@@ -73,10 +73,12 @@ class Watch:
         return chain(lines, [bookmark_line(self.kind, self._version, self._begins_after, initial_events_end=True)])
 
     def _event_line(self, event: Event) -> bytes | None:
+        # An object that enters or leaves the selection is ADDED or DELETED for this watch, whatever happened to it.
         before = event.before if event.before and self._concerns(event.before) else None
         after = event.after if event.after and self._concerns(event.after) else None
         if after:
             return self._line(_MODIFIED if before else _ADDED, after)
+        # The last state, with the version of the delete, as kube-apiserver sends it.
         return self._line(_DELETED, before, event.version) if before else None
 
     def _concerns(self, stored: StoredObject) -> bool:

@@ -43,6 +43,7 @@ def pack(kind: Kind, manifest: Manifest, version: int) -> StoredObject:
     ordered = {**manifest, "kind": kind.kind, "apiVersion": _API_VERSION}
     kept = {name: value for name, value in metadata.items() if value not in ({}, [], None, "")}
     ordered["metadata"] = {**kept, "resourceVersion": _RESOURCE_VERSION}
+    # Encoded once with two markers, and cut there: every API version and every DELETED event reuses these bytes.
     text = encode(ordered, sort=True) if kind.custom else encode(_in_go_order(ordered))
     opening, _, rest = text.partition(_API_VERSION.encode())
     middle, _, closing = rest.partition(_RESOURCE_VERSION.encode())

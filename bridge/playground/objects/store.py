@@ -121,6 +121,7 @@ class Collection:
 
     def at(self, version: int) -> Range:
         """The objects at an earlier version. Raises Forgotten."""
+        # Backwards from now: histories are short, and lists at old versions are rare.
         later = self.since(self.position_after(version))
         if not later:
             return Range(self.keys, self.objects)
