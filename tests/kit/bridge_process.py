@@ -15,8 +15,9 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster.servers.process import Server, ServerFailed, free_port, says_ok
+from tests.cluster.servers.process import Process, Server, ServerFailed, free_port, says_ok
 from tests.kit.deadlines import BUSY
+from tests.kit.fork_server import fork_server
 
 T = TypeVar("T")
 
@@ -53,6 +54,9 @@ class BridgeProcess(Server):
     start_timeout = 40.0
     stop_timeout = 40.0
 
+    forks = True
+    """Forks from a process that has imported the bridge. Otherwise it is started by ``command``."""
+
     def __init__(
         self,
         folder: Path,
@@ -80,10 +84,22 @@ class BridgeProcess(Server):
         """What counts from the next start on."""
         self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False))
 
+    def words(self) -> Sequence[str]:
+        """The command line behind ``kubedelta``."""
+        return ["run", "-c", str(self.config)]
+
+    def environ(self) -> dict[str, str]:
+        """The variables that it has beyond those of the test process."""
+        return {"KUBEDELTA__STATE__DIRECTORY": str(self.state), **self._environ}
+
     def command(self) -> Sequence[str | Path]:
-        ours = {"KUBEDELTA__STATE__DIRECTORY": str(self.state), **self._environ}
-        environ = [f"{name}={value}" for name, value in ours.items()]
-        return ["env", *environ, sys.executable, "-m", "bridge", "run", "-c", self.config]
+        environ = [f"{name}={value}" for name, value in self.environ().items()]
+        return ["env", *environ, sys.executable, "-m", "bridge", *self.words()]
+
+    def spawn(self, log: int) -> Process:
+        if not self.forks:
+            return super().spawn(log)
+        return fork_server().start(self.words(), log, log, folder=self.folder, environ=self.environ())
 
     def is_ready(self) -> bool:
         return says_ok(f"http://{self.address}/{'readyz' if self._waits else 'healthz'}")

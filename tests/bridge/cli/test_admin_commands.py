@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +27,7 @@ from bridge.cli.exits import Exit
 from bridge.model.admin import AdminOperations, Cursors, CursorStatus, Replayed, ReplayRequest, StateReport
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
-from tests.bridge.cli.conftest import Command, Ended
+from tests.bridge.cli.conftest import Command, Ended, in_a_process
 from tests.kit.fake_admin import FakeAdmin, a_letter
 
 ACTIONS = ["list", "show", "retry", "drop"]
@@ -672,10 +671,9 @@ async def test_all_configuration_mistakes_come_before_any_request(
 
 
 def helped(*words: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-m", "bridge", *words, "--help"], capture_output=True, text=True, timeout=30, check=True
-    )
-    return ended.stdout
+    ended = in_a_process(*words, "--help")
+    assert ended.code == Exit.OK
+    return ended.out
 
 
 def test_help_names_every_command_and_every_action() -> None:

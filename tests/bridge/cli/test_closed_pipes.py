@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import yaml
@@ -14,20 +14,22 @@ from bridge.facts import unheard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from tests.bridge.cli.conftest import Command
-
-COMMAND = [sys.executable, "-m", "bridge"]
+from tests.kit.deadlines import BUSY
+from tests.kit.fork_server import fork_server
 
 
 def read_no_further(*words: str, lines: int = 0) -> tuple[int, str]:
     """Exit code and standard error where the reader leaves after so many lines."""
-    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for _ in range(lines):
-            process.stdout.readline()
-        process.stdout.close()
-        error = process.stderr.read().decode()
-        return process.wait(60), error
+    with TemporaryFile() as errors:
+        reading, writing = os.pipe()
+        process = fork_server().start(words, writing, errors.fileno())
+        os.close(writing)
+        with os.fdopen(reading, "rb") as out:
+            for _ in range(lines):
+                out.readline()
+        code = process.wait(60 * BUSY)
+        errors.seek(0)
+        return code, errors.read().decode()
 
 
 @pytest.mark.parametrize("lines", [0, 1])

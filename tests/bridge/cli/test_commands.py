@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from bridge.cli import main
 from bridge.cli.arguments import UsageError, duration
 from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, in_a_process
+from tests.kit.deadlines import BUSY
+from tests.kit.fork_server import fork_server
 from tests.kit.playground import Playground
 
 
@@ -159,24 +160,22 @@ def test_rbac_takes_an_account_with_its_namespace(account: str) -> None:
 
 def test_a_run_without_any_way_to_a_cluster_says_so_and_exits_78(tmp_path: Path) -> None:
     path = a_config(tmp_path, "", cluster={"name": "test", "kubeconfig": str(tmp_path / "missing")})
-    command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = in_a_process("run", "-c", str(path))
 
-    assert done.returncode == Exit.CONFIG
-    assert str(tmp_path / "missing") in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == Exit.CONFIG
+    assert str(tmp_path / "missing") in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_port_that_is_taken_is_named_and_exits_78(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         path = a_config(tmp_path, "http://127.0.0.1:1", telemetry={"listen": listen})
-        command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = in_a_process("run", "-c", str(path))
 
-    assert done.returncode == Exit.CONFIG
-    assert f"telemetry.listen: cannot listen on {listen}" in done.stderr
+    assert done.code == Exit.CONFIG
+    assert f"telemetry.listen: cannot listen on {listen}" in done.err
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
@@ -190,11 +189,10 @@ def test_a_sink_that_cannot_work_exits_78_with_the_option_path(tmp_path: Path, c
     }
     path = a_config(tmp_path, "http://127.0.0.1:1", sinks=sinks)
 
-    words = [sys.executable, "-m", "bridge", command, "-c", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = in_a_process(command, "-c", str(path))
 
-    assert done.returncode == Exit.CONFIG
-    said = done.stdout + done.stderr
+    assert done.code == Exit.CONFIG
+    said = done.out + done.err
     assert "sinks.audit.properties.linger.mss: librdkafka has no setting of this name" in said
     assert f"sinks.hook.ca_file: cannot read {tmp_path / 'ca.crt'}: No such file or directory" in said
     assert "sinks.twin: sinks.copy writes to the same" in said
@@ -205,12 +203,11 @@ def test_an_empty_token_file_exits_78_with_its_option(tmp_path: Path) -> None:
     cluster = {"name": "test", "server": "https://127.0.0.1:1", "token_file": str(tmp_path / "token")}
     path = a_config(tmp_path, "", cluster=cluster)
 
-    words = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = in_a_process("run", "-c", str(path))
 
-    assert done.returncode == Exit.CONFIG
-    assert f"cluster.token_file: {tmp_path / 'token'} is empty" in done.stderr
-    assert "cluster: cluster" not in done.stderr
+    assert done.code == Exit.CONFIG
+    assert f"cluster.token_file: {tmp_path / 'token'} is empty" in done.err
+    assert "cluster: cluster" not in done.err
 
 
 async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None:
@@ -242,14 +239,14 @@ async def test_a_check_prints_the_forecast_of_a_start_as_a_table(command: Comman
         state = tmp_path / "state"
         state.mkdir()
         path = a_config(tmp_path, cluster.url, state={"directory": str(state)})
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bridge", "run", "-c", str(path))
+        process = fork_server().start(["run", "-c", str(path)], 1, 2)
         deltas = tmp_path / "deltas.ndjson"
         async with asyncio.timeout(60):
             while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
             running = await command("check", "-c", str(path))
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 60 * BUSY) == 0
         before = sorted(state.iterdir())
         path = a_config(tmp_path, cluster.url, resources=["secrets"], state={"directory": str(state)})
         stopped = await command("check", "-c", str(path))
@@ -265,10 +262,9 @@ async def test_a_check_prints_the_forecast_of_a_start_as_a_table(command: Comman
 async def test_two_names_of_one_resource_end_a_run_with_78(tmp_path: Path) -> None:
     async with Playground() as cluster:
         path = a_config(tmp_path, cluster.url, resources=["pods", "pod"])
-        words = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
-        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == Exit.CONFIG
-    assert "resources: pod: pods means pods as well, and an object has one entry" in done.stderr
+        done = await asyncio.to_thread(in_a_process, "run", "-c", str(path))
+    assert done.code == Exit.CONFIG
+    assert "resources: pod: pods means pods as well, and an object has one entry" in done.err
 
 
 async def test_an_object_nested_too_deep_does_not_hide_its_neighbours(tmp_path: Path) -> None:
@@ -283,12 +279,12 @@ async def test_an_object_nested_too_deep_does_not_hide_its_neighbours(tmp_path: 
     async with Playground() as cluster:
         cluster.misbehave.reply(page.encode(), "configmaps", verbs=("list",))
         path = a_config(tmp_path, cluster.url, watch={"watch_list": "never"})
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bridge", "run", "-c", str(path))
+        process = fork_server().start(["run", "-c", str(path)], 1, 2)
         async with asyncio.timeout(60):
             while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 60 * BUSY) == 0
 
     assert [b"configmaps/deep" in line for line in deltas.read_bytes().splitlines()] == [True, False]
 

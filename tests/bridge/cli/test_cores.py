@@ -9,7 +9,7 @@ import sys
 SCRIPT = """
 import resource
 from bridge.cli import main
-main(["sinks"])
+main([])
 print(resource.getrlimit(resource.RLIMIT_CORE))
 """
 

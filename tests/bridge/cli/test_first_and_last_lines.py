@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,10 @@ from bridge.facts import unheard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from bridge.playground import Playground
+from tests.bridge.cli.conftest import in_a_process
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
+from tests.kit.fork_server import fork_server
 
 
 def a_config(folder: Path, server: str = "http://127.0.0.1:1", **sections: Any) -> Path:
@@ -36,9 +37,8 @@ def a_config(folder: Path, server: str = "http://127.0.0.1:1", **sections: Any) 
 
 def logged(path: Path) -> tuple[int, list[dict[str, Any]]]:
     """Exit code, and the lines of standard error: every one of them is JSON."""
-    command = [sys.executable, "-m", "bridge", "run", "-c", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, [json.loads(line) for line in done.stderr.splitlines()]
+    ended = in_a_process("run", "-c", str(path))
+    return ended.code, [json.loads(line) for line in ended.err.splitlines()]
 
 
 def test_an_unusable_file_gives_a_line_for_each_mistake(tmp_path: Path) -> None:
@@ -114,11 +114,10 @@ async def test_what_an_operator_asked_is_in_the_log(tmp_path: Path) -> None:
         }
         bridge = BridgeProcess(tmp_path / "bridge", config)
         async with bridge.started():
-            environ = {**os.environ, "KUBEDELTA__STATE__DIRECTORY": str(bridge.state)}
-            words = [sys.executable, "-m", "bridge", "cursors", "-c", str(bridge.config)]
-            asking = await asyncio.create_subprocess_exec(*words, env=environ, stdout=subprocess.DEVNULL)
-            async with asyncio.timeout(60):
-                assert await asking.wait() == 0
+            with (tmp_path / "cursors").open("wb") as out:
+                words = ["cursors", "-c", str(bridge.config)]
+                asking = fork_server().start(words, out.fileno(), out.fileno(), environ=bridge.environ())
+            assert await asyncio.to_thread(asking.wait, 60 * BUSY) == 0
             [line] = map(json.loads, bridge.logged("operator's command"))
     assert (line["command"], line["result"]) == ("cursors", "1 sink")
     assert (line["uid"], line["pid"]) == (os.getuid(), asking.pid)

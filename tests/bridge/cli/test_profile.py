@@ -17,8 +17,8 @@ from tests.kit.bridge_process import BridgeProcess
 
 
 class ProfiledBridge(BridgeProcess):
-    def command(self) -> Sequence[str | Path]:
-        return [*super().command(), "--profile-stages"]
+    def words(self) -> Sequence[str]:
+        return [*super().words(), "--profile-stages"]
 
 
 def a_config_map(number: int) -> dict[str, Any]:

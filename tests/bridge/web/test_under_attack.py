@@ -22,6 +22,8 @@ LITTLE = 64 * 1024
 
 
 class SmallBridge(BridgeProcess):
+    forks = False
+
     def command(self) -> Sequence[str | Path]:
         return ["sh", "-c", f'ulimit -n {FILES}; exec "$@"', "sh", *super().command()]
 

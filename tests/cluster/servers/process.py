@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self
 
 import httpx
 
@@ -31,6 +31,20 @@ os.execvp(sys.argv[2], sys.argv[2:])
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="testbed-spawner")
 """Linux sends the death signal when the *thread* that started the child ends, so one that lives as long as the process
 starts them all. A test may then restart a server from any thread."""
+
+
+class Process(Protocol):
+    """What a server needs of its process: a part of ``subprocess.Popen``."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | Any: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class ServerFailed(Exception):
@@ -55,7 +69,7 @@ class Server(ABC):
         self.log = folder / "log"
         self.start_seconds = 0.0
         """How long the last start took until the server was ready."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @abstractmethod
     def command(self) -> Sequence[str | Path]:
@@ -91,7 +105,11 @@ class Server(ABC):
             raise ServerFailed(f"{self} runs already")
         self.prepare()
         with self.log.open("ab") as log:
-            self._process = _spawn([str(part) for part in self.command()], self.folder, log.fileno())
+            self._process = self.spawn(log.fileno())
+
+    def spawn(self, log: int) -> Process:
+        """Start the process. Its output goes to the file descriptor ``log``."""
+        return _spawn([str(part) for part in self.command()], self.folder, log)
 
     def wait_until_ready(self) -> None:
         """Of a process that was launched. Raises ServerFailed, and then it does not run any more."""
@@ -154,18 +172,18 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _launched(self) -> subprocess.Popen[bytes]:
+    def _launched(self) -> Process:
         if self._process is None:
             raise ServerFailed(f"{self} does not run\n{self.log_tail()}")
         return self._process
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         process = self._launched()
         if process.poll() is not None:
             raise ServerFailed(f"{self} does not run\n{self.log_tail()}")
         return process
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+    def _wait_until_ready(self, process: Process, deadline: float) -> None:
         while not self.is_ready():
             if time.monotonic() > deadline:
                 raise ServerFailed(f"{self} was not ready within {self.start_timeout:.0f} s\n{self.log_tail()}")
