@@ -17,6 +17,8 @@ from tests.kit.bridge_process import BridgeProcess
 
 
 class ProfiledBridge(BridgeProcess):
+    forks = False  # Before Python 3.13, a fork's main thread has the native id of its parent's.
+
     def words(self) -> Sequence[str]:
         return [*super().words(), "--profile-stages"]
 
