@@ -81,6 +81,8 @@ class WatchedResources:
             await asyncio.sleep(self._every)
 
     async def _follow(self, catalogue: Catalogue) -> None:
+        if catalogue is self.catalogue and not (self._missing or self._divided):
+            return  # The same answer again, and no change waits for it.
         self.catalogue = catalogue
         resolution = resolve_wanted(self._wanted, catalogue)
         self._report_unresolved(resolution)
