@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from config.schema import Address, DeliverySettings, Settings, SinkOptionTypes, settings_type
 from config.schema.resources import ResourceSettings
-from config.schema.shape import model_of, words_of
+from config.schema.shape import item_model_of, model_of, words_of
 from config.values import LONGEST_PATH, PATH, Duration, Size, written_size
 
 _WIDTH = 116
@@ -98,6 +98,9 @@ def _options(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
     for name, field in fields.items():
         yield ""
         yield from _comment(field.description or "")
+        if model := item_model_of(field.annotation):
+            for inner, inner_field in model.model_fields.items():
+                yield from _comment(f"{inner}: {inner_field.description}")
         if model := model_of(field.annotation):
             yield from _block(name, field, model)
         else:

@@ -12,7 +12,9 @@ from bridge.admin.server import AdminServer
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.facts import RecordsLeftBehind, Report, SinkInsecure
 from bridge.informer import SharedInformerFactory
+from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient, connect
+from bridge.model.resource import Resource
 from bridge.model.status import StatusSnapshot
 from bridge.outbox import Damaged, StateError, StateUnusable
 from bridge.pipelines.backpressure import Backlogs
@@ -20,11 +22,12 @@ from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_pipeline import SinkPipeline, make_pipelines
 from bridge.plan.plan import Plan, PlanRefused
-from bridge.plan.redaction_key_file import load_key
+from bridge.plan.redaction_key_file import load_keys
 from bridge.resources.cluster_identity import identify
 from bridge.resources.current_resources import CurrentResources
+from bridge.resources.resolve import rules_for
 from bridge.resources.watched_resources import WatchedResources
-from bridge.transform.redaction_key import RedactionKey
+from bridge.transform.redaction import Redaction
 from bridge.transform.transform import transform_for
 
 
@@ -53,8 +56,9 @@ class Bridge:
             feeds = await Feeds.open(plan.state, sinks, retention=plan.retention, report=self._report)
             async with feeds.outbox as outbox:
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
-                key = load_key(plan.redaction_key_file, plan.state)
-                self._running = _Running(plan, feeds, key, self._report)
+                keys = load_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
+                redaction = Redaction(keys, plan.presets, plan.redact)
+                self._running = _Running(plan, feeds, redaction, self._report)
                 try:
                     await self._running.run(client, self._stopping)
                 except BaseExceptionGroup as group:
@@ -83,10 +87,10 @@ class Bridge:
 class _Running:
     """A bridge whose outbox is open."""
 
-    def __init__(self, plan: Plan, feeds: Feeds, key: RedactionKey, report: Report) -> None:
+    def __init__(self, plan: Plan, feeds: Feeds, redaction: Redaction, report: Report) -> None:
         self._plan = plan
         self._outbox = outbox = feeds.outbox
-        self._key = key
+        self._redaction = redaction
         self._report = report
         self._processor = feeds.processor
         self._watched = CurrentResources()
@@ -171,6 +175,10 @@ class _Running:
     def _catalogue(self) -> Catalogue | None:
         return None if self._watched_resources is None else self._watched_resources.catalogue
 
+    def _transform(self, resource: Resource) -> Transform:
+        rules = rules_for(self._plan.wanted, resource, self._catalogue() or Catalogue())
+        return transform_for(resource, self._redaction.extended(rules))
+
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)
 
@@ -181,7 +189,7 @@ class _Running:
             deliver=Exporter(self._outbox, admit, self._report).export,
             stored=self._outbox.body,
             resync=self._processor,
-            transform=partial(transform_for, key=self._key),
+            transform=self._transform,
             indexers={},
             report=self._report,
             timing=self._plan.timing,

@@ -15,7 +15,7 @@ from bridge.model.admin import About
 from bridge.model.primitives.addresses import host_and_port
 from bridge.outbox import FILE, StateError, is_held, unusable
 from bridge.plan.plan import Plan
-from bridge.plan.redaction_key_file import KEY_FILE, read_key
+from bridge.plan.redaction_key_file import KEY_FILE, read_keys
 
 _STATE = "state.directory"
 
@@ -30,7 +30,7 @@ async def who_runs(plan: Plan) -> About | None:
 
 
 def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
-    """Findings of the state directory, its disk and the redaction key. Blocks for a moment."""
+    """Findings of the state directory, its disk and the redaction keys. Blocks for a moment."""
     directory = plan.state
     if not directory.is_dir():
         problem = "is not a directory" if directory.exists() else "does not exist"
@@ -52,7 +52,10 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
         yield Finding("state.min_free_bytes", CheckResult.WRONG, reason)
     if plan.redaction_key_file is not None or (directory / KEY_FILE).exists():
         try:
-            read_key(plan.redaction_key_file, directory)
+            keys = read_keys(plan.redaction_key_file, plan.former_key_files, directory)
+            if len(keys) > 1:
+                ids = ", ".join(key.id for key in keys)
+                yield Finding("redaction", CheckResult.NOTE, f"every redacted value has a digest under each key: {ids}")
         except StateError as error:
             option, _, reason = str(error).partition(": ")
             yield Finding(option, CheckResult.WRONG, reason)

@@ -7,7 +7,7 @@ dead_letter     dead letters
 formats         CloudEvents and Debezium's envelope
 gaps            the reasons for a Gap, and the gap of each
 object          identity and bytes of one object
-policies        policies that the configuration chooses: start, full backlog, rejected record
+policies        policies that the configuration chooses: start, full backlog, rejected record, redaction
 primitives      general helpers: backoff, ring buffer, compression, printable text
 record          a record of the log: delta, gap or snapshot notice
 resource        resources and scopes

@@ -12,6 +12,13 @@ from bridge.model.resource import Resource
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation of ``kubectl apply`` with a copy of the whole object, Secret data included."""
 _LAST_APPLIED = LAST_APPLIED.encode()
+_MAY_BE_REMOVED = (b"/last-", b"/applied", b"kapp.", b"token")
+"""At least one of these is in the name of every annotation that stripping or redaction looks for, last-applied
+included."""
+DIGEST_PREFIX = "hmac-sha256:"
+"""The beginning of a digest in place of a redacted value."""
+MASKED = "[redacted]"
+"""The text in place of a masked value."""
 _MANAGED_FIELDS = b'"managedFields":'
 _METADATA = b'"metadata":{'
 _HEAD = 200
@@ -29,6 +36,11 @@ class _MetadataOnly(msgspec.Struct):
 _labels_decoder = msgspec.json.Decoder(_MetadataOnly)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
+
+
+def is_digest_in(text: str) -> bool:
+    """Whether redaction has put a digest into this text."""
+    return DIGEST_PREFIX in text
 
 
 def object_key(namespace: str, name: str) -> str:
@@ -55,8 +67,8 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     body: bytes
     stripped: bool = False
-    """True if the body is known to be without ``managedFields`` and ``LAST_APPLIED``, so that the pipeline need not
-    search for them."""
+    """True if the body is known to be without ``managedFields``, ``LAST_APPLIED`` and annotations that redaction looks
+    for, so that the transform need not search for them."""
     secret: bool = False
     """The body claims to be a Secret of the core group, whatever resource the API server served it as."""
 
@@ -86,11 +98,12 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
 
 def cut(text: bytes, start: int, stop: int, managed_fields: bytes, annotations: bytes) -> tuple[bytes, bool]:
     """Copies the object in ``text[start:stop]`` without its ``managedFields`` (two fifths of a pod), and returns
-    whether ``stripped`` has no more members to remove: the decoder has found both members already, given here as they
-    are written (empty without the member), and a second pass would cost as much.
+    whether the transform has no more members of the metadata to look for: the decoder has found both members already,
+    given here as they are written (empty without the member), and a second pass would cost as much.
 
     The copy is whole if ``managedFields`` are not in kube-apiserver's format; then ``stripped`` removes them. Hot."""
-    done = _LAST_APPLIED not in annotations
+    one, two, three, four = _MAY_BE_REMOVED
+    done = one not in annotations and two not in annotations and three not in annotations and four not in annotations
     # An array: a label or an annotation of that name would be a string.
     if not managed_fields.startswith(b"["):
         return text[start:stop], done and not managed_fields

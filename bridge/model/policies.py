@@ -1,9 +1,13 @@
-"""Policies of a sink, as the configuration names them."""
+"""Policies of sinks and of redaction, as the configuration names them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
+
+from bridge.model.primitives.field_path import FieldPath
 
 
 class StartPolicy(StrEnum):
@@ -54,3 +58,36 @@ class OnError(StrEnum):
     """As if it were true: no object is lost by a mistake."""
     SKIP = "skip"
     """As if it were false."""
+
+
+class RedactionMode(StrEnum):
+    """The fate of a redacted value."""
+
+    HMAC = "hmac"
+    """A keyed digest replaces it: equal values of an object have equal digests, so a reader sees a change."""
+    REMOVE = "remove"
+    """It is left out, with its name; an item of a list becomes null."""
+    MASK = "mask"
+    """The same text replaces every value."""
+
+
+class RedactionPreset(StrEnum):
+    """A set of places where objects other than Secrets are known to hold credentials."""
+
+    ENV = "env"
+    """Values of environment variables: by the name of the variable, or by the form of the value."""
+    ARGUMENTS = "arguments"
+    """Credentials in ``args`` and ``command``."""
+    ANNOTATIONS = "annotations"
+    """Copies of whole objects in annotations are left out; known annotations with tokens are redacted."""
+    BOOTSTRAP_TOKENS = "bootstrap_tokens"
+    """Members named ``token`` that have the form of a bootstrap token."""
+    HELM_RELEASES = "helm_releases"
+    """Data of Helm's releases in ConfigMaps."""
+
+
+class RedactionRule(msgspec.Struct, frozen=True):
+    """The values at these paths, and all values below them, are redacted."""
+
+    paths: tuple[FieldPath, ...]
+    mode: RedactionMode = RedactionMode.HMAC

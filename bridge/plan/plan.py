@@ -11,7 +11,7 @@ import msgspec
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
-from bridge.model.policies import BacklogBounds, OnRejected, StartPolicy, WhenFull
+from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, RedactionRule, StartPolicy, WhenFull
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
 from bridge.outbox import Retention
@@ -29,6 +29,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """kubectl's name, or a wildcard."""
     scopes: tuple[Scope, ...] = (Scope(),)
     """At least one."""
+    redact: tuple[RedactionRule, ...] = ()
+    """Rules for the objects of the resource, also for objects of its other entries."""
 
     @property
     def is_wildcard(self) -> bool:
@@ -94,6 +96,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The state directory."""
     redaction_key_file: Path | None = None
     """None for a key in ``state``."""
+    former_key_files: tuple[Path, ...] = ()
+    presets: frozenset[RedactionPreset] = frozenset(RedactionPreset)
+    redact: tuple[RedactionRule, ...] = ()
+    """Rules for the objects of every resource."""
     retention: Retention = msgspec.field(default_factory=Retention)
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0

@@ -11,6 +11,7 @@ from bridge.kube import ClusterAccess
 from bridge.outbox import Retention
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
+from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
 from sinks import registry
 from sinks.base import EventOptions, SinkOptions
@@ -37,6 +38,9 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         discovery_seconds=settings.watch.discovery_seconds,
         state=settings.state.directory,
         redaction_key_file=settings.redaction.key_file,
+        former_key_files=settings.redaction.former_key_files,
+        presets=frozenset(settings.redaction.presets),
+        redact=rules_of(settings.redaction.rules),
         retention=_retention(settings),
         restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
         grace_seconds=settings.shutdown_grace_seconds,
@@ -62,7 +66,7 @@ def _looks_back(options: object) -> bool:
 
 
 def _wanted(entry: ResourceSettings) -> Wanted:
-    return Wanted(entry.resource, entry.scopes)
+    return Wanted(entry.resource, entry.scopes, rules_of(entry.redact))
 
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:

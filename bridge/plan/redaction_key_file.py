@@ -1,9 +1,11 @@
-"""Loads the redaction key: from the operator's file, or from a file that the bridge creates in ``state.directory``."""
+"""Loads the redaction keys: from the operator's files, or from a file that the bridge creates in
+``state.directory``."""
 
 from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.outbox import StateError
@@ -13,9 +15,10 @@ KEY_FILE = "redaction.key"
 _LONGEST = 4096
 
 
-def load_key(key_file: Path | None, state: Path) -> RedactionKey:
-    """The key in ``key_file``, without white space around it. Without ``key_file``, the key in ``state``, which the
-    first call creates (mode 0600, fsynced before this returns); the caller holds the lock of that directory.
+def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
+    """The key in ``key_file``, without white space around it, and the former keys. Without ``key_file``, the first key
+    is that in ``state``, which the first call creates (mode 0600, fsynced before this returns); the caller holds the
+    lock of that directory.
 
     Raises StateError with the file's name, and never with its content.
     """
@@ -25,12 +28,20 @@ def load_key(key_file: Path | None, state: Path) -> RedactionKey:
             _make(made)
     except OSError as error:
         raise StateError(f"state.directory: cannot make {made}: {error.strerror}") from error
-    return read_key(key_file, state)
+    return read_keys(key_file, former, state)
 
 
-def read_key(key_file: Path | None, state: Path) -> RedactionKey:
-    """Like ``load_key``, without creating a key. Raises StateError."""
-    return _key(state / KEY_FILE, "state.directory") if key_file is None else _key(key_file, "redaction.key_file")
+def read_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
+    """Like ``load_keys``, without creating a key. Raises StateError."""
+    files = {f"redaction.former_key_files[{index}]": file for index, file in enumerate(former)}
+    first = ("state.directory", state / KEY_FILE) if key_file is None else ("redaction.key_file", key_file)
+    keys: dict[str, RedactionKey] = {}
+    for option, file in (first, *files.items()):
+        key = _key(file, option)
+        if key.id in keys:
+            raise StateError(f"{option}: {file} has the same key as another file of redaction; name each key once")
+        keys[key.id] = key
+    return tuple(keys.values())
 
 
 def _key(file: Path, option: str) -> RedactionKey:

@@ -120,7 +120,7 @@ def profiled() -> Iterator[Clocks]:
 
 def _transform_timed(clocks: Clocks) -> Callable[..., Any]:
     transform_for = transform.transform_for
-    return lambda resource, key: clocks.timed(Stage.STRIP, transform_for(resource, key), lambda _args, _result: 1)
+    return lambda *args: clocks.timed(Stage.STRIP, transform_for(*args), lambda _args, _result: 1)
 
 
 def _events(answer: object) -> int:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource, is_accepted, resolve_name
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.model.policies import RedactionRule
 from bridge.model.resource import Resource, Scope
 from bridge.plan.plan import Wanted
 
@@ -20,10 +21,34 @@ def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Sco
     name."""
     if not is_accepted(resource):
         return ()
+    return tuple(scope for _, scope in resolve_wanted(configured, _alone(resource)).desired)
+
+
+def rules_for(configured: Sequence[Wanted], resource: Resource, catalogue: Catalogue) -> tuple[RedactionRule, ...]:
+    """The rules of every entry that means the resource, or may mean it: a name that the catalogue does not know may be
+    the short name of a resource that is not served now."""
+    return tuple(
+        rule for each in configured if each.redact and _may_mean(each, resource, catalogue) for rule in each.redact
+    )
+
+
+def _may_mean(wanted: Wanted, resource: Resource, catalogue: Catalogue) -> bool:
+    try:
+        found = resolve_name(wanted.name, catalogue)
+    except UnknownResource:
+        found = ()
+    if any(each.name == resource.name for each in found):
+        return True
+    try:
+        return bool(resolve_name(wanted.name, _alone(resource)))
+    except UnknownResource:
+        return not found and may_be_short((wanted.name,))
+
+
+def _alone(resource: Resource) -> Catalogue:
+    """A catalogue with this resource only, so that the same rules decide as for a served resource."""
     version = GroupVersion(resource.group, resource.version, (Served(resource, resource.kind.lower()),))
-    # A catalogue with this resource only, so that the same rules decide as for a served resource.
-    alone = Catalogue((Document("", None, (version,)),))
-    return tuple(scope for _, scope in resolve_wanted(configured, alone).desired)
+    return Catalogue((Document("", None, (version,)),))
 
 
 def meant(name: str, exported: Iterable[Resource], served: Catalogue | None) -> str:

@@ -1,6 +1,12 @@
 """The form in which objects leave.
 
+annotations     copies of objects and tokens in annotations (pure)
+credentials     finds credentials by names and by the form of a text (pure)
+presets         credentials in env, args and command, and in other known members (pure)
 redact          replaces the values of a Secret by keyed digests (pure)
-redaction_key   the key of these digests (pure)
+redaction       keys, presets and rules of redaction (pure)
+redaction_key   a key of the digests (pure)
+rules           redacts the values at configured paths (pure)
+structure       the presets on a decoded object (pure)
 transform       stripping (``model.object``) and redaction, chosen for each resource (pure)
 """

@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
-from bridge.transform.redaction_key import RedactionKey
+from bridge.transform.redaction import Redaction
 
 
 class _OwnerReference(msgspec.Struct, rename="camel"):
@@ -64,7 +64,7 @@ def is_secret(resource: Resource) -> bool:
     return resource.group == "" and (resource.plural == "secrets" or resource.kind == "Secret")
 
 
-def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
+def redacted(thing: ApiObject, resource: Resource, redaction: Redaction) -> bytes:
     """The body of a Secret with a digest in place of each value.
 
     A digest covers the resource, namespace and name of the object, the path of the value and the value: equal values at
@@ -79,7 +79,7 @@ def redacted(thing: ApiObject, resource: Resource, key: RedactionKey) -> bytes:
         if not values:
             return values
         return {
-            name: _text(key.digest(*identity, path.encode(), name.encode(), _value(raw)), base64=base64)
+            name: _text(redaction.digest(*identity, path.encode(), name.encode(), _value(raw)), base64=base64)
             for name, raw in values.items()
         }
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import hmac
+from typing import Final
+
+from bridge.model.object import DIGEST_PREFIX
 
 SHORTEST_KEY = 32
 """Bytes. Shorter keys weaken HMAC-SHA256, longer keys do not strengthen it (RFC 2104, section 3)."""
+
+
+DIGEST: Final = DIGEST_PREFIX + "[0-9a-f]{8}:[0-9a-f]{64}"
+"""A regular expression for a digest under a single key."""
 
 
 class RedactionKey:
@@ -29,4 +36,4 @@ class RedactionKey:
         """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""
         # With its length in front of each part: (ab, c) and (a, bc) must have different digests.
         message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return f"hmac-sha256:{self.id}:{hmac.digest(self._key, message, 'sha256').hex()}"
+        return f"{DIGEST_PREFIX}{self.id}:{hmac.digest(self._key, message, 'sha256').hex()}"

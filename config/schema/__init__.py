@@ -10,7 +10,7 @@ selection    the objects and steps that a sink gets (no option of a sink yet)
 sink_types   the settings with the option types of the available sinks
 delivery     options that a sink of any type has
 state        the state directory, and how long its records stay
-redaction    the key of the digests in place of a Secret's values
+redaction    values that must not leave: keys, presets, rules
 watch        how resources are listed and watched
 telemetry    the HTTP server for machines, and the logs
 shape        the types that the settings allow at a path of the file

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from bridge.model.resource import Scope
 from bridge.model.resource_name import ResourceName as ParsedName
+from config.schema.redaction import RedactEntry
 from config.values import Matching
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -93,6 +94,13 @@ class ResourceSettings(BaseModel):
         description="Only objects with these fields, in the syntax of kubectl --field-selector. Which fields can be "
         "asked for depends on the resource; metadata.name and metadata.namespace always can.",
         examples=["metadata.name=web"],
+    )
+
+    redact: tuple[RedactEntry, ...] = Field(
+        default=(),
+        description="Values of these objects that must not leave: paths, or mappings of paths and a mode, as in "
+        "redaction.rules. They hold for every object of the resource, also in other entries of it.",
+        examples=[["spec.keystores.*.password"]],
     )
 
     @property

@@ -54,7 +54,8 @@ class Settings(BaseSettings):
         examples=["50ms"],
     )
     redaction: RedactionSettings = Field(
-        default=RedactionSettings(), description="How the values of Secrets are replaced."
+        default=RedactionSettings(),
+        description="The values that must not leave: those of Secrets always; others by presets and rules.",
     )
     watch: WatchSettings = Field(
         default=WatchSettings(),

@@ -48,6 +48,12 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
     return found
 
 
+def item_model_of(annotation: Any) -> type[BaseModel] | None:
+    """The section's class of each item, for an option that is a list of sections; None for any other option."""
+    lists = [each for each in _options(annotation) if _is_collection(each) and get_origin(each) is not Mapping]
+    return next((found for each in lists if get_args(each) and (found := model_of(get_args(each)[0]))), None)
+
+
 def words_of(annotation: Any) -> list[str]:
     """The members of a closed set of words; empty for any other type."""
     enums = [each for each in _options(annotation) if isinstance(each, type) and issubclass(each, StrEnum)]

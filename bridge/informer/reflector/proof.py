@@ -15,7 +15,7 @@ import msgspec
 from bridge.informer.reflector.states import OtherHistory
 from bridge.model.answers import ListAnswer, Page
 from bridge.model.change import ObjectVersion
-from bridge.model.object import ApiObject
+from bridge.model.object import MASKED, ApiObject, is_digest_in
 from bridge.model.versions.version import is_older, is_reached
 from bridge.model.versions.version_table import Deleted
 
@@ -108,7 +108,7 @@ def is_other_state(found: ApiObject, known: ApiObject) -> bool:
     a cluster, it may have the same version in two histories.
 
     Members of only one body and another version of the API are not contradictions: another server may add defaults.
-    Secrets are not compared: their values are digests, whose key may change."""
+    Neither are redacted values, and Secrets as a whole: keys and rules of redaction may change."""
     try:
         one, other = found.manifest(), known.manifest()
     except (msgspec.DecodeError, RecursionError):
@@ -116,6 +116,10 @@ def is_other_state(found: ApiObject, known: ApiObject) -> bool:
     if one.get("apiVersion") != other.get("apiVersion") or "Secret" in (one.get("kind"), other.get("kind")):
         return False
     return _differ(one, other)
+
+
+def _is_redacted(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and (is_digest_in(value) or value == MASKED))
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -126,6 +130,6 @@ def _differ(one: Any, other: Any) -> bool:
             pending += [(one[name], other[name]) for name in one.keys() & other.keys()]
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             pending += zip(one, other, strict=True)
-        elif one != other:
+        elif one != other and not (_is_redacted(one) or _is_redacted(other)):
             return True
     return False

@@ -2,6 +2,7 @@
 
 addresses        hosts and ports
 backoff          exponential backoff with jitter
+field_path       paths of members in a JSON document
 fetch            items that a taker gets at once
 packing          zstd for bodies in memory
 printable        foreign text made safe for terminals and logs; counts

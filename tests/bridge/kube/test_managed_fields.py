@@ -14,6 +14,7 @@ from bridge.kube.wire.pages import PageReader
 from bridge.model.answers import Announced, Page
 from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
+from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
 
@@ -131,7 +132,9 @@ def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, da
     message = reported_of({**widget(), "metadata": {name: members[name] for name in order}})
     unmarked = ApiObject(message.key, message.uid, message.resource_version, message.body)
     if message.stripped:
-        assert json.loads(transform_for(WIDGETS, RedactionKey(b"k" * 32))(unmarked).body) == json.loads(message.body)
+        assert json.loads(transform_for(WIDGETS, Redaction((RedactionKey(b"k" * 32),)))(unmarked).body) == json.loads(
+            message.body
+        )
 
 
 def test_a_server_written_object_is_stripped_unless_applied() -> None:

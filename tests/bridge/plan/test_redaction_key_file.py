@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from bridge.outbox.errors import StateError
-from bridge.plan.redaction_key_file import KEY_FILE, load_key
+from bridge.plan.redaction_key_file import KEY_FILE, load_keys
+from bridge.transform.redaction import Redaction, is_digest
 from bridge.transform.redaction_key import RedactionKey
+
+
+def load_key(key_file: Path | None, state: Path) -> RedactionKey:
+    (key,) = load_keys(key_file, (), state)
+    return key
+
 
 SECRET = b"correct horse battery staple, twice"
 
@@ -78,3 +85,34 @@ def test_a_made_key_that_was_emptied_is_no_key(tmp_path: Path) -> None:
 
 def test_a_key_never_shows_itself() -> None:
     assert "k" * 32 not in repr(RedactionKey(b"k" * 32))
+
+
+def test_a_renewed_key_signs_first_and_former_keys_beside_it(tmp_path: Path) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    new.write_bytes(b"n" * 32)
+    old.write_bytes(b"o" * 32)
+
+    before = Redaction(load_keys(old, (), tmp_path)).digest(b"value")
+    during = Redaction(load_keys(new, (old,), tmp_path)).digest(b"value")
+    after = Redaction(load_keys(new, (), tmp_path)).digest(b"value")
+
+    assert during == f"{after} {before}"
+    assert is_digest(during)
+
+
+def test_a_key_of_the_state_may_be_a_former_key(tmp_path: Path) -> None:
+    made = load_key(None, tmp_path)
+    new = tmp_path / "new"
+    new.write_bytes(b"n" * 32)
+
+    assert [key.id for key in load_keys(new, (tmp_path / KEY_FILE,), tmp_path)] == [RedactionKey(b"n" * 32).id, made.id]
+
+
+def test_a_former_key_is_named_by_its_index_and_counts_once(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(SECRET)
+
+    with pytest.raises(StateError, match=r"redaction\.former_key_files\[0\]: .*No such file"):
+        load_keys(given, (tmp_path / "gone",), tmp_path)
+    with pytest.raises(StateError, match=r"redaction\.former_key_files\[0\]: .*the same key"):
+        load_keys(given, (given,), tmp_path)

@@ -6,9 +6,11 @@ import pytest
 
 from bridge.kube import Catalogue
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.model.policies import RedactionRule
+from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
 from bridge.plan.plan import Wanted
-from bridge.resources.resolve import meant, resolve_wanted, wanted_scopes
+from bridge.resources.resolve import meant, resolve_wanted, rules_for, wanted_scopes
 
 
 @pytest.mark.parametrize("plural", ["../../../api/v1/secrets", "..", "Widgets"])
@@ -70,3 +72,30 @@ def test_entries_with_different_fixed_names_are_both_watched() -> None:
     found = resolve_wanted([Wanted("pods", (web,)), Wanted("po", (db,))], served(Served(PODS, "pod", ("po",))))
     assert found.desired == {("pods", web): PODS, ("pods", db): PODS}
     assert found.twice == ()
+
+
+RULES = tuple(RedactionRule((FieldPath((name,)),)) for name in "abc")
+
+
+def test_every_entry_that_means_a_resource_gives_it_its_rules() -> None:
+    web, db = Scope("web"), Scope("db")
+    configured = [Wanted("pods", (web,), RULES[:1]), Wanted("po", (db,)), Wanted("*", redact=RULES[1:2])]
+    cluster = served(Served(PODS, "pod", ("po",)), Served(WIDGETS, "widget"))
+
+    assert rules_for(configured, PODS, cluster) == RULES[:2]
+    assert rules_for(configured, WIDGETS, cluster) == RULES[1:2]
+
+
+def test_rules_hold_for_a_resource_that_is_not_served_now() -> None:
+    named = [Wanted("widgets.acme.io", redact=RULES[:1]), Wanted("pods", redact=RULES[1:2])]
+
+    assert rules_for(named, WIDGETS, served(Served(PODS, "pod"))) == RULES[:1]
+
+
+def test_an_unknown_name_may_be_any_short_name() -> None:
+    short = [Wanted("wd", redact=RULES[:1])]
+
+    assert rules_for(short, WIDGETS, served(Served(PODS, "pod"))) == RULES[:1]
+    assert (
+        rules_for(short, WIDGETS, served(Served(WIDGETS, "widget"), Served(DEPLOYMENTS, "deployment", ("wd",)))) == ()
+    )

@@ -1,0 +1,135 @@
+"""Objects full of secrets, through a whole bridge: no secret is in a record, a dead letter, the state, a log line, a
+metric or the output of a command."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import apsw
+import httpx
+
+from bridge.model.primitives.packing import unpack
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.playground import Playground
+from tests.kit.webhook_receiver import Answer, WebhookReceiver
+
+SECRETS = [f"hunter-{number:02}-{'x' * 8}" for number in range(30)]
+TOKEN = "abcdef.0123456789abcdef"
+
+
+def an_object(kind: str, secret: str, annotation: str, **members: Any) -> dict[str, Any]:
+    annotations = {
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"data": secret}),
+        "objectset.rio.cattle.io/applied": secret,
+        "example.com/auth-token": annotation,
+    }
+    return {"kind": kind, "metadata": {"name": "web", "namespace": "default", "annotations": annotations}, **members}
+
+
+def objects(secrets: list[str]) -> dict[str, dict[str, Any]]:
+    """Ten secrets for each state of the objects."""
+    containers = [
+        {
+            "name": "web",
+            "env": [
+                {"name": "DB_PASSWORD", "value": secrets[0]},
+                {"name": "URL", "value": f"redis://:{secrets[1]}@h"},
+            ],
+            "args": ["--token", secrets[2], f"--api-key={secrets[3]}"],
+            "command": ["sh", "-c", f"run --password '{secrets[4]}'; PASSWORD={secrets[5]} go"],
+        }
+    ]
+    return {
+        "pods": an_object("Pod", secrets[6], secrets[7], spec={"containers": containers, "joinToken": TOKEN}),
+        "secrets": an_object(
+            "Secret", secrets[6], secrets[7], type="Opaque", data={"a": base64.b64encode(secrets[8].encode()).decode()}
+        ),
+        "configmaps": an_object("ConfigMap", secrets[6], secrets[7], data={"mine": secrets[9], "open": "seen"}),
+    }
+
+
+def found_in(text: bytes) -> list[str]:
+    forms = {secret: (secret.encode(), base64.b64encode(secret.encode())) for secret in SECRETS}
+    return [secret for secret, hidden in forms.items() if any(form in text for form in hidden)]
+
+
+async def output_of(*arguments: str | Path) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bridge", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    return output
+
+
+def state_of(bridge: BridgeProcess) -> bytes:
+    """Everything in the database, with the bodies unpacked."""
+    parts = []
+    with apsw.Connection(str(bridge.state / "outbox.db"), flags=apsw.SQLITE_OPEN_READONLY) as state:
+        tables = [name for (name,) in state.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for table in tables:
+            for row in state.execute(f"SELECT * FROM {table}"):
+                for value in row:
+                    packed = isinstance(value, bytes) and value[:4] == b"\x28\xb5\x2f\xfd"
+                    parts.append(unpack(value) if packed else str(value).encode())
+    return b"\n".join(parts)
+
+
+async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
+    receiver = await WebhookReceiver().start()
+    receiver.answer = lambda posted: Answer(400, body=posted.body)  # rejects, and says what it got
+    async with Playground() as cluster:
+        envelope: dict[str, Any] = {"format": "envelope", "before": True, "patch": True}
+        files: dict[str, dict[str, Any]] = {"events": {"format": "cloudevents"}, "changes": envelope}
+        sinks: dict[str, Any] = {
+            name: {"type": "file", "path": str(tmp_path / f"{name}.jsonl"), **options}
+            for name, options in files.items()
+        }
+        sinks["hook"] = {"type": "webhook", "url": receiver.url, **envelope}
+        rules = {"rules": ["spec.joinToken"]}
+        config = {
+            "cluster": {"name": "test", "server": cluster.url},
+            "resources": ["pods", "secrets", {"resource": "configmaps", "redact": ["data.mine"]}],
+            "sinks": sinks,
+            "redaction": rules,
+            "telemetry": {"log_level": "debug"},
+        }
+        bridge = BridgeProcess(tmp_path / "bridge", config)
+        async with bridge.started():
+            for resource, thing in objects(SECRETS[:10]).items():
+                cluster.create(resource, thing)
+            await bridge.until_delivered()
+            for renewed in (SECRETS[10:20], SECRETS[20:]):
+                for resource, thing in objects(renewed).items():
+                    cluster.patch(resource, "web", thing)
+            cluster.delete("configmaps", "web")
+            await bridge.until(
+                "ten changes are dead letters",
+                lambda metrics: metrics.value("sink_dead_letters", sink="hook") >= 10,
+            )
+            await bridge.until_delivered()
+            async with httpx.AsyncClient(trust_env=False) as http:
+                asked = [
+                    (await http.get(f"http://{bridge.address}/{path}")).content
+                    for path in ("metrics", "readyz?verbose")
+                ]
+        letters = await output_of("dead-letters", "list", "-c", bridge.config, "--json")
+        shown = [
+            await output_of("dead-letters", "show", "-c", bridge.config, str(number), "--json") for number in (1, 2, 3)
+        ]
+    await receiver.stop()
+
+    events = (tmp_path / "events.jsonl").read_bytes()
+    changes = (tmp_path / "changes.jsonl").read_bytes()
+    posted = b"\n".join(each.body for each in receiver.asked)
+    state = state_of(bridge)
+    for each in (events, changes, posted, state, shown[0]):
+        assert b"hmac-sha256:" in each
+    assert events.count(b'"open":"seen"') >= 3
+    for each in (events, changes, posted, state, bridge.log.read_bytes(), letters, *shown, *asked):
+        assert found_in(each) == []
+        assert TOKEN.encode() not in each
