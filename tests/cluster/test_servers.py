@@ -10,18 +10,19 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import nats
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.cluster.fixtures import DefineCustomResource, MakeStream, MakeTopic, StartKubeApiServer, StartNats
+from tests.cluster.fixtures import DefineCustomResource, MakeStream, MakeTopic, StartNats
 from tests.cluster.kube_client import KubeClient, KubeError
-from tests.cluster.servers import ControllerManager, Etcd, Kafka, Nats, Server, ServerFailed
+from tests.cluster.servers import ControllerManager, Etcd, Kafka, KubeApiServer, Nats, Server, ServerFailed
 from tests.cluster.servers.kube_apiserver import USERS, ClusterSecrets
 from tests.cluster.servers.process import free_port
 
@@ -156,6 +157,7 @@ def test_servers_die_with_a_killed_test_process(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
+from typing import NamedTuple
 from tests.cluster.test_servers import Sleeper
 print(Sleeper(Path(sys.argv[1])).start().pid, flush=True)
 sys.stdin.read()
@@ -176,6 +178,35 @@ def test_a_free_port_is_none_that_outgoing_connections_use() -> None:
         pytest.skip(f"this machine's outgoing connections begin at port {first}, which is not Linux' default")
 
     assert all(free_port() < first for _ in range(100))
+
+
+# ── A cluster that may be broken ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Cluster(NamedTuple):
+    etcd: Etcd
+    api: KubeApiServer
+    other: KubeApiServer
+    """Without a watch cache."""
+
+
+@pytest.fixture(scope="module")
+def cluster_for_all(etcd_build: Path, kubernetes_build: Path, testbed_folder: Path) -> Iterator[Cluster]:
+    folder = testbed_folder / "own"
+    with Etcd(folder / "etcd", etcd_build) as etcd:
+        api = KubeApiServer(folder / "api", kubernetes_build, etcd)
+        other = KubeApiServer(folder / "other", kubernetes_build, etcd, ["--watch-cache=false"])
+        with api, other:
+            yield Cluster(etcd, api, other)
+
+
+@pytest.fixture
+def cluster(cluster_for_all: Cluster) -> Cluster:
+    """Two API servers on one etcd. The next test starts what a test has stopped."""
+    for server in cluster_for_all:
+        if not server.running:
+            server.start()
+    return cluster_for_all
 
 
 # ── etcd and the API server ──────────────────────────────────────────────────────────────────────────────────────────
@@ -281,11 +312,8 @@ async def test_kubectl_works_with_the_kubeconfig(kube: KubeClient, namespace: st
     assert output.decode().split() == ["configmap/a"]
 
 
-async def test_the_cluster_survives_kill_9_of_everything(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
-    etcd = start_etcd()
-    api = start_kube_apiserver(etcd)
+async def test_the_cluster_survives_kill_9_of_everything(cluster: Cluster) -> None:
+    etcd, api, _ = cluster
     async with KubeClient(api) as client:
         made = await client.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "kept"}})
 
@@ -298,11 +326,8 @@ async def test_the_cluster_survives_kill_9_of_everything(
         assert await client.get("/api/v1/namespaces/default/configmaps/kept") == made
 
 
-async def test_two_api_servers_on_one_etcd_share_objects_and_tokens(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
-    etcd = start_etcd()
-    first, second = start_kube_apiserver(etcd), start_kube_apiserver(etcd)
+async def test_two_api_servers_on_one_etcd_share_objects_and_tokens(cluster: Cluster) -> None:
+    _, first, second = cluster
 
     async with KubeClient(first) as through_first, KubeClient(second) as through_second:
         made = await through_first.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
@@ -312,12 +337,9 @@ async def test_two_api_servers_on_one_etcd_share_objects_and_tokens(
     assert first.ca_file.read_bytes() != second.ca_file.read_bytes()
 
 
-async def test_a_version_before_the_compaction_is_refused_with_410(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
-    etcd = start_etcd()
-    api = start_kube_apiserver(etcd, "--watch-cache=false")
-    async with KubeClient(api) as client:
+async def test_a_version_before_the_compaction_is_refused_with_410(cluster: Cluster) -> None:
+    etcd, _, without_cache = cluster
+    async with KubeClient(without_cache) as client:
         old = await client.get("/api/v1/configmaps")
         for name in ("lost", "newest"):
             await client.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": name}})
@@ -330,17 +352,14 @@ async def test_a_version_before_the_compaction_is_refused_with_410(
     assert (expired.value.code, expired.value.reason) == (410, "Expired")
 
 
-async def test_versions_run_backwards_when_etcds_data_is_wiped(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
-    etcd = start_etcd()
-    api = start_kube_apiserver(etcd)
+async def test_versions_run_backwards_when_etcds_data_is_wiped(cluster: Cluster) -> None:
+    etcd, api, other = cluster
     before = etcd.revision()
     async with KubeClient(api) as client:
         for number in range(100):
             await client.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": f"a{number}"}})
-    api.stop()
-    etcd.stop()
+    for server in (api, other, etcd):
+        server.stop()
 
     etcd.wipe()
     etcd.start()
@@ -351,10 +370,8 @@ async def test_versions_run_backwards_when_etcds_data_is_wiped(
         assert not (await client.get("/api/v1/namespaces/default/configmaps"))["items"]
 
 
-async def test_a_frozen_api_server_keeps_its_connections_and_goes_on(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
-    api = start_kube_apiserver(start_etcd())
+async def test_a_frozen_api_server_keeps_its_connections_and_goes_on(cluster: Cluster) -> None:
+    api = cluster.api
     async with KubeClient(api) as client:
         await client.get("/version")
         api.pause()
@@ -384,15 +401,12 @@ def test_api_servers_made_at_the_same_time_share_their_tokens(tmp_path: Path) ->
     assert made[0].service_account_key.read_text().endswith("-----END EC PRIVATE KEY-----\n")
 
 
-def test_a_stopped_cluster_leaves_nobody_behind(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
-    etcd = start_etcd()
-    api = start_kube_apiserver(etcd)
-    pids = etcd.pid, api.pid
+def test_a_stopped_cluster_leaves_nobody_behind(cluster: Cluster) -> None:
+    etcd, api, other = cluster
+    pids = [server.pid for server in cluster]
 
-    api.stop()
-    etcd.stop()
+    for server in (other, api, etcd):
+        server.stop()
 
     assert all(is_gone(pid) for pid in pids)
     assert not is_listening(etcd.url)

@@ -97,8 +97,8 @@ class BridgeProcess(Server):
         return ["env", *environ, sys.executable, "-m", "bridge", *self.words()]
 
     def spawn(self, log: int) -> Process:
-        if not self.forks:
-            return super().spawn(log)
+        if not self.forks or any(name.startswith("PYTHON") for name in self._environ):
+            return super().spawn(log)  # Python reads its own variables when it starts.
         return fork_server().start(self.words(), log, log, folder=self.folder, environ=self.environ())
 
     def is_ready(self) -> bool:
