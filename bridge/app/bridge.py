@@ -17,7 +17,7 @@ from bridge.kube import Catalogue, KubeClient, connect
 from bridge.model.resource import Resource
 from bridge.model.status import StatusSnapshot
 from bridge.outbox import Damaged, StateError, StateUnusable
-from bridge.pipelines.backpressure import Backlogs
+from bridge.pipelines.backpressure import Backpressure
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_pipeline import SinkPipeline, make_pipelines
@@ -96,7 +96,7 @@ class _Running:
         self._watched = CurrentResources()
         self._pipelines: dict[str, SinkPipeline] = make_pipelines(plan, feeds, self._watched, report)
         sink_feeds = {name: pipeline.feed for name, pipeline in self._pipelines.items()}
-        self._backlogs = Backlogs(plan.sinks, outbox, sink_feeds, report)
+        self._backlogs = Backpressure(plan.sinks, outbox, sink_feeds, report)
         self._admin = LiveOperations(outbox, self._pipelines, report, catalogue=self._catalogue)
         self._factory: SharedInformerFactory | None = None
         self._watched_resources: WatchedResources | None = None

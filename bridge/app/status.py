@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from bridge.informer import SharedInformer, SharedInformerFactory
 from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
 from bridge.outbox import Outbox
-from bridge.pipelines.backpressure import Backlogs
+from bridge.pipelines.backpressure import Backpressure
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
 from bridge.plan.plan import Wanted
 from bridge.resources.watched_resources import WatchedResources
@@ -57,7 +57,7 @@ def informers_status(
 
 
 def snapshot_of(
-    informers: tuple[InformerStatus, ...], pipelines: Mapping[str, SinkPipeline], outbox: Outbox, backlogs: Backlogs
+    informers: tuple[InformerStatus, ...], pipelines: Mapping[str, SinkPipeline], outbox: Outbox, backlogs: Backpressure
 ) -> StatusSnapshot:
     disk = outbox.disk()
     return StatusSnapshot(

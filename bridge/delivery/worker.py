@@ -8,6 +8,8 @@ from bridge.delivery.ports import OrderingKey, RetriedDeadLetter
 from bridge.delivery.sink_worker import SinkWorker, split_at_notices
 from bridge.model.record import Delta, Record
 
+_NO_NOTICE = {Delta}
+
 
 class Worker(SinkWorker):
     """Delivers one batch at a time, and its pending records again before any newer record.
@@ -25,8 +27,11 @@ class Worker(SinkWorker):
             self._busy = True
             if fetch.missed is not None:
                 await self._deliver([self._gap(fetch.missed)])
-            for where in split_at_notices(fetch.items):
-                await self._deliver(fetch.items[where])
+            if set(map(type, fetch.items)) == _NO_NOTICE:
+                await self._deliver(fetch.items)
+            else:
+                for where in split_at_notices(fetch.items):
+                    await self._deliver(fetch.items[where])
             self._pending.settle(fetch)
             self._busy = False
             self._progress.set()

@@ -12,8 +12,8 @@ from bridge.facts import ListenerOverrun, Report
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.listener import ListenerClosed, ProcessorListener
-from bridge.processor.shared_processor import SharedProcessor
+from bridge.processor.log import ListenerClosed
+from bridge.processor.shared_processor import ProcessorListener, SharedProcessor
 
 Handler: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 """Receives changes in order, at most BATCH per call. An error that it raises ends the informer."""

@@ -19,7 +19,7 @@ _SETTING = "max_backlog"
 """Path of the bounds in a sink's configuration."""
 
 
-class Backlogs:
+class Backpressure:
     """``block`` stops the intake, for every sink; ``compact`` and ``drop`` shorten the sink's backlog."""
 
     def __init__(

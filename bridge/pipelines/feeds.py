@@ -49,12 +49,9 @@ class Feeds:
         )
         return cls(outbox, processor)
 
-    def feed(
-        self, sink: str, *, window: int = 1000, resync: float = 0.0, memory: Callable[[], bytes] | None = None
-    ) -> SinkFeed:
-        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never;
-        ``memory``: bytes that the sink gets back after a restart, read when a fetch is settled. Raises UnknownTarget
-        for a sink without a cursor, and ListenerExists for a second feed."""
+    def feed(self, sink: str, *, window: int = 1000, resync: float = 0.0) -> SinkFeed:
+        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never.
+        Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed."""
         cursor = self.outbox.sinks[sink]
         listener = self.processor.add(sink, self.outbox, after=cursor.settled, window=window, resync=resync)
-        return SinkFeed(sink, listener, self.outbox.sinks, memory)
+        return SinkFeed(sink, listener, self.outbox.sinks)

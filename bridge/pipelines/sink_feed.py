@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from bridge.model.admin import Replayed
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
 from bridge.outbox import Backfill, SinkCursors
-from bridge.processor.listener import ProcessorListener
+from bridge.processor.shared_processor import ProcessorListener
+from sinks.base import StatefulSink
 
 
 class SinkFeed:
@@ -25,17 +27,19 @@ class SinkFeed:
         sink: str,
         listener: ProcessorListener[Record],
         sinks: SinkCursors,
-        memory: Callable[[], bytes] | None = None,
     ) -> None:
-        """``memory`` returns the sink's memory as of the records that it was given."""
         self.sink = sink
-        self._memory = memory
+        self.stateful: StatefulSink | None = None
+        """The open sink, if its memory is to be saved with the cursor."""
         self._listener = listener
         self._sinks = sinks
         self._cursor = sinks[sink]
-        self._turn = asyncio.Lock()
-        self._stirred = asyncio.Event()
-        """Set by ``settle`` and ``wake``."""
+        self._planning = asyncio.Lock()
+        """Held while a backfill is planned."""
+        self._taking = False
+        self._took = asyncio.Event()
+        self._advanced = asyncio.Event()
+        """Set by ``settle`` during a backfill, and by ``wake``."""
 
     @property
     def taken(self) -> int:
@@ -83,16 +87,24 @@ class SinkFeed:
     async def take(self, limit: int) -> Fetch[Record]:
         """See delivery.ports.RecordSource."""
         if self._cursor.backfill is not None and self._waits_for_backfill:
-            await self._stirred.wait()
-            self._stirred.clear()
+            await self._advanced.wait()
+            self._advanced.clear()
             return Fetch(())
-        async with self._turn:
+        while self._planning.locked():
+            async with self._planning:
+                pass
+        self._taking = True
+        try:
             backfill = self._cursor.backfill
             if backfill is not None:
                 if self._listener.taken >= backfill.starts_after:
                     return await self._take_backfill(backfill, limit)
                 limit = min(limit, backfill.starts_after - self._listener.taken)
             return await self._listener.take(limit)
+        finally:
+            self._taking = False
+            if self._planning.locked():
+                self._took.set()
 
     async def _take_backfill(self, backfill: Backfill, limit: int) -> Fetch[Record]:
         items, index = await self._sinks.read_backfill(self.sink, limit)
@@ -106,7 +118,7 @@ class SinkFeed:
     def wake(self) -> None:
         """See delivery.ports.RecordSource."""
         self._listener.wake()
-        self._stirred.set()
+        self._advanced.set()
 
     def settle(self, fetch: Fetch[Record]) -> None:
         """See delivery.ports.RecordSource."""
@@ -114,24 +126,32 @@ class SinkFeed:
             self._cursor.settle(fetch.through)
         if fetch.index is not None:
             self._cursor.settle_backfill(fetch.index)
-        if self._memory is not None and (memory := self._memory()) is not self._cursor.memory:
+        if self.stateful is not None and (memory := self.stateful.memory) is not self._cursor.memory:
             self._cursor.remember(memory)
-        self._stirred.set()
+        if self._cursor.backfill is not None:
+            self._advanced.set()
+
+    @asynccontextmanager
+    async def _between_takes(self) -> AsyncIterator[None]:
+        async with self._planning:
+            self._listener.wake()
+            while self._taking:
+                self._took.clear()
+                await self._took.wait()
+            yield
 
     # ── Backfills ────────────────────────────────────────────────────────────
 
     async def compact(self, uncertain_through: int) -> tuple[int, int]:
         """See SinkCursors.compact."""
-        self._listener.wake()
-        async with self._turn:
+        async with self._between_takes():
             return await self._sinks.compact(self.sink, self.taken, uncertain_through)
 
     async def drop(self, through: int) -> tuple[int, int]:
         """See SinkCursors.drop."""
         if not self._can_drop(through):
             return (0, 0)
-        self._listener.wake()
-        async with self._turn:
+        async with self._between_takes():
             if not self._can_drop(through):
                 return (0, 0)
             return await self._sinks.drop(self.sink, self.taken, through)
@@ -143,6 +163,5 @@ class SinkFeed:
 
     async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
         """See SinkCursors.replay."""
-        self._listener.wake()
-        async with self._turn:
+        async with self._between_takes():
             return await self._sinks.replay(self.sink, start=start, taken=self.taken, kind=kind, namespace=namespace)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker
 from bridge.facts import Report, SinkPaused
 from bridge.outbox import DeadLetters, utc_now
-from bridge.pipelines.awareness import AwareSinks
 from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.sink_factory import SinkFactory
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.resources.current_resources import CurrentResources
@@ -34,9 +34,9 @@ def make_pipelines(plan: Plan, feeds: Feeds, watched: CurrentResources, report: 
 
 def _make_pipeline(plan: SinkPlan, feeds: Feeds, watched: CurrentResources, report: Report) -> SinkPipeline:
     outbox = feeds.outbox
-    sinks = AwareSinks(plan.make, outbox.sinks[plan.name], watched)
     window = max(plan.window, plan.max_batch)
-    feed = feeds.feed(plan.name, window=window, resync=plan.resync_seconds, memory=sinks.memory)
+    feed = feeds.feed(plan.name, window=window, resync=plan.resync_seconds)
+    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched)
     dead_letters = outbox.sinks.dead_letters[plan.name]
     worker = _make_worker(plan, sinks.make, feed, dead_letters, report)
     if outbox.sinks[plan.name].paused:

@@ -1,5 +1,5 @@
 """Distribution of records to the sinks.
 
-listener           a bounded window of pending records over the log
-shared_processor   distributes to every listener without waiting for any
+log                the log that listeners read, and their errors
+shared_processor   distributes to every listener without waiting for any; a listener's bounded window over the log
 """

@@ -13,7 +13,7 @@ from bridge.informer.handlers import BATCH, Handlers
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.resource import Scope
-from bridge.processor.shared_processor import ListenerExists
+from bridge.processor.log import ListenerExists
 from tests.kit.objects import PODS, a_pod
 
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.listener import ListenerClosed, ProcessorListener
+from bridge.processor.log import ListenerClosed
+from bridge.processor.shared_processor import ProcessorListener
 from tests.kit.virtual_time import VirtualTimeLoop
 
 

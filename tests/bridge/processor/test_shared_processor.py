@@ -8,8 +8,8 @@ import pytest
 
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.listener import ListenerClosed
-from bridge.processor.shared_processor import ListenerExists, SharedProcessor
+from bridge.processor.log import ListenerClosed, ListenerExists
+from bridge.processor.shared_processor import SharedProcessor
 
 
 class ALog(Ring[str]):

@@ -8,7 +8,7 @@ from pathlib import Path
 from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
 from bridge.outbox import Outbox
-from bridge.pipelines.awareness import AwareSinks
+from bridge.pipelines.sink_factory import SinkFactory
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.resources.current_resources import CurrentResources
@@ -34,10 +34,9 @@ class Counting(RecordingSink):
         return receipt
 
 
-def ends(outbox: Outbox, watched: CurrentResources | None = None) -> tuple[AwareSinks, SinkFeed]:
-    cursor = outbox.sinks["audit"]
-    sinks = AwareSinks(Counting, cursor, watched or CurrentResources())
-    return sinks, feeds_of(outbox).feed("audit", memory=sinks.memory)
+def ends(outbox: Outbox, watched: CurrentResources | None = None) -> tuple[SinkFactory, SinkFeed]:
+    feed = feeds_of(outbox).feed("audit")
+    return SinkFactory(Counting, feed, outbox.sinks["audit"], watched or CurrentResources()), feed
 
 
 async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
@@ -74,14 +73,16 @@ async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> Non
 
 async def test_a_recreated_sink_gets_the_checkpoint_of_the_former(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
-        sinks, _ = ends(outbox)
-        assert sinks.memory() == b""
+        sinks, stream = ends(outbox)
+        assert stream.stateful is None
         first = sinks.make()
         assert isinstance(first, Counting)
+        assert first.memory == b""
         outbox.sinks["audit"].remember(b"5")
         again = sinks.make()
         assert isinstance(again, Counting)
-        assert (again.memory, sinks.memory()) == (b"5", b"5")
+        assert stream.stateful is again
+        assert again.memory == b"5"
 
 
 async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: Path) -> None:
