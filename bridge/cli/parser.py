@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -29,6 +31,7 @@ def parse(arguments: Sequence[str]) -> Command:
     spec, chosen = values.pop("spec"), values.pop("parser")
     if spec.adjust is not None:
         spec.adjust(chosen, values)
+    _import_lean()
     module, _, function = spec.function.partition(":")
     return partial(getattr(import_module(module), function), **values)
 
@@ -45,3 +48,23 @@ def _add(parsers: Subparsers, spec: CommandSpec) -> None:
         )
         for action in spec.actions:
             _add(actions, action)
+
+
+def _import_lean() -> None:
+    """Imports structlog and httpx first, each without an optional library: structlog renders tracebacks with rich, of
+    which logs have none, and httpx has a command line of click and rich. Together a twelfth of a start."""
+    for library, optional in (("structlog", "rich"), ("httpx", "click")):
+        with _absent(optional):
+            import_module(library)
+
+
+@contextmanager
+def _absent(library: str) -> Iterator[None]:
+    """Within the block, an import of ``library`` raises ImportError, unless an earlier import succeeded."""
+    missing: dict[str, None] = {} if library in sys.modules else {library: None}
+    sys.modules.update(missing)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in missing:
+            del sys.modules[name]

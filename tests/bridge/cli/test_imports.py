@@ -1,0 +1,26 @@
+"""Libraries that a run does not import, since an import is most of a start."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+IMPORTED = "from bridge.cli.parser import parse; parse({}); import json, sys; print(json.dumps(sorted(sys.modules)))"
+
+
+def imported(*arguments: str) -> set[str]:
+    """The modules of a process that has parsed this command line."""
+    code = IMPORTED.format(list(arguments))
+    return set(json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout))
+
+
+@pytest.mark.parametrize("module", ["rich", "click", "bridge.check", "bridge.verify", "bridge.playground", "nats"])
+def test_a_run_does_not_import(module: str) -> None:
+    modules = imported("run", "-c", "kubedelta.yaml")
+    assert "bridge.app.bridge" in modules
+    assert module not in modules
+
+
+def test_the_demo_has_its_renderer() -> None:
+    assert "rich.live" in imported("demo")
