@@ -31,6 +31,7 @@ $(READY): requirements-build.txt requirements-dev.txt pyproject.toml
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-build.txt
 	$(PIP_INSTALL) --require-hashes --only-binary :all: --no-binary nkeys --no-build-isolation -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q bridge sinks config # or each start compiles them, where PYTHONDONTWRITEBYTECODE is set
 	@touch $(READY)
 
 run: $(READY) ## the main job on the embedded default: kubedelta demo
