@@ -12,9 +12,11 @@ from pathlib import Path
 import msgspec
 
 from bridge.model.object import stripped
+from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource
 from bridge.selection import SelectorText, Views, compile_selection
 from bridge.selection.language import Cel
+from bridge.transform.digest import state_digest
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 OBJECTS = Path(__file__).parent / "load" / "objects"
@@ -22,6 +24,7 @@ PATHS = "object.metadata.namespace == 'pay' || object.spec.nodeName != '' && obj
 LABELS = "has(object.metadata.labels) && 'team' in object.metadata.labels"
 IMAGES = "object.spec.containers.exists(c, c.image.endsWith(':latest'))"
 REPLACED = "object.spec.nodeName != oldObject.spec.nodeName"
+HEARTBEATS = ("status.conditions[*].lastProbeTime", "metadata.annotations['example.com/at']")
 ROUNDS, REPEATS = 5, 4000
 
 
@@ -70,6 +73,7 @@ def main() -> None:
     body = stripped((OBJECTS / "pod.json").read_bytes())
     body = msgspec.json.encode(msgspec.json.decode(body))
     print(f"a pod of {len(body)} bytes")
+    digest = state_digest(map(FieldPath.parsed, HEARTBEATS))
     cases = {
         "decode the whole pod": lambda: msgspec.json.decode(body),
         "namespaces alone": matching(body, SelectorText(resource="pods", namespaces=["shop"])),
@@ -81,6 +85,7 @@ def main() -> None:
         "when: against the old object": matching(body, SelectorText(resource="pods", when=REPLACED)),
         "six sinks, the same where": matching(body, *[where(PATHS)] * 6),
         "six sinks, six of them": matching(body, *(where(PATHS.replace("pay", f"pay-{each}")) for each in range(6))),
+        "a digest without heartbeats": lambda: digest(body),
     }
     for name, work in cases.items():
         print(f"{name:40} {microseconds(work):7.1f} us")

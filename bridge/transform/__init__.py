@@ -2,6 +2,7 @@
 
 annotations     copies of objects and tokens in annotations (pure)
 credentials     finds credentials by names and by the form of a text (pure)
+digest          a digest of a state without ignored paths (pure)
 presets         credentials in env, args and command, and in other known members (pure)
 redact          replaces the values of a Secret by keyed digests (pure)
 redaction       keys, presets and rules of redaction (pure)
