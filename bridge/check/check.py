@@ -30,12 +30,9 @@ _NOT_FOUND = 404
 
 async def check_all(plan: Plan) -> AsyncIterator[Finding]:
     """Yields findings: of this machine first, then of the cluster and its resources, then of the sinks."""
-    running = await who_runs(plan)
-    for finding in check_directory(plan, running):
-        yield finding
-    if (address := await check_address(plan, running)) is not None:
-        yield address
     mistakes = await asyncio.to_thread(preflight, plan)
+    async for finding in _check_machine(plan):
+        yield finding
     for subject, reason in mistakes:
         yield Finding(subject, CheckResult.WRONG, reason)
     for sink in plan.sinks:
@@ -69,6 +66,14 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
     ):
         for finding in findings:
             yield finding
+
+
+async def _check_machine(plan: Plan) -> AsyncIterator[Finding]:
+    running = await who_runs(plan)
+    for finding in check_directory(plan, running):
+        yield finding
+    if (address := await check_address(plan, running)) is not None:
+        yield address
 
 
 def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:

@@ -106,6 +106,7 @@ class KubeClient:
     ) -> bool:
         """Asks the server with a SelfSubjectAccessReview whether we may. ``resource``: the plural; ``*`` there and in
         ``group`` means all. ``namespace`` None means all namespaces, an empty ``name`` all objects. Raises ApiError."""
+        # Every authenticated user may create such reviews, by the default ClusterRole system:basic-user.
         attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace or "", "name": name}
         review = {
             "apiVersion": "authorization.k8s.io/v1",

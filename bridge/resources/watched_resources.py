@@ -71,6 +71,7 @@ class WatchedResources:
             try:
                 catalogue = await self._client.discover(catalogue)
             except (ApiError, CredentialsError) as error:
+                # The informers keep running: failed discovery says nothing about their resources.
                 delay = backoff.next(asyncio.get_running_loop().time(), random.random())
                 self._report(DiscoveryFailed(str(error), delay))
                 if catalogue is None:
@@ -178,8 +179,9 @@ class WatchedResources:
         return {informer.scope for informer in self._informers_of(name)}
 
     async def _let_go(self, informers: Sequence[SharedInformer]) -> None:
-        """Retires all informers of a resource if it is gone, and exports its objects as deleted. A resource that comes
+        """Removes all informers of a resource if it is gone, and exports its objects as deleted. A resource that comes
         back meanwhile is adopted anew; its old objects stay deleted."""
+        # A list in brackets: all() takes no asynchronous generator.
         if not all([await self._is_gone(informer) for informer in informers]):
             return
         for informer in informers:

@@ -125,6 +125,7 @@ class Evaluation:
         """The value of an expression on a step. ``op`` and ``evidence`` are the sink's own: an object that a selection
         begins to contain is ``added``."""
         depends = OP in expression.reads or EVIDENCE in expression.reads
+        # Sinks that give different steps to a record share the value where the expression does not read them.
         key = (expression, op, evidence) if depends else expression
         value: bool | None = self._known.get(key, _MISSING)
         if value is _MISSING:
@@ -133,6 +134,7 @@ class Evaluation:
 
     def _value(self, expression: Expression, step: tuple[Op, str] | None) -> bool | None:
         try:
+            # A binding serves all expressions: objects are converted to CEL values once for each step.
             return expression.evaluate(self._bound.get(step) or self._bind(expression, step))
         except EvaluationFailed as error:
             self._evaluator.failures.add(expression, self._evaluator.resource.name, self.key, error)
@@ -156,4 +158,5 @@ def _decoded(decode: Any, body: bytes) -> Any:
     try:
         return decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
+        # msgspec raises RecursionError for arrays nested a thousand deep, which are valid JSON.
         raise EvaluationFailed("no JSON that can be decoded") from error

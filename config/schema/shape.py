@@ -79,6 +79,7 @@ def _below(annotation: Any, step: str | int, data: Any) -> Any:
     for each in options:
         if _is_model(each) and step in each.model_fields:
             field = each.model_fields[step]
+            # pydantic takes Annotated apart: the constraints are in metadata, beside the bare type.
             return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
         if _is_collection(each) and issubclass(get_origin(each) or each, Mapping) == isinstance(step, str):
             arguments = get_args(each)

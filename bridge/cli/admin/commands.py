@@ -149,6 +149,7 @@ def state_check(path: Path, *, as_json: bool) -> int:
 
 
 async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
+    # The list goes on with the next number if this one is gone.
     for dead_letter in await admin.dead_letters(after=number - 1, limit=1):
         if dead_letter.number == number:
             return dead_letter

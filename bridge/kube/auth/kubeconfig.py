@@ -56,6 +56,7 @@ class Kubeconfig:
         origin = f"{files}: context {name}"
         cluster = _lookup("cluster", context.cluster, self.clusters, origin)
         user = _lookup("user", context.user, self.users, origin) if context.user else User()
+        # A context without a user means anonymous requests, as for kubectl.
         return ChosenContext(
             origin,
             cluster,
@@ -71,6 +72,7 @@ def default_paths(environ: Mapping[str, str]) -> list[Path]:
     named = environ.get("KUBECONFIG", "")
     if named:
         return [Path(each) for each in dict.fromkeys(named.split(os.pathsep)) if each]
+    # As in client-go, HOME counts before the system's list of users.
     return [Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"]
 
 
@@ -101,6 +103,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def _by_name(path: Path, what: str, found: Sequence[tuple[str, T]]) -> Sequence[tuple[str, T]]:
     names = [name for name, _ in found]
+    # client-go refuses such a file, too, instead of choosing an entry.
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise CredentialsError(f"{path}: {what} has more than one {', '.join(twice)}")

@@ -71,6 +71,7 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
 
     def __delitem__(self, key: str) -> None:
         offset = self._offsets.pop(key)
+        # The bytes of the row stay: rows are only reached through _offsets.
         self._beside.pop(offset, None)
         self._free.append(offset)
 

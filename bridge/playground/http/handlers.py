@@ -108,6 +108,7 @@ async def _list(state: State, request: web.BaseRequest, target: Target) -> Whole
 def _create(state: State, target: Target, manifest: Manifest, manager: str) -> WholeResponse:
     if target.kind.has_status(target.version):
         manifest = {name: value for name, value in manifest.items() if name != "status"}
+        # A client cannot set the status by create. Pods get a status from their strategy, before any kubelet acts.
         if target.kind.name == "pods":
             manifest["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
     made = state.writes.create(target.kind, target.version, target.namespace, manifest, manager)
@@ -126,6 +127,7 @@ def _update(state: State, target: Target, manifest: Manifest, manager: str) -> W
 
 
 async def _patch(state: State, request: web.BaseRequest, target: Target, manager: str) -> WholeResponse:
+    # Two different texts for 415, as on the real server: the handlers of built-in and custom kinds differ.
     if request.content_type not in _MERGE_PATCHES and not target.kind.custom:
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     if request.content_type not in _MERGE_PATCHES or (target.kind.custom and request.content_type == _STRATEGIC):
@@ -145,6 +147,7 @@ def _which(target: Target) -> bool | None:
 
 
 async def _delete(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
+    # A DELETE may carry DeleteOptions as its body; kubectl and client-go send them.
     text = await request.read()
     options = decoded(text, target) if text else {}
     demanded = options.get("preconditions") or {}

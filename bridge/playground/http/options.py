@@ -92,6 +92,7 @@ def _list_mistakes(options: ListOptions) -> list[tuple[str, str, str]]:
         if options.match not in (EXACT, NOT_OLDER_THAN):
             causes.append(_unknown_match(options.match, f'"{EXACT}", "{NOT_OLDER_THAN}", ""'))
         if options.match == EXACT and options.version == "0":
+            # The real server writes this value with a small letter here, and with a capital everywhere else.
             causes.append(_forbidden_match('"exact" is forbidden for resourceVersion "0"'))
     if options.initial_events is not None:
         causes.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))

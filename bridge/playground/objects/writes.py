@@ -162,9 +162,11 @@ class Writes:
         metadata = new["metadata"]
         if new.get("spec") != old.get("spec") and "generation" in metadata:
             metadata["generation"] += 1
+        # As on the real server, a write without a change makes no new version and no watch event.
         if essence(new) == essence(old):
             return before
         self._mark(kind, version, new, manager, status=status)
+        # The removal of the last finalizer ends a pending delete.
         if "deletionTimestamp" in metadata and not metadata.get("finalizers") and not grace_of(kind, new, None):
             self._remove(kind, before)
             return pack(kind, new, before.version)
@@ -233,6 +235,7 @@ class Writes:
     def _name(self, kind: Kind, metadata: Manifest) -> str:
         name = metadata.get("name") or ""
         if not name and (stem := metadata.get("generateName")):
+            # apimachinery cuts here, so that a generated name has at most 63 characters, the length of a DNS label.
             name = stem[:58] + "".join(self._random.choices(_SUFFIX, k=5))
         demand_name(kind, name)
         return name

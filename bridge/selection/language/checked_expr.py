@@ -52,6 +52,7 @@ class _Constant(IntEnum):
 def read_checked_expr(serialized: bytes) -> Node:
     """The tree of a CheckedExpr inside a ``google.protobuf.Any``. Raises UnknownSyntax."""
     try:
+        # Any.value (2) has the CheckedExpr; of that, expr (4) and source_info (5).
         checked = _message(_bytes(_message(serialized), 2))
         expr, source = _bytes(checked, 4), _message(_bytes(checked, 5))
         return _Tree(_offsets(source)).node(expr)
@@ -92,6 +93,7 @@ class _Tree:
         return tuple(map(self.node, _all_bytes(fields, number)))
 
     def _comprehension(self, fields: _Message, at: int) -> Comprehension:
+        # Fields 1 and 8: a comprehension over a map has a second variable.
         variables = tuple(name for name in (_text(fields, 1), _text(fields, 8)) if name)
         items, start, condition, step, result = (self.node(_bytes(fields, number)) for number in (2, 4, 5, 6, 7))
         return Comprehension(variables, items, _text(fields, 3), start, condition, step, result, at)
@@ -105,6 +107,7 @@ def _constant(fields: _Message) -> Scalar:
         case _Constant.BOOL, int():
             return bool(value)
         case _Constant.INT64, int():
+            # A negative int64 is a varint of its 64 bits in two's complement.
             return value - 2**64 if value >= 2**63 else value
         case _Constant.UINT64, int():
             return value
@@ -120,6 +123,7 @@ def _constant(fields: _Message) -> Scalar:
 
 def _offsets(source: _Message) -> dict[int, int]:
     """Id of a node → characters before the node in the text."""
+    # SourceInfo.positions. On the wire, a map is a list of messages with the key in field 1, the value in field 2.
     return {_int(entry, 1): _int(entry, 2) for entry in map(_message, _all_bytes(source, 4))}
 
 
@@ -162,6 +166,7 @@ def _varint(serialized: bytes, at: int) -> tuple[int, int]:
 
 
 def _int(fields: _Message, number: int) -> int:
+    # Protocol Buffers: of a field that occurs several times, the last value counts; an absent field is its default.
     value = fields.get(number, [0])[-1]
     return value if isinstance(value, int) else 0
 
