@@ -94,7 +94,7 @@ class _Running:
         self._report = report
         self._processor = feeds.processor
         self._watched = CurrentResources()
-        self._pipelines: dict[str, SinkPipeline] = make_pipelines(plan, feeds, self._watched, report)
+        self._pipelines: dict[str, SinkPipeline] = make_pipelines(plan, feeds, self._watched, redaction, report)
         sink_feeds = {name: pipeline.feed for name, pipeline in self._pipelines.items()}
         self._backlogs = Backpressure(plan.sinks, outbox, sink_feeds, report)
         self._admin = LiveOperations(outbox, self._pipelines, report, catalogue=self._catalogue)

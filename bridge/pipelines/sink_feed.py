@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+import msgspec
 
 from bridge.model.admin import Replayed
 from bridge.model.primitives.fetch import Fetch
@@ -31,6 +33,8 @@ class SinkFeed:
         self.sink = sink
         self.stateful: StatefulSink | None = None
         """The open sink, if its memory is to be saved with the cursor."""
+        self.redact: Callable[[Record], Record] | None = None
+        """Makes the sink's form of a record, in which it is delivered and kept as a dead letter."""
         self._listener = listener
         self._sinks = sinks
         self._cursor = sinks[sink]
@@ -98,9 +102,14 @@ class SinkFeed:
             backfill = self._cursor.backfill
             if backfill is not None:
                 if self._listener.taken >= backfill.starts_after:
-                    return await self._take_backfill(backfill, limit)
-                limit = min(limit, backfill.starts_after - self._listener.taken)
-            return await self._listener.take(limit)
+                    fetch = await self._take_backfill(backfill, limit)
+                else:
+                    fetch = await self._listener.take(min(limit, backfill.starts_after - self._listener.taken))
+            else:
+                fetch = await self._listener.take(limit)
+            if self.redact is None:
+                return fetch
+            return msgspec.structs.replace(fetch, items=[self.redact(record) for record in fetch.items])
         finally:
             self._taking = False
             if self._planning.locked():

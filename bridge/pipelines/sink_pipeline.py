@@ -14,6 +14,8 @@ from bridge.pipelines.sink_factory import SinkFactory
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.resources.current_resources import CurrentResources
+from bridge.transform.for_sink import redact_for_sink
+from bridge.transform.redaction import Redaction
 from sinks.base import Sink
 
 
@@ -27,15 +29,21 @@ class SinkPipeline:
     worker: SinkWorker
 
 
-def make_pipelines(plan: Plan, feeds: Feeds, watched: CurrentResources, report: Report) -> dict[str, SinkPipeline]:
-    """Sink's name → its pipeline, which goes on at the sink's cursor."""
-    return {sink.name: _make_pipeline(sink, feeds, watched, report) for sink in plan.sinks}
+def make_pipelines(
+    plan: Plan, feeds: Feeds, watched: CurrentResources, redaction: Redaction, report: Report
+) -> dict[str, SinkPipeline]:
+    """Sink's name → its pipeline, which goes on at the sink's cursor. ``redaction`` has the keys for a sink's own
+    rules."""
+    return {sink.name: _make_pipeline(sink, feeds, watched, redaction, report) for sink in plan.sinks}
 
 
-def _make_pipeline(plan: SinkPlan, feeds: Feeds, watched: CurrentResources, report: Report) -> SinkPipeline:
+def _make_pipeline(
+    plan: SinkPlan, feeds: Feeds, watched: CurrentResources, redaction: Redaction, report: Report
+) -> SinkPipeline:
     outbox = feeds.outbox
     window = max(plan.window, plan.max_batch)
     feed = feeds.feed(plan.name, window=window, resync=plan.resync_seconds)
+    feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
     sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched)
     dead_letters = outbox.sinks.dead_letters[plan.name]
     worker = _make_worker(plan, sinks.make, feed, dead_letters, report)

@@ -63,6 +63,8 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     bounds: BacklogBounds = msgspec.field(default_factory=BacklogBounds)
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK
+    redact: tuple[RedactionRule, ...] = ()
+    """Rules for what this sink gets, beside those for every sink."""
     clear_text: str | None = None
     """The credentials that would cross a network unencrypted, in words for the operator; None without any."""
     examine: Callable[[], Sequence[WrongOption]] = tuple

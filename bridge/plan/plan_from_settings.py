@@ -84,6 +84,7 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         bounds=settings.max_backlog.bounds,
         when_full=settings.when_full,
         on_rejected=settings.on_rejected,
+        redact=rules_of(settings.redact),
         clear_text=options.clear_text(),
         examine=partial(kind.examine, options),
         claims=partial(kind.claims, options),

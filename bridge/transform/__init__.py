@@ -3,6 +3,7 @@
 annotations     copies of objects and tokens in annotations (pure)
 credentials     finds credentials by names and by the form of a text (pure)
 digest          a digest of a state without ignored paths (pure)
+for_sink        redacts the records of one sink (pure)
 presets         credentials in env, args and command, and in other known members (pure)
 redact          replaces the values of a Secret by keyed digests (pure)
 redaction       keys, presets and rules of redaction (pure)

@@ -102,7 +102,7 @@ class Presets:
         return b"".join((*left, body[at:])) if at else body
 
     def _digest(self, thing: ApiObject) -> Digest:
-        return partial(digest_of, self._redaction, self._resource, thing)
+        return partial(digest_of, self._redaction, self._resource, thing.key)
 
     def _redacted_metadata(self, thing: ApiObject, body: bytes) -> bytes:
         body = stripped(body)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from bridge.model.object import ApiObject
 from bridge.model.policies import RedactionPreset, RedactionRule
 from bridge.model.resource import Resource
 from bridge.transform.redaction_key import DIGEST, RedactionKey
@@ -35,10 +34,11 @@ class Redaction(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, rules=(*self.rules, *rules))
 
 
-def digest_of(redaction: Redaction, resource: Resource, thing: ApiObject, *parts: str) -> str:
-    """The digest of a value of an object. It covers the object's resource, namespace and name, so equal values of two
-    objects have different digests."""
-    identity = (resource.name, thing.namespace, thing.name)
+def digest_of(redaction: Redaction, resource: Resource, key: str, *parts: str) -> str:
+    """The digest of a value of the object ``key``. It covers the object's resource, namespace and name, so equal
+    values of two objects have different digests."""
+    namespace, _, name = key.rpartition("/")
+    identity = (resource.name, namespace, name)
     return redaction.digest(*(part.encode("utf-8", "surrogatepass") for part in (*identity, *parts)))
 
 

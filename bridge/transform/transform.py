@@ -35,9 +35,9 @@ def transform_for(resource: Resource, redaction: Redaction) -> Callable[[ApiObje
         try:
             body = redacted(thing, resource, redaction) if secrets or thing.secret else presets.redacted(thing)
             if releases and b'"release"' in body and _is_release(thing):
-                body = _RELEASE.redacted(body, partial(digest, thing))
+                body = _RELEASE.redacted(body, partial(digest, thing.key))
             if redaction.rules:
-                body = rules.redacted(body, partial(digest, thing))
+                body = rules.redacted(body, partial(digest, thing.key))
         except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
             body = bare_body(resource, thing.key, thing.uid, thing.resource_version)
         if body is thing.body:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bridge.model.policies import BacklogBounds, OnRejected, StartPolicy, WhenFull
+from config.schema.redaction import RedactEntry
 from config.values import Between, Count, Duration, Positive, Section, Size
 
 
@@ -64,6 +65,13 @@ class DeliverySettings(Section):
         description="The fate of an object's later records after the destination rejected a record of it, which is "
         "now a dead letter. park: they wait behind it as dead letters, so that the destination never gets them "
         "without it. pass: they are delivered.",
+    )
+    redact: tuple[RedactEntry, ...] = Field(
+        default=(),
+        description="Values that must not leave to this sink: paths, or mappings of paths and a mode, as in "
+        "redaction.rules, for objects of every resource. They hold in its dead letters too, and add to what is "
+        "redacted for every sink.",
+        examples=[["metadata.annotations", {"paths": ["spec.template.spec.containers[*].env"], "mode": "mask"}]],
     )
     window: Count = Field(
         default=5000,

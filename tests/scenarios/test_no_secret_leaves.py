@@ -89,7 +89,7 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
             name: {"type": "file", "path": str(tmp_path / f"{name}.jsonl"), **options}
             for name, options in files.items()
         }
-        sinks["hook"] = {"type": "webhook", "url": receiver.url, **envelope}
+        sinks["hook"] = {"type": "webhook", "url": receiver.url, "redact": ["data.open"], **envelope}
         rules = {"rules": ["spec.joinToken"]}
         config = {
             "cluster": {"name": "test", "server": cluster.url},
@@ -130,6 +130,8 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
     for each in (events, changes, posted, state, shown[0]):
         assert b"hmac-sha256:" in each
     assert events.count(b'"open":"seen"') >= 3
+    for each in (posted, letters, *shown):
+        assert b'"seen"' not in each
     for each in (events, changes, posted, state, bridge.log.read_bytes(), letters, *shown, *asked):
         assert found_in(each) == []
         assert TOKEN.encode() not in each
