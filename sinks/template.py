@@ -56,7 +56,8 @@ class Template:
         self._text = text
         self._cluster = cluster
         self._escape = escape
-        self._per_object = "{namespace}" in text or "{name}" in text
+        self.is_per_object = "{namespace}" in text or "{name}" in text
+        """False if all records of a resource have one name."""
         self._by_resource: dict[Resource, str] = {}
         self._notice = self._fill(group=ABSENT, version=ABSENT, resource=NOTICE, kind=ABSENT).format(
             namespace=ABSENT, name=ABSENT
@@ -68,7 +69,7 @@ class Template:
         text = self._by_resource.get(record.resource)
         if text is None:
             text = self._by_resource[record.resource] = self._for_resource(record.resource)
-        if not self._per_object:
+        if not self.is_per_object:
             return text
         namespace, _, name = record.key.rpartition("/")
         return text.format(namespace=self._escape(namespace) if namespace else ABSENT, name=self._escape(name))
@@ -76,7 +77,7 @@ class Template:
     def names(self, resources: Iterable[Resource]) -> list[str]:
         """Names for the records of these resources, then the name for notices. Only the name for notices if the
         template has ``{namespace}`` or ``{name}``, which depend on objects."""
-        return [self._notice] if self._per_object else [*map(self._for_resource, resources), self._notice]
+        return [self._notice] if self.is_per_object else [*map(self._for_resource, resources), self._notice]
 
     @property
     def needs_namespace(self) -> bool:
@@ -85,7 +86,7 @@ class Template:
     def of_namespace(self, resource: Resource, namespace: str | None) -> str:
         """The name for all objects of a resource in a namespace. For templates without ``{name}``."""
         text = self._by_resource.get(resource) or self._for_resource(resource)
-        return text.format(namespace=self._escape(namespace) if namespace else ABSENT) if self._per_object else text
+        return text.format(namespace=self._escape(namespace) if namespace else ABSENT) if self.is_per_object else text
 
     def wildcard(self, anything: str) -> str:
         """The name with ``anything`` in place of every placeholder but ``{cluster}``."""

@@ -34,6 +34,7 @@ from bridge.processor.shared_processor import SharedProcessor
 from bridge.profiling.clocks import Clocks, Count, calibrated
 from bridge.profiling.figures import Stage
 from bridge.transform import transform
+from sinks import receipt
 from sinks.base import BatchResult
 
 _CONNECTION: type = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
@@ -73,6 +74,7 @@ HOOKS = (
     Hook(Stage.COMPRESS, statements, "rows", lambda _, rows: len(rows)),
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
     Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, fetch: len(fetch.items)),
+    Hook(Stage.ENCODE, receipt, "encode_all", lambda _, forms: len(forms)),
     Hook(Stage.ENCODE, BatchResult, "encode", lambda args, _: len(args[0].batch)),
     # The work of a sink's tasks, without other stages.
     Hook(Stage.DELIVER, SinkWorker, "run"),

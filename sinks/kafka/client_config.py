@@ -40,8 +40,8 @@ def producer_config(options: KafkaOptions, *, gapless: bool) -> dict[str, Any]:
     """Properties of an idempotent producer. With ``gapless``, a refused batch stops the producer before any later
     message is stored."""
     defaults = {
-        # deliver produces a whole batch and then waits: lingering for more messages would only add delay.
-        "linger.ms": 1,
+        # Changes are gathered before they are compared: a further wait would add latency, and one more wake-up.
+        "linger.ms": 0,
         # The default of Kafka's Java clients, so that all producers put a key into the same partition. librdkafka's
         # default differs.
         "partitioner": "murmur2_random",

@@ -79,9 +79,11 @@ class KafkaDelivery:
         in_flight: InFlightRecords,
         idle_timeout: float,
         count_partitions: bool = False,
+        sent: Mapping[int, InFlight] | None = None,
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``unusable_topics``: topic → reason. ``idle_timeout``:
-        seconds without any delivery report."""
+        seconds without any delivery report. ``sent``: messages that are with the producer already, by index; if these
+        are all messages, their reports were waited for."""
         self._producer = producer
         self._batch = result.batch
         self._messages = messages
@@ -90,19 +92,21 @@ class KafkaDelivery:
         self._earlier = in_flight
         self._idle_timeout = idle_timeout
         self._new_in_flight = CountedInFlight if count_partitions else InFlight
-        self._in_flight: dict[int, InFlight] = {}
+        self._in_flight: dict[int, InFlight] = dict(sent or {})
 
     async def run(self, *, one_by_one: bool) -> DeliveryOutcome:
         """With ``one_by_one`` each record waits for the record before it, and the first failure ends the attempt.
         Rejected records are reported to the BatchResult."""
         try:
-            for index in self._messages:
-                if not self._produce_at_once(index) and not await self._produce(index):
+            left = [index for index in self._messages if index not in self._in_flight]
+            for index in left:
+                if not await self._produce(index):
                     break
                 if one_by_one and not await self._await_report(index):
                     break
             else:
-                await self._producer.wait(self._producer.produced, self._idle_timeout)
+                if left:
+                    await self._producer.wait(self._producer.produced, self._idle_timeout)
         except BaseException:  # Cancelled: the next deliver finds the records by their ids.
             self._earlier.keep((self._batch[index], record) for index, record in self._in_flight.items())
             raise
@@ -110,7 +114,7 @@ class KafkaDelivery:
         if len(in_flight) == len(self._messages) and all(
             not each.unreported and each.error is None for each in in_flight
         ):
-            return DeliveryOutcome()  # The hot path: no call for each record.
+            return DeliveryOutcome()
         unstored = [index for index in self._messages if not self._is_acknowledged(index)]
         return self._outcome(unstored, alone=one_by_one)
 
@@ -123,21 +127,6 @@ class KafkaDelivery:
     def failed_topics(self) -> set[str]:
         """Topics whose records failed with an error about the topic."""
         return {self._messages[index].topic for index in self._failed_with(_TOPIC_ERRORS)}
-
-    def _produce_at_once(self, index: int) -> bool:
-        """The hot path: the queue has room and there is no earlier failure to look at. Returns False, without any
-        effect, when ``_produce`` has to decide."""
-        message = self._messages[index]
-        if self._unusable_topics or self._result.rejected or self._earlier.records or len(message.values) > 1:
-            return False
-        record = self._new_in_flight(self._producer, 1)
-        try:
-            produced = self._producer.produce(record, message, message.values[0])
-        except KafkaException:
-            return False
-        if produced:
-            self._in_flight[index] = record
-        return produced
 
     async def _produce(self, index: int) -> bool:
         """Returns False when no delivery report came for ``idle_timeout``."""

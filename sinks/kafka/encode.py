@@ -47,6 +47,8 @@ class KafkaEncoder:
         self.topic = Template(topic, cluster, topic_part)
         self._tombstones = tombstones
         self._notice_topic = notice_topic
+        self._last: tuple[Resource | None, str] = (None, "")
+        """The resource of the last delta, and its topic, if the topic depends on the resource only."""
 
     def topics_for(self, resources: Iterable[Resource]) -> list[str]:
         """The topics of records of these resources, then the topic of notices. With ``{namespace}`` in the template the
@@ -56,15 +58,23 @@ class KafkaEncoder:
 
     def encode(self, record: Record) -> KafkaMessage:
         """Raises ValueError when the topic would have more than 249 characters."""
+        resource, topic = self._last
+        if not isinstance(record, Delta) or record.resource is not resource:
+            topic = self._topic_of(record)
+        value = self._events.data(record)
+        deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
+        headers = self._events.headers(record, _KAFKA)
+        return KafkaMessage(topic, headers[_KEY].decode(), (value, None) if deleted else (value,), headers)
+
+    def _topic_of(self, record: Record) -> str:
         topic = self.topic.render(record)
         if self._notice_topic is not None and not isinstance(record, Delta):
             topic = self._notice_topic
         if len(topic) > MAX_TOPIC_LENGTH:
             raise ValueError(f"its topic would have {len(topic)} letters; {MAX_TOPIC_LENGTH} are the most")
-        value = self._events.data(record)
-        deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
-        headers = self._events.headers(record, _KAFKA)
-        return KafkaMessage(topic, headers[_KEY].decode(), (value, None) if deleted else (value,), headers)
+        if isinstance(record, Delta) and not self.topic.is_per_object:
+            self._last = record.resource, topic
+        return topic
 
 
 def topic_part(value: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.formats.cloudevent import GAP_HEADER, CloudEvents
 from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 from sinks.errors import SinkUnavailable
@@ -135,6 +135,20 @@ class NoticeMarkers:
     def restore(self, saved: bytes) -> None:
         self.memory = KafkaMemory(saved)
         self._events.note_gap(self.memory.newest_gap)
+
+    async def name_gap(self, messages: Collection[KafkaMessage]) -> None:
+        """Adds a header: the newest gap in topics without markers, elsewhere the newest gap that lacks a marker. An
+        envelope names the gap by itself."""
+        if not self._marked:
+            return
+        newest, unmarked = self.memory.newest_gap.encode(), self.memory.unmarked_gap.encode()
+        without_markers: Collection[str] = ()
+        if newest != unmarked:
+            compacted = await self._topics.compacted(message.topic for message in messages)
+            without_markers = {topic for topic, is_compacted in compacted.items() if is_compacted is not False}
+        for message in messages:
+            if gap := newest if message.topic in without_markers else unmarked:
+                message.headers[GAP_HEADER] = gap
 
     def begin(self, notice: Notice) -> MarkerDelivery:
         """Returns the delivery that an earlier attempt at this notice began, or a new delivery."""

@@ -7,13 +7,15 @@ use has one writer: the loop counts produced messages, the thread counts reports
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sinks.kafka.encode import KafkaMessage
@@ -26,16 +28,13 @@ _quiet.disabled = True
 _outspoken = logging.getLogger("kubedelta.librdkafka")
 
 
-class InFlight:
+class InFlight(msgspec.Struct, gc=False, eq=False):
     """A record between ``produce`` and its delivery report: one message, or two with a tombstone."""
 
-    __slots__ = ("_producer", "error", "unreported")
-
-    def __init__(self, producer: KafkaProducer, messages: int) -> None:
-        self._producer = producer
-        self.unreported = messages
-        """Messages without a delivery report."""
-        self.error: KafkaError | None = None
+    producer: KafkaProducer
+    unreported: int
+    """Messages without a delivery report."""
+    error: KafkaError | None = None
 
     @property
     def reported(self) -> bool:
@@ -52,18 +51,14 @@ class InFlight:
         # The first error counts: the success of a tombstone must not hide the failure of its record.
         self.error = self.error or error
         self.unreported -= 1
-        self._producer.reported += 1
+        self.producer.reported += 1
 
 
-class CountedInFlight(InFlight):
+class CountedInFlight(InFlight, gc=False, eq=False):
     """Also knows the partition, for records of a snapshot. A class of its own, because reading the partition costs
     time for every record."""
 
-    __slots__ = ("partition",)
-
-    def __init__(self, producer: KafkaProducer, messages: int) -> None:
-        super().__init__(producer, messages)
-        self.partition = -1
+    partition: int = -1
 
     def report(self, error: KafkaError | None, message: Message) -> None:
         if error is None and (partition := message.partition()) is not None:
@@ -80,6 +75,9 @@ class KafkaProducer:
         self._threads = threads
         self._loop = loop
         self._report_event = asyncio.Event()
+        self._idle_at: float | None = None
+        """When a wait without reports ends; None while no task waits."""
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._wake_at = _NEVER
         """The thread wakes the loop when ``reported`` reaches this number."""
         self._closing = threading.Event()
@@ -122,6 +120,30 @@ class KafkaProducer:
         self.produced += 1
         return True
 
+    def send(self, messages: Iterable[KafkaMessage]) -> list[InFlight]:
+        """Queues the first messages that can be queued at once, and returns their records: fewer than ``messages`` if
+        the queue is full, at a tombstone, or if librdkafka refuses a message. Hot."""
+        in_flight: list[InFlight] = []
+        produce = self._producer.produce
+        for message in messages:
+            if len(message.values) > 1:
+                break
+            record = InFlight(self, 1)
+            try:
+                produce(
+                    message.topic,
+                    message.values[0],
+                    message.key,
+                    message.partition,
+                    headers=message.headers,  # type: ignore[arg-type]  # dict is invariant.
+                    on_delivery=record.report,
+                )
+            except (BufferError, KafkaException):
+                break
+            in_flight.append(record)
+        self.produced += len(in_flight)
+        return in_flight
+
     async def wait(self, reports: int, idle_timeout: float) -> bool:
         """Returns True when ``reported`` reaches this number or the producer broke; False when no report came for
         ``idle_timeout`` seconds."""
@@ -133,16 +155,31 @@ class KafkaProducer:
                 self._wake_at = reports
                 if self.reported >= reports or self.broken is not None:
                     break  # The report came before the thread could see _wake_at: the event stays unset.
-                try:
-                    async with asyncio.timeout(idle_timeout):
-                        await self._report_event.wait()
-                except TimeoutError:
-                    # Reports that came in this time show progress, even if fewer than the batch has.
-                    if self.reported == before:
-                        return False
+                self._idle_at = idle_at = self._loop.time() + idle_timeout
+                if self._idle_timer is None or self._idle_timer.when() > idle_at:
+                    self._look_at(idle_at)
+                await self._report_event.wait()
+                # Reports that came in this time show progress, even if fewer than the batch has.
+                if self.reported == before and self._loop.time() >= idle_at and self.broken is None:
+                    return False
         finally:
-            self._wake_at = _NEVER
+            self._wake_at, self._idle_at = _NEVER, None
         return True
+
+    def _look_at(self, when: float) -> None:
+        """One timer for many waits: nearly every wait ends long before its timeout."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self._loop.call_at(when, self._end_idle_wait)
+
+    def _end_idle_wait(self) -> None:
+        self._idle_timer, idle_at = None, self._idle_at
+        if idle_at is None:
+            return
+        if self._loop.time() < idle_at:
+            self._look_at(idle_at)
+        else:
+            self._report_event.set()
 
     def metadata(self, topic: str | None, timeout: float) -> Any:
         """librdkafka's ``list_topics`` for one topic, or for all. Blocks up to ``timeout`` seconds. Raises
@@ -156,6 +193,8 @@ class KafkaProducer:
         its delivery report."""
         if self.broken is None and self.in_flight:
             await self.wait(self.produced, timeout)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._closing.set()
         await self._loop.run_in_executor(self._threads, self._thread.join)
 
@@ -163,14 +202,15 @@ class KafkaProducer:
         woken_at = 0
         while not self._closing.is_set():
             self._poll(0.1)
+            wakes = self.reported != woken_at and self.reported >= self._wake_at
             if self.fatal is not None and self.broken is None:
                 self._drop_queued()
                 self._drop_all()
-                self.broken = self.fatal
-                self._wake_loop()
-            elif self.reported != woken_at and self.reported >= self._wake_at:
+                self.broken, wakes = self.fatal, True
+            if wakes:
                 woken_at = self.reported
-                self._wake_loop()
+                with suppress(RuntimeError):  # The loop is closed: no task waits.
+                    self._loop.call_soon_threadsafe(self._report_event.set)
         self._drop_all()
         # Deletes the last reference here: the destructor waits for librdkafka's threads, and would block the loop.
         del self._producer
@@ -200,7 +240,3 @@ class KafkaProducer:
         self.last_error = error.str()
         if error.fatal():
             self.fatal = error.str()
-
-    def _wake_loop(self) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed: no task waits.
-            self._loop.call_soon_threadsafe(self._report_event.set)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from confluent_kafka import KafkaException
 
-from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
 from sinks.errors import SinkUnavailable
@@ -18,11 +17,10 @@ from sinks.kafka.delivery import DeliveryOutcome, InFlightRecords, KafkaDelivery
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
 from sinks.kafka.notices import NoticeMarkers
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.producer import KafkaProducer
+from sinks.kafka.producer import InFlight, KafkaProducer
 from sinks.kafka.topic_names import TopicNames
 from sinks.kafka.topics import Topics, missing_topics
-from sinks.options import Format
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
+from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, encode_all
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that ``close`` waits for the next delivery report."""
@@ -66,22 +64,15 @@ class KafkaSink:
             form=options.format,
             idle_timeout=options.ack_timeout,
         )
+        self.memory = b""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
         self._producer: KafkaProducer | None = None
         self._in_flight = InFlightRecords()
         self._suspects: set[RecordId] = set()
         """Records of a batch that was refused because of one of them."""
 
-    @property
-    def memory(self) -> bytes:
-        memory = self._notices.memory
-        return memory.saved() if memory.unchanged is None else memory.unchanged
-
-    @memory.setter
-    def memory(self, saved: bytes) -> None:
-        self._notices.restore(saved)
-
     async def open(self) -> None:
+        self._notices.restore(self.memory)
         producer = await self._new_producer(gapless=True)
         try:
             await self._ping(producer)
@@ -91,9 +82,33 @@ class KafkaSink:
         self._producer = producer
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        if len(batch) == 1 and not isinstance(batch[0], Delta):
-            return await self._deliver_notice(batch[0])
-        return await self._deliver(batch)
+        """The hot path: a batch of which every message can be sent at once, to topics that exist. ``_deliver`` goes on
+        wherever that fails."""
+        if not isinstance(batch[0], Delta) or batch[0].snapshot is not None:
+            return await self._deliver_and_remember(batch)
+        producer = self._producer
+        if producer is None or producer.fatal is not None or not producer.gapless:
+            return await self._deliver(batch)
+        if self._suspects or self._in_flight.records:
+            return await self._deliver(batch)
+        try:
+            messages = encode_all(batch, self._encoder.encode)
+        except ValueError:
+            return await self._deliver(batch)
+        if not {message.topic for message in messages} <= self._topics.usable:
+            return await self._deliver(batch)
+        if self._notices.memory.newest_gap:
+            await self._notices.name_gap(messages)
+        sent = producer.send(messages)
+        try:
+            if len(sent) == len(messages):
+                await producer.wait(producer.produced, self._options.ack_timeout)
+        except BaseException:  # Cancelled: the next deliver finds the records by their ids.
+            self._in_flight.keep(zip(batch, sent, strict=True))
+            raise
+        if len(sent) == len(messages) and not any(each.unreported or each.error is not None for each in sent):
+            return ALL_STORED
+        return await self._deliver(batch, dict(enumerate(sent)))
 
     async def check(self) -> str:
         producer = await self._new_producer(gapless=True)
@@ -119,29 +134,43 @@ class KafkaSink:
             # Not waited for: a call of librdkafka to a silent broker may still block there.
             self._threads.shutdown(wait=False)
 
-    async def _deliver(self, batch: Sequence[Record]) -> Receipt:
+    async def _deliver_and_remember(self, batch: Sequence[Record]) -> Receipt:
+        """A notice, or records of a snapshot: both change the memory."""
+        if isinstance(batch[0], Delta):
+            receipt = await self._deliver(batch)
+        else:
+            receipt = await self._deliver_notice(batch[0])
+        self.memory = self._notices.memory.saved()
+        return receipt
+
+    async def _deliver(self, batch: Sequence[Record], sent: Mapping[int, InFlight] | None = None) -> Receipt:
+        """``sent``: records that are with the producer already, by index."""
         result = BatchResult(batch)
         messages = result.encode(self._encoder.encode)
-        if self._notices.memory.newest_gap and self._options.format is not Format.ENVELOPE:
-            await self._name_gap(messages.values())
+        if self._notices.memory.newest_gap:
+            await self._notices.name_gap(messages.values())
         if self._in_flight.records:
             self._in_flight.forget_before(batch[0].sequence)
         pending, failure = list(messages), None
         while pending and failure is None:
             now, later = self._split_behind_suspects(batch, pending) if self._suspects else (pending, [])
             try:
-                outcome = await self._attempt(result, {index: messages[index] for index in now})
+                outcome = await self._attempt(result, {index: messages[index] for index in now}, sent)
             except SinkUnavailable as error:
                 outcome = DeliveryOutcome(now, failure=RetryLater(str(error), unavailable=True))
+            sent = None
             # A later record may be pending already, behind a record of its object; or blocked by now.
             pending = result.sendable(sorted({*outcome.pending, *later})) if later else outcome.pending
             failure = outcome.failure
         return result.receipt(pending, failure) if pending or result.rejected else ALL_STORED
 
-    async def _attempt(self, result: BatchResult, messages: dict[int, KafkaMessage]) -> DeliveryOutcome:
+    async def _attempt(
+        self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None
+    ) -> DeliveryOutcome:
         """Raises SinkUnavailable."""
         batch, one_by_one = result.batch, bool(self._suspects)
-        producer = await self._current_producer(gapless=not one_by_one)
+        # The producer that has the records stays, even if it broke: its reports say what became of them.
+        producer = self._producer if sent and self._producer else await self._current_producer(gapless=not one_by_one)
         topics = {each.topic for each in messages.values()}
         counts = isinstance(batch[0], Delta) and batch[0].snapshot is not None
         delivery = KafkaDelivery(
@@ -152,6 +181,7 @@ class KafkaSink:
             in_flight=self._in_flight,
             idle_timeout=self._options.ack_timeout,
             count_partitions=counts,
+            sent=sent,
         )
         outcome = await delivery.run(one_by_one=one_by_one)
         if counts:
@@ -185,19 +215,6 @@ class KafkaSink:
         if reason := await self._notices.send(notice, delivery, self.watched()):
             return Receipt(pending=[0], failure=RetryLater(reason))
         return receipt
-
-    async def _name_gap(self, messages: Collection[KafkaMessage]) -> None:
-        """Adds a header: the newest gap in topics without markers, elsewhere the newest gap that lacks a marker. An
-        envelope names the gap by itself."""
-        memory = self._notices.memory
-        newest, unmarked = memory.newest_gap.encode(), memory.unmarked_gap.encode()
-        without_markers: Collection[str] = ()
-        if newest != unmarked:
-            compacted = await self._topics.compacted(message.topic for message in messages)
-            without_markers = {topic for topic, is_compacted in compacted.items() if is_compacted is not False}
-        for message in messages:
-            if gap := newest if message.topic in without_markers else unmarked:
-                message.headers[GAP_HEADER] = gap
 
     async def _current_producer(self, *, gapless: bool) -> KafkaProducer:
         """The producer, replaced if it is failing or has the other guarantee. Raises SinkUnavailable."""

@@ -83,6 +83,7 @@ class FakeProducer:
 def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
     sink = KafkaSink("audit", KafkaOptions(bootstrap_servers="b:1"), cluster="prod")
     sink.memory = memory
+    sink._notices.restore(memory)  # As ``open`` does.
     sink._producer = FakeProducer(broker)  # type: ignore[assignment]
     sink._topics._cleanup_policies = lambda topics: {  # type: ignore[method-assign]
         topic: topic in COMPACTED if may_ask else None for topic in topics
