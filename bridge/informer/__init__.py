@@ -3,11 +3,10 @@
 As a library: SharedInformerFactory makes informers with handlers and listers, as in client-go; a DeltaFIFO works alone,
 with ``add``, ``update``, ``delete``, ``replace`` and ``pop``.
 
-controller        the process loop, and the only writer of the Indexer
+controller        compares queued deltas with the known versions; the only writer of the Indexer (pure)
 delta_fifo        the queue between Reflector and Controller: per key, deduplicated, bounded
 deltas            an entry of the DeltaFIFO
 factory           shares an informer among all users of a resource and scope
-handle_deltas     compares a queued delta with the known version (pure)
 handlers          event handlers of an informer that is used as a library
 indexer           the store: known versions and indexes
 lister            read access to the store
@@ -16,7 +15,8 @@ shared_informer   all of the above, for a resource in a scope
 tombstones        the newest exported deletes (pure)
 """
 
-from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.deltas import FifoClosed
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory
 from bridge.informer.indexer import by_label, by_name, by_namespace
 from bridge.informer.lister import Lister

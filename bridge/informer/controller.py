@@ -1,59 +1,91 @@
-"""The process loop: compares queued deltas with the Indexer, and delivers the changes (client-go's controller). Hot."""
+"""The process loop: compares queued deltas with the Indexer, and delivers the changes (client-go's controller and
+HandleDeltas). Pure: the queue and the delivery are given. Hot.
+
+Differs from client-go on purpose. An equal version is not a change. A new uid under an old name is a delete and an add.
+A watched version older than the known version (announced again after a crash within a list) is not a change, whichever
+object had the name then. A delete of an unknown object is a change, because only this event has its last state; a
+delete that was exported before is not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
-from bridge.informer.deltas import DeltaType, QueuedDelta
-from bridge.informer.handle_deltas import changes_of, contradicts, is_exported_already, needs_last_state
+from bridge.informer.deltas import DeltaType, FifoClosed, QueuedDelta
 from bridge.informer.indexer import Indexer
 from bridge.informer.reflector.proof import is_other_state
 from bridge.informer.tombstones import Tombstones
-from bridge.model.change import Change, ObjectVersion, Op
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
+from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version import is_older, is_reached
+from bridge.model.versions.version_table import Deleted
 
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
 """Strips and redacts an object before its export. Pure. Must not raise, and must keep key, uid and version. Applied to
 an object only once, because a digest of a digest would differ."""
 
-Deliver: TypeAlias = Callable[[list[Change], str | None], Awaitable[int | None]]
-"""Takes a batch and the position that the store has with it. Returns the sequence number of the first change's record,
-or None if the changes have no records. The next batch is processed after it returns."""
-
+DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[object]]
+"""Stores a batch, and tries until that succeeds. Sets ``first`` of the batch if its changes have records. The next
+batch is processed after it returns."""
 
 Contradict: TypeAlias = Callable[[str, str], None]
 """Called once when a list shows that the server has another history, with the known state and the contradicting
 state."""
 
 
+class Queue(Protocol):
+    """The DeltaFIFO's side of the consumer."""
+
+    epoch: int
+    contradicted: bool
+
+    async def drain(self, process: Callable[[Sequence[QueuedDelta], str | None], Awaitable[None]]) -> None: ...
+
+    def contradict(self) -> None: ...
+
+    @property
+    def has_synced(self) -> bool: ...
+
+
 class Controller:
     """The Indexer's only writer. A batch is compared and stored without an await in between, so a Replace never sees a
     store that lags behind the queue; then the batch is delivered, once. ``position`` is the version whose state the
-    Indexer has at the start; None if there is no such version."""
+    Indexer has at the start; None if there is no such version. ``synced`` is called once the queue has synced."""
 
     def __init__(
         self,
-        fifo: DeltaFIFO,
+        resource: Resource,
+        scope: Scope,
+        fifo: Queue,
         indexer: Indexer,
-        deliver: Deliver,
+        deliver: DeliverBatch,
         transform: Transform | None,
         position: str | None = None,
         contradict: Contradict = lambda _was, _now: None,
+        synced: Callable[[], None] = lambda: None,
     ) -> None:
+        self.resource = resource
+        self._scope = scope
         self._fifo = fifo
         self._indexer = indexer
         self._deliver = deliver
         self._transform = transform
         self._tombstones = Tombstones(position)
         self._contradict = contradict
+        self._synced = synced
+        self.deleted: tuple[int, Deleted] | None = None
+        """The newest watched delete with its epoch, if it is the last change of its batch."""
 
     async def run(self) -> None:
         """Runs until the queue is closed and empty."""
+        has_synced = False
         while True:
+            if not has_synced and (has_synced := self._fifo.has_synced):
+                self._synced()
             try:
                 await self._fifo.drain(self._process)
             except FifoClosed:
@@ -63,12 +95,16 @@ class Controller:
         changes = self.handle_deltas(deltas)
         position = None if self._fifo.contradicted else position
         self._tombstones.position = position
-        first = await self._deliver(changes, position)
-        if first is None:
+        batch = ChangeBatch(self.resource, self._scope, changes, position, self._fifo.epoch)
+        if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:
+            gone = changes[-1].object
+            self.deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
+        await self._deliver(batch)
+        if batch.first is None:
             return
         # Of several changes of an object, the Indexer has the last: it did not change during the delivery.
         offload = self._indexer.offload
-        for sequence, change in enumerate(changes, first):
+        for sequence, change in enumerate(changes, batch.first):
             if change.op is not Op.SYNC and change.op is not Op.DELETED:
                 offload(change.object.key, sequence)
 
@@ -122,3 +158,70 @@ class Controller:
         if delta.object is None or self._transform is None:
             return delta
         return msgspec.structs.replace(delta, object=self._transform(delta.object))
+
+
+_LISTED = (DeltaType.REPLACED, DeltaType.RESTORED)
+
+
+def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
+    """The changes of a delta in order, at most two. ``last_state`` is the known object with its body, if
+    ``needs_last_state``. The object of a Restored delta must be transformed already, so that its body can be compared
+    with the known body."""
+    thing = delta.object
+    if thing is None:
+        return _from_store(delta, known, last_state)
+    if known is None:
+        op = Op.DELETED if delta.type is DeltaType.DELETED else Op.ADDED
+        return [Change(op, delta.evidence, thing)]
+    if delta.type not in _LISTED and is_older(thing.resource_version, known.resource_version):
+        return []
+    if last_state is not None and known.uid != thing.uid:
+        # A new object has the name, so the delete of the known object was missed.
+        replaced = Change(Op.DELETED, Evidence.RELISTED, last_state, known)
+        return [replaced, *changes_of(delta, None, None)]
+    if delta.type is DeltaType.DELETED:
+        return [Change(Op.DELETED, delta.evidence, thing, known)]
+    if thing.resource_version == known.resource_version and not _is_other_state(delta, thing, last_state):
+        return []
+    return [Change(Op.UPDATED, delta.evidence, thing, known)]
+
+
+def is_exported_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
+    """Whether the delta repeats an exported delete. Another object may have the name by now."""
+    thing = delta.object
+    if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):
+        return False
+    return tombstones.cover(thing)
+
+
+def contradicts(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
+    """Whether a listed object shows that the list and the known objects belong to different histories.
+
+    Within a history, a list is never older than the known state. So a listed object that is older than the known object
+    of its name shows a store restored from a backup; so does an unknown object that is not newer than a version at
+    which all objects were known (``floor``)."""
+    thing = delta.object
+    if thing is None or delta.type is not DeltaType.REPLACED:
+        return False
+    if known is None:
+        return delta.floor is not None and is_reached(thing.resource_version, delta.floor)
+    return is_older(thing.resource_version, known.resource_version)
+
+
+def _is_other_state(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject | None) -> bool:
+    """Compares bodies: after a restore, the new history may give an object a version that another state had before."""
+    return delta.type is DeltaType.RESTORED and last_state is not None and thing.body != last_state.body
+
+
+def _from_store(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
+    if known is None or last_state is None:
+        return []
+    op = Op.SYNC if delta.type is DeltaType.SYNC else Op.DELETED
+    return [Change(op, delta.evidence, last_state, known, delta.targets)]
+
+
+def needs_last_state(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
+    """Whether ``changes_of`` needs the known object's body, which must be unpacked or read for it."""
+    if known is None:
+        return False
+    return delta.object is None or delta.object.uid != known.uid or delta.type is DeltaType.RESTORED

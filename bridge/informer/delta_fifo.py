@@ -16,7 +16,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Protocol
 
-from bridge.informer.deltas import TYPE_OF_EVENT, Deltas, DeltaType, QueuedDelta
+from bridge.informer.deltas import TYPE_OF_EVENT, Deltas, DeltaType, FifoClosed, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
 from bridge.model.object import ApiObject
@@ -30,10 +30,6 @@ class ObjectVersions(Protocol):
     def keys(self) -> Collection[str]:
         """All known keys; the queue copies them before it waits."""
         ...
-
-
-class FifoClosed(Exception):
-    """The queue is closed and empty."""
 
 
 class DeltaFIFO:
@@ -78,6 +74,8 @@ class DeltaFIFO:
         self._list_type = DeltaType.REPLACED
         self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
         self._floor: str | None = None
+        self.epoch = 1
+        """The epoch of the queued deltas, counted by the Reflector."""
         self.contradicted = False
         """The list and the known objects belong to different histories; no version is reached until ``restored``."""
         self._in_flight = False

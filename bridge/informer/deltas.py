@@ -12,6 +12,10 @@ from bridge.model.change import Evidence
 from bridge.model.object import ApiObject
 
 
+class FifoClosed(Exception):
+    """The queue is closed and empty."""
+
+
 class DeltaType(StrEnum):
     ADDED = "Added"
     UPDATED = "Updated"

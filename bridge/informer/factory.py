@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from bridge.facts import Report, unheard
-from bridge.informer.controller import Transform
+from bridge.informer.controller import DeliverBatch, Transform
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
 from bridge.informer.reflector.history import Forsake, History, nowhere
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
-from bridge.informer.shared_informer import DeliverBatch, ResyncPeriods, SharedInformer
+from bridge.informer.shared_informer import ResyncPeriods, SharedInformer
 from bridge.model.answers import ListerWatcher
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Protocol
 
 from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Report
-from bridge.informer.controller import Controller, Transform
+from bridge.informer.controller import Controller, DeliverBatch, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
@@ -19,13 +19,10 @@ from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import Contradicted, OtherHistory, Proof
 from bridge.model.answers import ListerWatcher
-from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
+from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
-
-DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[object]]
-"""Stores a batch, and tries until that succeeds. Sets ``first`` of the batch if its changes have records."""
 
 
 class ResyncPeriods(Protocol):
@@ -104,20 +101,15 @@ class SharedInformer:
         self.scope = scope
         self.source = source
         self._transform = transform
-        self._deleted: tuple[int, Deleted] | None = None
-        """The newest watched delete with its epoch, if it is the last change of its batch."""
         self._history = history or History()
         self.indexer = Indexer(indexers, stored=stored)
         self.lister = Lister(self.indexer)
         self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
-        self._deliver = deliver or self.handlers.deliver
         self._report = report
         self._resync = resync or self._handlers
         resumed, position, epoch = False, None, 1
         if checkpoint is not None:
             self.indexer.load(checkpoint.objects)
-            if checkpoint.deleted is not None:
-                self._deleted = checkpoint.epoch, checkpoint.deleted
             resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
         self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
         comparing = resumed and epoch > 1 and position is None
@@ -140,8 +132,18 @@ class SharedInformer:
         )
         self._history.join(self, resumed=resumed)
         self._controller = Controller(
-            self._fifo, self.indexer, self._deliver_changes, transform, position, self._contradict
+            resource,
+            scope,
+            self._fifo,
+            self.indexer,
+            deliver or self.handlers.deliver,
+            transform,
+            position,
+            self._contradict,
+            self._notice_synced,
         )
+        if checkpoint is not None and checkpoint.deleted is not None:
+            self._controller.deleted = checkpoint.epoch, checkpoint.deleted
         self._synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._removing = False
@@ -210,9 +212,10 @@ class SharedInformer:
 
     @property
     def deleted(self) -> Deleted | None:
-        if self._deleted is None or self._deleted[0] != self._watcher.epoch or self._watcher.vouches_for is not None:
+        found = self._controller.deleted
+        if found is None or found[0] != self._watcher.epoch or self._watcher.vouches_for is not None:
             return None
-        return self._deleted[1]
+        return found[1]
 
     def known(self, key: str) -> ObjectVersion | None:
         return self.indexer.known(key)
@@ -241,7 +244,6 @@ class SharedInformer:
     async def run(self) -> None:
         """Runs until ``stop`` or ``remove``: then reading ends, and the changes that were read are delivered."""
         self._report(InformerStarted(self.resource, self.scope))
-        self._notice_synced()
         async with asyncio.TaskGroup() as tasks:
             if self._handlers is not None:
                 self._handlers.start(tasks)
@@ -273,26 +275,15 @@ class SharedInformer:
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:
         """Follows the same objects in another version of their API, because the current version is no longer served."""
-        self.resource, self.source = resource, source
+        self.resource = self._controller.resource = resource
+        self.source = source
         self._watcher.move(resource, source)
 
-    async def _deliver_changes(self, changes: list[Change], position: str | None) -> int | None:
-        batch = ChangeBatch(self.resource, self.scope, changes, position, self._watcher.epoch)
-        if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:
-            gone = changes[-1].object
-            self._deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
-        await self._deliver(batch)
-        if not self._synced.is_set():
-            # The queue counts this batch as processed after this method returns: check the flag after that.
-            asyncio.get_running_loop().call_soon(self._notice_synced)
-        return batch.first
-
     def _notice_synced(self) -> None:
-        if self._fifo.has_synced and not self._synced.is_set():
-            self._synced.set()
-            if self._handlers is not None:
-                self._handlers.informer_synced()
-            self._report(InformerSynced(self.resource, self.scope, len(self.indexer)))
+        self._synced.set()
+        if self._handlers is not None:
+            self._handlers.informer_synced()
+        self._report(InformerSynced(self.resource, self.scope, len(self.indexer)))
 
     async def _resync_when_due(self, wanted: ResyncPeriods) -> None:
         now = asyncio.get_running_loop().time

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
-from bridge.informer.deltas import Deltas, DeltaType, QueuedDelta
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.deltas import Deltas, DeltaType, FifoClosed, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.object import ApiObject
 from tests.kit.objects import a_pod

@@ -8,7 +8,6 @@ announced readably is reported exactly once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,7 +31,7 @@ from bridge.model.answers import (
     TooLarge,
     Unsupported,
 )
-from bridge.model.change import Change, Op
+from bridge.model.change import ChangeBatch, Op
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Audience
@@ -49,14 +48,12 @@ class Outlet:
     """Where the Controller delivers to."""
 
     targets: Audience
-    current_epoch: Callable[[], int]
     slow: float = 0.0
 
-    async def deliver(self, changes: list[Change], position: str | None) -> None:
-        epoch = self.current_epoch()
+    async def deliver(self, batch: ChangeBatch) -> None:
         if self.slow:
             await asyncio.sleep(self.slow)
-        self.targets.take(changes, position, epoch)
+        self.targets.take(batch.changes, batch.position, batch.epoch)
 
 
 History: TypeAlias = list[tuple[tuple[str, object], float | None]]
@@ -168,11 +165,11 @@ async def play(
         jitter=lambda: jitter,
     )
     targets = Audience(cluster, indexer.with_body)
-    outlet = Outlet(targets, lambda: reflector.epoch, slow)
+    outlet = Outlet(targets, slow)
     run = Run(cluster, reflector, fifo, outlet)
     async with asyncio.TaskGroup() as tasks:
         reading = tasks.create_task(reflector.run())
-        tasks.create_task(Controller(fifo, indexer, outlet.deliver, None).run())
+        tasks.create_task(Controller(PODS, Scope(), fifo, indexer, outlet.deliver, None).run())
         for (step, what), seconds in history:
             await run.take(step, what)
             await pause(seconds)

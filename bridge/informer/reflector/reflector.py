@@ -17,7 +17,8 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.deltas import FifoClosed
 from bridge.informer.reflector import list_watch, states
 from bridge.informer.reflector.comparison import Comparison
 from bridge.informer.reflector.histories import Histories, TakenOnTrust
@@ -138,8 +139,7 @@ class Reflector:
         self._suspicions = 0
         """Times that the history could not be proven since a watch was last open."""
         self._suspected_at = float("-inf")
-        self.epoch = epoch
-        """Grows each time the server's versions run backwards."""
+        fifo.epoch = epoch
         self.last_contact = self._now()
         """The time of the server's last data, bookmarks and refusals included, on the event loop's clock (seconds)."""
         self._last_answer = self._now()
@@ -148,6 +148,11 @@ class Reflector:
         """The failure of the last request; None after a success."""
         self.refused = False
         """The API server refuses permanently, until an operator changes something."""
+
+    @property
+    def epoch(self) -> int:
+        """Grows each time the server's versions run backwards."""
+        return self._fifo.epoch
 
     @property
     def last_answer(self) -> float:
@@ -453,7 +458,7 @@ class Reflector:
         self._comparison.begin()
         await self._fifo.wait_processed()
         self._fifo.restored()
-        self.epoch += 1 + self._passed_over
+        self._fifo.epoch += 1 + self._passed_over
         self._passed_over = 0
         self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
 

@@ -12,10 +12,12 @@ from bridge.informer.controller import Controller, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.indexer import Indexer, Stored
 from bridge.model.answers import EventType
-from bridge.model.change import Change, Evidence, ObjectVersion, Op
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
+from bridge.model.resource import Resource, Scope
 from tests.kit.objects import a_pod
 
+PODS = Resource("", "v1", "pods", "Pod", True)
 WEB, DB = a_pod("web"), a_pod("db")
 
 
@@ -25,20 +27,18 @@ class World:
     def __init__(self, transform: Transform | None = None, stored: Stored | None = None) -> None:
         self.indexer = Indexer(stored=stored)
         self.fifo = DeltaFIFO(self.indexer)
-        self.controller = Controller(self.fifo, self.indexer, self.deliver, transform)
+        self.controller = Controller(PODS, Scope(), self.fifo, self.indexer, self.deliver, transform)
         self.batches: list[tuple[list[Change], str | None]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.numbered = 0 if stored else None
         """Changes that have a sequence number so far."""
 
-    async def deliver(self, changes: list[Change], position: str | None) -> int | None:
+    async def deliver(self, batch: ChangeBatch) -> None:
         await self.gate.wait()
-        self.batches.append((changes, position))
-        if self.numbered is None or not changes:
-            return None
-        first, self.numbered = self.numbered + 1, self.numbered + len(changes)
-        return first
+        self.batches.append((batch.changes, batch.position))
+        if self.numbered is not None and batch.changes:
+            batch.first, self.numbered = self.numbered + 1, self.numbered + len(batch.changes)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -282,7 +282,7 @@ async def test_a_failed_delivery_ends_the_loop_and_saves_no_position() -> None:
     class Broken(Exception):
         pass
 
-    async def deliver(_changes: list[Change], _position: str | None) -> None:
+    async def deliver(_batch: ChangeBatch) -> None:
         raise Broken
 
     indexer = Indexer()
@@ -290,7 +290,7 @@ async def test_a_failed_delivery_ends_the_loop_and_saves_no_position() -> None:
     fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
 
     with pytest.raises(Broken):
-        await Controller(fifo, indexer, deliver, None).run()
+        await Controller(PODS, Scope(), fifo, indexer, deliver, None).run()
 
     assert len(fifo) == 1
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from bridge.informer.delta_fifo import DeltaFIFO, FifoClosed
-from bridge.informer.deltas import Deltas, DeltaType, QueuedDelta
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.informer.deltas import Deltas, DeltaType, FifoClosed, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
 from tests.kit.drained import Drained, drained

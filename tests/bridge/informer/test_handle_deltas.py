@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.informer.controller import changes_of, contradicts, needs_last_state
 from bridge.informer.deltas import DeltaType, QueuedDelta
-from bridge.informer.handle_deltas import changes_of, contradicts, needs_last_state
 from bridge.model.change import Change, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.primitives.packing import pack

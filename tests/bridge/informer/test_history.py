@@ -67,6 +67,8 @@ class World:
     facts: list[Fact] = field(default_factory=list)
     forsaken: list[tuple[list[str], bool]] = field(default_factory=list)
     batches: list[ChangeBatch] = field(default_factory=list)
+    held_up: tuple[str, asyncio.Event] = ("", asyncio.Event())
+    """A resource, and the event that its batches wait for."""
 
     def __post_init__(self) -> None:
         for number, resource in enumerate((PODS, MAPS, JOBS)):
@@ -76,6 +78,9 @@ class World:
                 cluster.put(f"web-{turn % 3}")
 
     async def deliver(self, batch: ChangeBatch) -> None:
+        resource, until = self.held_up
+        if batch.resource.name == resource:
+            await until.wait()
         self.batches.append(batch)
         self.ledgers[batch.resource.name].commit(batch)
 
@@ -157,13 +162,8 @@ async def test_a_proof_expires_for_a_watch_that_was_held_up_a_minute() -> None:
     world = World()
     blocked = asyncio.Event()
     async with world.running() as factory:
-        deliver, pods = world.deliver, world.clusters["pods"]
-
-        async def wait(batch: ChangeBatch) -> None:
-            await blocked.wait()
-            await deliver(batch)
-
-        factory.informers[0]._deliver = wait
+        pods = world.clusters["pods"]
+        world.held_up = "pods", blocked
         pods.put("web-0")
         await asyncio.sleep(1)
         world.break_off()
