@@ -131,8 +131,10 @@ class Reflector:
         """News of the server's history, from other informers or the Controller; processed before the next request."""
         self._passed_over = 0
         """Epochs that ended before this informer began them."""
-        self._waiting: asyncio.Timeout | None = None
-        """The timeout around the wait for an open watch's next answer."""
+        self._task: asyncio.Task[object] | None = None
+        """Set while it waits for an open watch's next answer."""
+        self._interrupted = False
+        """``learn`` has cancelled the wait."""
         self._comparison = Comparison(fifo, under_way=comparing)
         self._arrival: _Arrival | None = None
         """Of the answer to the list that is under way."""
@@ -187,8 +189,8 @@ class Reflector:
             self._passed_over += 1
         if self._learned is None or isinstance(of_history, OtherHistory):
             self._learned = of_history
-        if self._waiting is not None and not self._waiting.expired():
-            self._waiting.reschedule(self._now())
+        if self._task is not None and not self._interrupted:
+            self._interrupted = self._task.cancel()
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:
         """Requests the same objects in another version of their API, from the next request on. Known objects and
@@ -349,13 +351,21 @@ class Reflector:
             return learned
         if late is not None and deadline is not None and self._now() >= deadline:
             return late  # Checked here, because a timer never fires while every answer is ready at once.
+        self._task, self._interrupted = asyncio.current_task(), False
         try:
-            async with asyncio.timeout_at(deadline) as self._waiting:
+            if late is None:
+                return await anext(answers)  # No timeout, which would cost as much as the rest of this method.
+            async with asyncio.timeout_at(deadline):
                 return await anext(answers)
         except TimeoutError:
-            return self._take_learned() or late or Overdue()
+            return late or Overdue()
+        except asyncio.CancelledError:
+            # Else the task is cancelled from outside, perhaps at the same time.
+            if self._interrupted and self._task is not None and self._task.uncancel() == 0:
+                return self._take_learned() or Overdue()
+            raise
         finally:
-            self._waiting = None
+            self._task = None
 
     # ── One answer ───────────────────────────────────────────────────────────
 
