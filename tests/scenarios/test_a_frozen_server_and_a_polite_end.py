@@ -29,9 +29,7 @@ async def test_a_frozen_api_server_is_noticed_and_followed_unlisted(scene: Scene
             await churn.until_made(100)
             before = await bridge.metrics()
             began = asyncio.get_running_loop().time()
-            await scene.until_received(
-                bridge
-            )  # The silence begins later, and before the pause returns.
+            await scene.until_received(bridge)  # The silence begins later, and before the pause returns.
             api.pause()
             await bridge.until("the silence is noticed", lambda now: now.value("resource_live") == 0, timeout=60)
             noticed = asyncio.get_running_loop().time() - began

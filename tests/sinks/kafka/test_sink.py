@@ -23,6 +23,7 @@ from tests.cluster.fixtures import MakeTopic, OwnServers, fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.cluster.servers.process import free_port
 from tests.kit.certificates import Authority, Certificate
+from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
 from tests.kit.sinks import failure_of
 
@@ -344,7 +345,7 @@ async def test_tls_is_verified_and_a_password_comes_from_its_file(
     server = own_servers.start(lambda folder: SecuredKafka(folder, kafka_build, certificate))
     server.create_topic("k8s.pods")
     password = tmp_path / "password"
-    password.write_text("wrong-password\n")
+    password.write_text("hush\n")
     secured = {
         "bootstrap_servers": server.secured,
         "security_protocol": "sasl_ssl",
@@ -352,19 +353,19 @@ async def test_tls_is_verified_and_a_password_comes_from_its_file(
         "username": "kubedelta",
         "password_file": password,
         "ca_file": authority.certificate,
-        "connect_timeout": 3,
     }
 
-    with pytest.raises(SinkUnavailable, match="Authentication failed") as refused:
-        await opened_once(the_sink(server, "k8s.pods", **secured))
-    assert "wrong-password" not in str(refused.value)
-    with pytest.raises(SinkUnavailable, match="certificate verify failed"):
-        await opened_once(the_sink(server, "k8s.pods", **secured | {"ca_file": other.certificate}))
-
-    password.write_text("hush\n")
-    async with opened(server, "k8s.pods", **secured) as sink:
+    # First, because a broker's first handshake takes seconds on a busy machine.
+    async with opened(server, "k8s.pods", **secured, connect_timeout=30 * BUSY) as sink:
         await until_stored(sink, changes(5))
     assert ids(await read(server, "k8s.pods")) == ids_of(changes(5))
+
+    password.write_text("wrong-password\n")
+    with pytest.raises(SinkUnavailable, match="Authentication failed") as refused:
+        await opened_once(the_sink(server, "k8s.pods", **secured, connect_timeout=5))
+    assert "wrong-password" not in str(refused.value)
+    with pytest.raises(SinkUnavailable, match="certificate verify failed"):
+        await opened_once(the_sink(server, "k8s.pods", **secured | {"ca_file": other.certificate}, connect_timeout=5))
 
 
 async def opened_once(sink: KafkaSink) -> None:
