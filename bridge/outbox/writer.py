@@ -133,8 +133,10 @@ class Writer:
             except (*_FULL, NoRoom) as error:
                 if is_damage(error):
                     raise
+                # Read before the queue: jobs that were submitted before ``close`` are in this group then.
+                closing = self._closing.is_set()
                 group[:] = self._make_room(group)
-                if self._closing.is_set() and group:
+                if closing and group:
                     raise OutboxClosed from error
                 self.no_room = str(error)
                 if stuck_since is None:

@@ -321,6 +321,36 @@ async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Pa
     disk.release()
 
 
+async def test_a_job_right_before_closing_is_not_overlooked(tmp_path: Path) -> None:
+    """The writer has looked for jobs that fit, and finds itself closed before it looks again."""
+    disk = Disk(tmp_path)
+    writer = Writer(open_writer(disk.file), disk, min_free=1000, report=lambda _: None, retry=60)
+    looked, closed, look = asyncio.Event(), threading.Event(), writer._make_room
+
+    def look_and_be_closed(group: list[Any]) -> list[Any]:
+        left = look(group)
+        if not closed.is_set():
+            writer._loop.call_soon_threadsafe(looked.set)
+            closed.wait(30)
+        return left
+
+    writer._make_room = look_and_be_closed  # type: ignore[method-assign]
+    disk.free = 0
+    waiting = writer.submit(an_insert("pods"))
+    await looked.wait()
+    saving = writer.submit(an_insert("cursors"), shrinks=True)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(writer.close())
+        await asyncio.sleep(0)  # The writer is marked as closing.
+        closed.set()
+
+    with pytest.raises(OutboxClosed):
+        await waiting
+    await saving
+    assert kinds(disk) == ["cursors"]
+    disk.release()
+
+
 async def test_closing_uses_room_that_came_meanwhile(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     facts: list[Fact] = []
