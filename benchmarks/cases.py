@@ -15,7 +15,7 @@ from benchmarks.servers import Load
 Measure = Callable[[Around], Figures]
 
 BRIDGE = "kubedelta"
-BRIDGE_50_MS = "kubedelta, latency 50 ms"
+BRIDGE_50_MS = "kubedelta with latency 50 ms"
 FLOOR = "floor"
 
 _QUIET = 60.0
