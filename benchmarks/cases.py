@@ -62,8 +62,8 @@ AT_A_RATE: Mapping[str, Contender] = {
 }
 BY_ONE = {name: AT_A_RATE[name] for name in (BRIDGE, "client-go typed", "kube-rs", FLOOR)}
 
-RATES: Mapping[int, int] = {50: 500, 500: 4_000, 2_000: 16_000}
-"""Events a second, and the number of events: 8 to 10 seconds."""
+RATES: Mapping[int, int] = {50: 400, 500: 4_000, 2_000: 16_000}
+"""Events a second, and the number of events: 8 seconds of them."""
 
 
 def listing(contender: Contender, load: Load, events: int) -> Measure:
