@@ -86,16 +86,26 @@ def whole(contender: Contender, load: Load, events: int) -> Measure:
     return measure
 
 
+def at_rate(contender: Contender, load: Load, events: int, rate: int) -> Measure:
+    """So many events a second, without the figures of the list before."""
+
+    def measure(around: Around) -> Figures:
+        figures = stream(around, contender, load, events, rate=rate)
+        return {name: value for name, value in figures.items() if not name.startswith(("list_", "whole_", "peak_"))}
+
+    return measure
+
+
 def cases(scale: Scale) -> tuple[Case, ...]:
     """All of them, in the order of a round."""
     load, many = Load(pods=scale.objects), Load(pods=scale.many)
     few = max(scale.events // 100, 1)
 
-    def following(contender: Contender, load: Load = load, events: int = scale.events, rate: float = 0) -> Measure:
-        return lambda around: stream(around, contender, load, events, rate=rate)
+    def following(contender: Contender, load: Load = load, events: int = scale.events) -> Measure:
+        return lambda around: stream(around, contender, load, events)
 
-    def everyone(load: Load, events: int, rate: float = 0) -> dict[str, Measure]:
-        return {name: following(each, load, events, rate) for name, each in TO_KAFKA.items()}
+    def everyone(load: Load, events: int) -> dict[str, Measure]:
+        return {name: following(each, load, events) for name, each in TO_KAFKA.items()}
 
     sizes = Load(pods=scale.objects // 2, size="mixed")
     resources = Load(pods=scale.objects // 10, size="mixed", widgets=9, widget_objects=scale.objects // 10)
@@ -157,14 +167,14 @@ def cases(scale: Scale) -> tuple[Case, ...]:
             Case(
                 f"rate-{rate}",
                 f"{rate:,} events a second of {scale.objects:,} pods, to Kafka where nothing else is named",
-                {name: following(each, load, events, rate) for name, each in AT_A_RATE.items()},
+                {name: at_rate(each, load, events, rate) for name, each in AT_A_RATE.items()},
             )
             for rate, events in RATES.items()
         ),
         Case(
             "pause",
             "A single change after a second's pause",
-            {name: following(each, load, _PAUSES, 1) for name, each in BY_ONE.items()},
+            {name: at_rate(each, load, _PAUSES, 1) for name, each in BY_ONE.items()},
         ),
         Case(
             "restart",

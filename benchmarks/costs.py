@@ -60,7 +60,7 @@ ROWS: Mapping[str, Cell] = {
     "cores, to NATS": _cores(f"{BRIDGE} to nats"),
     "cores, to a file": _cores(f"{BRIDGE} to file"),
     "cores, to a webhook": _cores(f"{BRIDGE} to webhook"),
-    "memory with 10,000 pods, MB": _figure(BRIDGE, "peak_bytes", 0, lambda value, _: value / 1e6),
+    "memory with 10,000 pods, MB": _figure(BRIDGE, "rest_bytes", 0, lambda value, _: value / 1e6),
     "written to disk, KB a second": _per_second("written_bytes", 1e-3, 0),
     "fsyncs a second": _per_second("fsyncs", 1, 0),
     "latency, median, ms (against the floor)": _latency("p50"),
