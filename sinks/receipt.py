@@ -62,11 +62,6 @@ def is_blocked(first_rejected: Mapping[OrderingKey, int], record: Record, positi
     return first is not None and first <= position
 
 
-def encode_all(batch: Sequence[Record], encode: Callable[[Record], Form]) -> list[Form]:
-    """The hot path of ``BatchResult.encode``: raises ValueError at the first record that has no such form."""
-    return [encode(record) for record in batch]
-
-
 class BatchResult:
     """Collects the results of a batch and makes its Receipt. Indexes are those of the batch.
 

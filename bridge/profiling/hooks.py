@@ -24,6 +24,7 @@ from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.pages import PageReader
 from bridge.model import object as api_object
 from bridge.model.answers import Announced, Page
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.outbox import writer
 from bridge.outbox.log import statements
 from bridge.outbox.log.appender import Appender
@@ -34,7 +35,6 @@ from bridge.processor.shared_processor import SharedProcessor
 from bridge.profiling.clocks import Clocks, Count, calibrated
 from bridge.profiling.figures import Stage
 from bridge.transform import transform
-from sinks import receipt
 from sinks.base import BatchResult
 
 _CONNECTION: type = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
@@ -74,8 +74,9 @@ HOOKS = (
     Hook(Stage.COMPRESS, statements, "rows", lambda _, rows: len(rows)),
     Hook(Stage.DISTRIBUTE, SharedProcessor, "distribute"),
     Hook(Stage.DISTRIBUTE, SinkFeed, "take", lambda _, fetch: len(fetch.items)),
-    Hook(Stage.ENCODE, receipt, "encode_all", lambda _, forms: len(forms)),
-    Hook(Stage.ENCODE, BatchResult, "encode", lambda args, _: len(args[0].batch)),
+    Hook(Stage.ENCODE, BatchResult, "encode"),
+    Hook(Stage.ENCODE, CloudEvents, "headers"),
+    Hook(Stage.ENCODE, CloudEvents, "data", lambda _, __: 1),
     # The work of a sink's tasks, without other stages.
     Hook(Stage.DELIVER, SinkWorker, "run"),
     Hook(Stage.DELIVER, SinkAttempts, "deliver", lambda args, result: len(args[1]) - len(result[0].pending)),

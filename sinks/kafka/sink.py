@@ -20,7 +20,7 @@ from sinks.kafka.options import KafkaOptions
 from sinks.kafka.producer import InFlight, KafkaProducer
 from sinks.kafka.topic_names import TopicNames
 from sinks.kafka.topics import Topics, missing_topics
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, encode_all
+from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that ``close`` waits for the next delivery report."""
@@ -92,7 +92,7 @@ class KafkaSink:
         if self._suspects or self._in_flight.records:
             return await self._deliver(batch)
         try:
-            messages = encode_all(batch, self._encoder.encode)
+            messages = [self._encoder.encode(record) for record in batch]
         except ValueError:
             return await self._deliver(batch)
         if not {message.topic for message in messages} <= self._topics.usable:

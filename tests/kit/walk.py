@@ -4,7 +4,8 @@
 arrival of the line's bytes and the moment when the sink's saved cursor covers the update. Comprehensions belong to the
 function around them. Four rules leave functions out:
 
-- A quiet bridge enters it too, without any update: it is a timer.
+- A quiet bridge enters it too, without any update: it is a timer. So is what the mark of the log's end calls, which
+  timers make before or after the saved cursor.
 - It is a coroutine that began before the line came and only goes on: it is resumed, not entered.
 - It runs inside a report: a fact is about a batch, and its observers see no change.
 - It is of ``bridge.model``: values and their forms are no station.
@@ -46,6 +47,7 @@ ROOT = Path(__file__).parents[2]
 _OURS = tuple(f"{ROOT / folder}/" for folder in ("bridge", "sinks", "config"))
 _SERVER = f"{ROOT / 'bridge' / 'playground'}/"
 _MODEL = "bridge/model/"
+_MARK = "LogEnd.mark"
 _PARTS = {"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"}
 _RESUMABLE = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _OBJECTS = 120
@@ -95,7 +97,7 @@ class _Tracer:
                 self._begun[id(frame)] = frame
             return
         above = list(_callers(frame))
-        if any(each.startswith(_SERVER) for each, _ in above):
+        if any(each.startswith(_SERVER) or name == _MARK for each, name in above):
             return
         if event == "call":
             reported = any(name == "Telemetry.report" for _, name in above)
