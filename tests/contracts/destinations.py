@@ -20,6 +20,7 @@ from sinks import registry
 from sinks.base import Sink, SinkType, SinkUnavailable
 from tests.cluster.servers import Kafka, Nats
 from tests.cluster.servers.process import free_port
+from tests.kit.deadlines import BUSY
 from tests.kit.tcp_line import Line
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
@@ -119,7 +120,7 @@ class Destination(ABC):
     @asynccontextmanager
     async def reopened(self) -> AsyncIterator[Sink]:
         """Opened as the bridge does it after a failure: a new sink for each try. Raises TimeoutError."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(30 * BUSY):
             while True:
                 sink = self.sink()
                 try:

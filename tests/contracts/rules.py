@@ -15,6 +15,7 @@ from pathlib import Path
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from sinks.base import Receipt, Sink
 from tests.contracts.destinations import CLUSTER, Stored
+from tests.kit.deadlines import BUSY
 
 TIMELY = 8.0
 """Seconds that no call of a sink may exceed, whatever its destination does. Its own timeouts are far shorter."""
@@ -82,7 +83,7 @@ async def deliver(sink: Sink, batch: Sequence[Record], results: Results | None =
 async def deliver_all(sink: Sink, records: Sequence[Record], size: int, results: Results | None = None) -> Results:
     """As the bridge does it: batches of ``size``, and what is pending again until nothing is. Raises TimeoutError."""
     results = results or Results()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60 * BUSY):
         for start in range(0, len(records), size):
             left: Sequence[Record] = records[start : start + size]
             while left := await deliver(sink, left, results):
@@ -144,7 +145,7 @@ async def a_moment() -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Raises TimeoutError."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(30 * BUSY):
         while not holds():  # noqa: ASYNC110 (no event for the state of a server)
             await asyncio.sleep(0.001)
 

@@ -26,6 +26,7 @@ from tests.contracts.rules import (
     until,
     what_is_left,
 )
+from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
 
 pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
@@ -148,7 +149,7 @@ async def test_a_killed_bridge_loses_nothing_that_was_acknowledged(destination: 
     assert process.stdout is not None
     acknowledged = 0
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(30 * BUSY):
             async for line in process.stdout:
                 acknowledged = int(line)
                 if acknowledged == 5 * writer.BATCH:

@@ -42,6 +42,7 @@ from bridge.playground import Playground
 from bridge.telemetry import Logs, Metrics, Telemetry
 from sinks import registry
 from sinks.kafka.options import KafkaOptions
+from tests.kit.deadlines import BUSY
 
 ROOT = Path(__file__).parents[2]
 _OURS = tuple(f"{ROOT / folder}/" for folder in ("bridge", "sinks", "config"))
@@ -204,7 +205,7 @@ async def _update(cluster: Playground, state: Path, value: str) -> None:
     """Returns when the saved cursor covers it."""
     before, _ = _numbers(state)
     cluster.update("configmaps", _config_map(value))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(20 * BUSY):
         while not before < _numbers(state)[0] == _numbers(state)[1]:  # noqa: ASYNC110  # nothing announces a save
             await asyncio.sleep(0.01)
 
@@ -220,7 +221,7 @@ async def walk() -> Walk:
         async with _bridge(state) as (cluster, is_ready):
             for number in range(_OBJECTS):
                 cluster.create("configmaps", _config_map(f"{number} " * 4000, f"object-{number}"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(20 * BUSY):
                 while not is_ready():  # noqa: ASYNC110  # a status is asked for
                     await asyncio.sleep(0.01)
                 while not _question(state, "SELECT count(*) FROM dictionaries")[0]:  # noqa: ASYNC110

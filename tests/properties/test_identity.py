@@ -25,6 +25,7 @@ from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
+from tests.kit.deadlines import BUSY
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
 
@@ -73,7 +74,7 @@ class IdentityMachine(RuleBasedStateMachine):
 
     def run(self, what: Coroutine[Any, Any, None]) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(30 * BUSY):
                 await what
 
         self.runner.run(bounded())

@@ -26,6 +26,7 @@ from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
+from tests.kit.deadlines import BUSY
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         async def bounded() -> T:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(30 * BUSY):
                 return await what
 
         return self.runner.run(bounded())

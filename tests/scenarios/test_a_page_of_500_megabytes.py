@@ -13,6 +13,7 @@ import pytest
 
 from tests.bridge.kube.discovery_documents import Described, World, serve_aggregated
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer
 
 ALLOWED = 256 << 20
@@ -99,7 +100,7 @@ async def test_a_page_of_500_objects_of_a_megabyte_is_reported_whole(
     deltas = tmp_path / "deltas.ndjson"
 
     async with bridge_on(server, tmp_path).started() as bridge:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(120 * BUSY):
             while not await bridge.ready() or deltas.stat().st_size < OBJECTS << 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         most = most_memory_of(bridge)
@@ -120,7 +121,7 @@ async def test_a_gigabyte_of_white_space_in_gzip_are_refused(
     server.on(path, saying(bomb, "gzip"))
 
     async with bridge_on(server, tmp_path).started() as bridge:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * BUSY):
             while len(server.asked(path)) < 3:  # noqa: ASYNC110 (a process announces nothing)
                 await asyncio.sleep(0.1)
         most = most_memory_of(bridge)

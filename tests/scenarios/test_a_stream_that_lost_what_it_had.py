@@ -14,6 +14,7 @@ from bridge.playground import Playground
 from tests.cluster.fixtures import StartNats
 from tests.cluster.servers import Nats
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 
 OBJECTS = 1500
 STREAM = "K8S"
@@ -59,7 +60,7 @@ async def test_a_killed_replay_is_stored_once_and_so_is_the_next(start_nats: Sta
                 assert await admin.replay(ReplayRequest("live", "beginning")) == Replayed(OBJECTS, 1, OBJECTS)
             async with await nats.connect(server.url) as reflector:
                 jetstream = reflector.jetstream()
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(60 * BUSY):
                     while (await jetstream.stream_info(STREAM)).state.messages <= OBJECTS:
                         pass
             await asyncio.to_thread(bridge.kill9)

@@ -15,6 +15,7 @@ from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import CustomResource, KubeClient
 from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 from tests.kit.received import from_file, received_lists
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -94,7 +95,7 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
 
 
 async def until_received(deltas: Path, lines: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60 * BUSY):
         while await asyncio.to_thread(lines_of, deltas) < lines:  # noqa: ASYNC110 (a file announces nothing)
             await asyncio.sleep(0.05)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.bridge.kube.discovery_documents import Described, World, serve_aggregated
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer
 
 SENSITIVE = "hunter2-hunter2"
@@ -61,7 +62,7 @@ async def test_no_secret_is_asked_for_and_what_has_a_name_is_reported(resources:
         server.on("/apis/evil.example.com/v1/secrets", stolen)
         bridge = BridgeProcess(tmp_path, {"cluster": {"name": "testbed", "server": server.url}, **config})
         async with bridge.started():
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(30 * BUSY):
                 while await asyncio.to_thread(lines_of, deltas) < 2:  # noqa: ASYNC110 (a file announces nothing)
                     await asyncio.sleep(0.05)
             log = bridge.log_tail(1000)

@@ -21,6 +21,7 @@ from bridge.outbox import Retention
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
 from sinks.base import Lanes
+from tests.kit.deadlines import BUSY
 from tests.kit.sinks import RecordingSink
 
 PODS = Resource("", "v1", "pods", "Pod", True)
@@ -182,7 +183,7 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
             max_batch=2,
             lanes=Lanes(concurrency=4),
         )
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as tasks:
             working = tasks.create_task(worker.run())
             await worker.wait_idle()
             await it.streams["one"].replay(1, None, None)

@@ -21,6 +21,7 @@ from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.resources.resolve import Resolution, resolve_wanted
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
 
@@ -54,7 +55,7 @@ class World:
         self._task: asyncio.Task[None] | None = None
 
     async def until(self, holds: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             while not holds():  # noqa: ASYNC110  # a status is asked for, nothing announces it
                 await asyncio.sleep(0.01)
 

@@ -21,6 +21,7 @@ from bridge.outbox.writer import OutboxClosed
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import StuckSink
 
@@ -45,7 +46,7 @@ async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
     disk.free = MIN_FREE - 1
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(it.change("updated a"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             while not it.outbox.no_room:  # noqa: ASYNC110  # reported by no event
                 await asyncio.sleep(0.01)
             yield
@@ -114,7 +115,7 @@ async def is_not_appended(it: Bench) -> None:
 
 
 async def test_pages_that_are_free_inside_the_file_are_room(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, retention=Retention(min_free=MIN_FREE)) as it, asyncio.timeout(20):
+    async with bench(tmp_path, retention=Retention(min_free=MIN_FREE)) as it, asyncio.timeout(20 * BUSY):
         await fill(it, megabytes=8)
         await it.take_all()
         await it.outbox.maintain()
@@ -141,7 +142,7 @@ async def fill(it: Bench, *, megabytes: int) -> None:
 
 async def test_a_full_disk_and_a_stuck_sink_end_within_the_grace(tmp_path: Path, disk: Disk) -> None:
     sink, facts = StuckSink(), list[Fact]()
-    async with Playground() as cluster, asyncio.timeout(20):
+    async with Playground() as cluster, asyncio.timeout(20 * BUSY):
         cluster.create("configmaps", a_config_map("a"))
         bridge = Bridge(
             Plan(

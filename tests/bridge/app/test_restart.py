@@ -21,6 +21,7 @@ from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
 from bridge.outbox import OtherCluster
 from bridge.plan.plan import Plan, SinkPlan, Wanted
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
@@ -48,7 +49,7 @@ class Run:
         self.facts = facts
 
     async def until_settled(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             while not self._is_settled():  # noqa: ASYNC110  # a status is asked for, nothing announces it
                 await asyncio.sleep(0.01)
 

@@ -15,6 +15,7 @@ from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.playground.objects.store import StoreSnapshot
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 BOTH = (*CONFIG_MAPS, Wanted("secrets", (Scope("default"),)))
@@ -70,7 +71,7 @@ def names(state: dict[tuple[str, str], bytes]) -> set[str]:
 
 async def until_received(run: Run, before: Sequence[Delta] = ()) -> None:
     """The state that was reported is that of the cluster."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(20 * BUSY):
         while not is_received([*before, *run.sink.deltas]):  # noqa: ASYNC110  # nothing announces it
             await asyncio.sleep(0.01)
 

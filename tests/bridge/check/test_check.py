@@ -27,6 +27,7 @@ from bridge.outbox.errors import StateError
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
@@ -199,7 +200,7 @@ async def test_two_names_of_one_resource_are_wrong_for_check_and_run(tmp_path: P
         plan = a_plan(tmp_path, cluster.url, Wanted("configmaps"), Wanted("cm"))
         finding = (await found(plan))["resources: cm"]
         with pytest.raises(PlanRefused, match="resources: cm: configmaps means configmaps as well"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(10 * BUSY):
                 await Bridge(plan, unheard).run()
     assert (finding.verdict, "configmaps means configmaps as well" in finding.detail) == (CheckResult.WRONG, True)
 

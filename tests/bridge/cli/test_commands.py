@@ -220,7 +220,7 @@ async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bridge", "run", "-c", str(path), stderr=errors
             )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * BUSY):
             while not (deltas.exists() and b"configmaps/a" in deltas.read_bytes()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
             process.send_signal(signal.SIGTERM)
@@ -241,7 +241,7 @@ async def test_a_check_prints_the_forecast_of_a_start_as_a_table(command: Comman
         path = a_config(tmp_path, cluster.url, state={"directory": str(state)})
         process = fork_server().start(["run", "-c", str(path)], 1, 2)
         deltas = tmp_path / "deltas.ndjson"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * BUSY):
             while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
             running = await command("check", "-c", str(path))
@@ -280,7 +280,7 @@ async def test_an_object_nested_too_deep_does_not_hide_its_neighbours(tmp_path: 
         cluster.misbehave.reply(page.encode(), "configmaps", verbs=("list",))
         path = a_config(tmp_path, cluster.url, watch={"watch_list": "never"})
         process = fork_server().start(["run", "-c", str(path)], 1, 2)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * BUSY):
             while not (deltas.exists() and deltas.read_bytes().count(b"\n") == 2):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
             process.terminate()

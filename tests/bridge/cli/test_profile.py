@@ -14,6 +14,7 @@ from bridge.playground import Playground
 from bridge.profiling.figures import STAGES, Profile, Row
 from bridge.profiling.threads import Thread
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 
 
 class ProfiledBridge(BridgeProcess):
@@ -55,7 +56,7 @@ async def test_a_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: P
         async with bridge.started():
             await bridge.until_delivered()
             os.kill(bridge.pid, signal.SIGUSR1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(20 * BUSY):
                 while "this profile" not in bridge.log.read_text():  # noqa: ASYNC110  # nothing announces it
                     await asyncio.sleep(0.05)
             for number in range(20, 25):

@@ -15,6 +15,7 @@ import pytest
 
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 GRACE = 300
@@ -59,7 +60,7 @@ async def _ended(bridge: BridgeProcess, timeout: float = 30) -> int:
 
 
 async def _until_logged(bridge: BridgeProcess, *words: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(30 * BUSY):
         while not bridge.logged(*words):  # noqa: ASYNC110
             await asyncio.sleep(0.02)  # A file announces nothing.
 
@@ -81,7 +82,7 @@ async def test_a_second_signal_ends_at_once(
     receiver.answer = lambda posted: Answer(wait=never)
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(30 * BUSY):
         while not receiver.asked:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     bridge._launched().send_signal(signal.SIGTERM)

@@ -9,6 +9,7 @@ import pytest
 from sinks.base import Lanes
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, virtual
+from tests.kit.deadlines import BUSY
 from tests.kit.receipts import receipt_of
 
 
@@ -19,7 +20,7 @@ async def test_a_record_parked_as_its_letter_is_dropped_is_delivered(lanes: Lane
     world = World(sink, pods("a"), lanes=lanes)
     world.dead_letters.seconds = 2.0
     sink.script = [receipt_of(pods("a"), rejected={0: "too large"})]
-    async with asyncio.timeout(60), world.running() as worker:
+    async with asyncio.timeout(60 * BUSY), world.running() as worker:
         await world.until(lambda: world.dead_letters.names == ["a1"])
         await worker.wait_idle()
         world.pending.happened(a_pod(2, "a"))

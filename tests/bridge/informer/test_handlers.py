@@ -14,6 +14,7 @@ from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.resource import Scope
 from bridge.processor.log import ListenerExists
+from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 
 
@@ -265,7 +266,7 @@ async def test_a_late_handler_has_synced_after_the_whole_store(names: list[str])
         world.handlers.informer_synced()
         registration = world.handlers.add("late", recorder)
         assert not registration.has_synced
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(1 * BUSY):
             await registration.wait_synced()
 
     assert len(recorder.delivered) == len(names)

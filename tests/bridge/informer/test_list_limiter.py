@@ -16,6 +16,7 @@ from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import NotSynced
 from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, TakePart, WatchAnswer, WatchRequest
 from bridge.model.resource import Resource, Scope
+from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
 from tests.kit.scripted_source import Turn as Answered
@@ -99,7 +100,7 @@ async def test_a_slow_list_runs_beside_the_next_and_releases_once() -> None:
     await slow.begin()
     await asyncio.sleep(61)
     await second.begin()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(1 * BUSY):
         await slow.begin()  # Its next page.
     slow.end()
     slow.end()
@@ -116,7 +117,7 @@ async def test_who_gives_up_waiting_takes_no_turn() -> None:
         pass
     second.end()
     first.end()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(1 * BUSY):
         await limiter.turn().begin()
 
 

@@ -18,6 +18,7 @@ from bridge.model.answers import Busy, Expired, HungUp, Opened, Refused, WatchRe
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, opened, page
 from tests.kit.simulated_cluster import SimulatedCluster
@@ -207,7 +208,7 @@ async def test_a_cluster_without_any_object_has_synced_as_well(unreadable: bool)
     async with running(*(["web"] if unreadable else [])) as world:
         if unreadable:
             world.cluster.unreadable_keys.add("shop/web")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             await world.informer.wait_synced()
 
         assert world.reported(InformerSynced) == [InformerSynced(PODS, ALL, 0)]

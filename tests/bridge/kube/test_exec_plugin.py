@@ -15,6 +15,7 @@ from bridge.facts import Fact, PluginComplained
 from bridge.kube import CredentialsError
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.kubeconfig_file import Cluster, EnvironmentVariable, Exec, Extension
+from tests.kit.deadlines import BUSY
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
@@ -174,7 +175,7 @@ async def test_the_event_loop_goes_on_while_a_plugin_runs(plugin: Plugin) -> Non
     go = plugin.folder / "go"
     os.mkfifo(go)
     plugin.script(f'cat {go} > /dev/null; cat "$(dirname "$0")/credential"')
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(20 * BUSY), asyncio.TaskGroup() as group:
         waiting = group.create_task(plugin.credential().token())
         writer = await asyncio.to_thread(go.open, "w")  # Opens when the plugin reads: it is running now.
         assert not waiting.done()

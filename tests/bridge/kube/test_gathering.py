@@ -19,6 +19,7 @@ from bridge.kube.gathering import CHUNK, MUCH, Gathering, IdleTooLong, NotEnded,
 from bridge.model.answers import Announced, WatchRequest
 from bridge.model.resource import Resource, Scope
 from tests.kit.certificates import Authority
+from tests.kit.deadlines import BUSY
 from tests.kit.scripted_server import Exchange, ScriptedServer
 from tests.kit.virtual_time import run_in_virtual_time, settled
 
@@ -292,7 +293,7 @@ def paused(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.ReadTransport]:
 
 async def names_of(client: KubeClient, request: WatchRequest) -> list[list[str]]:
     """The names in each answer with changes."""
-    async with asyncio.timeout(10), client.lister_watcher(PODS, Scope()).watch(request) as answers:
+    async with asyncio.timeout(10 * BUSY), client.lister_watcher(PODS, Scope()).watch(request) as answers:
         return [[thing.name for _, thing in each.events] async for each in answers if isinstance(each, Announced)]
 
 

@@ -19,6 +19,7 @@ from bridge.outbox.consumers import backfill_plans, gap_concerns
 from bridge.outbox.log.statements import MOST_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
+from tests.kit.deadlines import BUSY
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 BEGINNING = 0
@@ -37,7 +38,7 @@ class Taker:
 
     async def take(self, limit: int = 100) -> Sequence[Record]:
         """Takes a range, without settling it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             self.held.append(await self.stream.take(limit))
         return self.held[-1].items
 
@@ -421,7 +422,7 @@ async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path
         waiting = tasks.create_task(taker.stream.take(10))
         await asyncio.sleep(0)
         taker.settle()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * BUSY):
             await waiting
         assert await taker.delivered() == []
         assert outbox.sinks.lag("audit") == 0

@@ -18,6 +18,7 @@ from bridge.outbox.errors import StateError
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, rows_of, story
+from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
 from tests.kit.small_disk import CannotMount, SmallDisk, mounted_small_disk
@@ -240,7 +241,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Free:
 
 
 async def until(facts: list[Fact], kind: type[Fact]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(20 * BUSY):
         while not any(isinstance(fact, kind) for fact in facts):  # noqa: ASYNC110  # facts come from a thread
             await asyncio.sleep(0.01)
 
@@ -280,7 +281,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
 async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Path, free: Free) -> None:
     facts: list[Fact] = []
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(10 * BUSY),
         asyncio.TaskGroup() as tasks,
         without_room(tmp_path, free, facts) as (outbox, informer),
     ):

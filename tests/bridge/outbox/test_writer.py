@@ -20,6 +20,7 @@ from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed, Writer
+from tests.kit.deadlines import BUSY
 
 QUICK = 0.01
 """Seconds."""
@@ -178,7 +179,7 @@ async def test_what_is_asked_for_while_it_breaks_is_answered(writer: Writer) -> 
             futures.append(writer.submit(an_insert(f"kind-{len(futures)}")))
         except ZeroDivisionError:
             break
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * BUSY):
         answers = await asyncio.gather(*futures, return_exceptions=True)
 
     assert {type(each) for each in answers} == {ZeroDivisionError}
@@ -230,7 +231,7 @@ def put_much(database: apsw.Connection, name: str = "much") -> str:
 
 
 async def until(facts: list[Fact], kind: type[Fact]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10 * BUSY):
         while not any(isinstance(fact, kind) for fact in facts):  # noqa: ASYNC110  # facts come from a thread
             await asyncio.sleep(0.005)
 
@@ -311,7 +312,7 @@ async def test_closing_without_room_is_quick_and_reports_the_undone(tmp_path: Pa
     await until(facts, OutboxFull)
     saving = writer.submit(an_insert("cursors"), shrinks=True)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * BUSY):
         await writer.close()
 
     with pytest.raises(OutboxClosed):
@@ -360,7 +361,7 @@ async def test_closing_uses_room_that_came_meanwhile(tmp_path: Path) -> None:
     await until(facts, OutboxFull)
     disk.free = 1000
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * BUSY):
         await writer.close()
 
     assert await waiting == "pods"

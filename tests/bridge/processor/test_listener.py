@@ -13,6 +13,7 @@ from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.log import ListenerClosed
 from bridge.processor.shared_processor import ProcessorListener
+from tests.kit.deadlines import BUSY
 from tests.kit.virtual_time import VirtualTimeLoop
 
 
@@ -269,7 +270,7 @@ async def test_the_taker_learns_that_the_initial_objects_are_over(already: list[
     listener = a_listener(ALog(), initial=iter(already))
     for _ in range(2):
         if listener.has_initial:
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(1 * BUSY):
                 await listener.take(2)
 
     assert not listener.has_initial

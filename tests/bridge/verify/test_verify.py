@@ -19,6 +19,7 @@ from bridge.plan.plan import Wanted
 from bridge.verify.compare import DifferenceKind
 from bridge.verify.verify import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView, Verification, verify
 from sinks.base import SinkUnavailable
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.records import PODS
 
@@ -81,7 +82,7 @@ async def compared(
     scopes = tuple(Scope(each) for each in namespaces) or (Scope(),)
     wanted = [Wanted(name, scopes) for name in names or ("configmaps",)]
     reader: Any = destination
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(30 * BUSY):
         return await verify("prod", ClusterAccess(server=cluster.url), wanted, reader, settle=settle)
 
 

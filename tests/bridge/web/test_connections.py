@@ -9,6 +9,7 @@ import pytest
 
 from bridge.facts import ConnectionCut, CutReason, Fact
 from bridge.web.connections import Connections
+from tests.kit.deadlines import BUSY
 
 FOREVER = 3600.0
 
@@ -43,12 +44,12 @@ class Client:
 
     async def says(self, text: bytes) -> bytes:
         self.writer.write(text)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             return await self.reader.read(100)
 
     async def is_cut(self) -> None:
         """Return when it is."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             try:
                 while await self.reader.read(100):
                     pass
@@ -79,7 +80,7 @@ class Crowd:
 async def serving(*, most: int = 100, seconds: float = FOREVER) -> AsyncIterator[Crowd]:
     facts: list[Fact] = []
     connections = Connections("telemetry.listen", most=most, seconds=seconds, report=facts.append)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60 * BUSY), asyncio.TaskGroup() as group:
         make: Callable[[], asyncio.Protocol] = connections.bounded(lambda: Echo(group))
         server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
         crowd = Crowd(server.sockets[0].getsockname()[1], facts)

@@ -16,6 +16,7 @@ from bridge.model.status import CircuitState, InformerState, InformerStatus, Sin
 from bridge.web import server
 from bridge.web.access import DetailsToken
 from bridge.web.server import WebServer
+from tests.kit.deadlines import BUSY
 
 PODS = InformerStatus(
     resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, last_contact=1.25
@@ -65,7 +66,7 @@ async def web(port: int) -> AsyncIterator[httpx.AsyncClient]:
 
 async def _raw(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10 * BUSY):
         writer.write(request)
         await writer.drain()
         answer = await reader.read()
@@ -300,7 +301,7 @@ async def test_a_request_sent_byte_by_byte_is_cut_at_its_deadline(
                 writer.write(b"a")
                 await asyncio.sleep(0.01)
 
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as tasks:
             trickling = tasks.create_task(trickle())
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""

@@ -12,6 +12,7 @@ from bridge.model.record import Record
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
+from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, ids_of
 from tests.sinks.kafka.test_sink import StartKafka, ids, incompressible, opened, read, until_stored
 
@@ -60,7 +61,7 @@ async def test_nor_where_the_broker_stands_still_meanwhile(start_kafka: StartKaf
     properties = {"batch.size": 15_000}
     async with opened(server, "k8s.pods", ack_timeout=0.4, properties=properties) as sink:
         await until_stored(sink, [a_delta(1000)])
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(60 * BUSY), asyncio.TaskGroup() as tasks:
             delivering = tasks.create_task(deliver_all(sink))
             await asyncio.sleep(after)
             server.pause()

@@ -26,6 +26,7 @@ from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.cluster.servers.process import free_port
 from tests.kit.certificates import Authority
+from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes, ids_of
 from tests.kit.sinks import failure_of
 
@@ -461,7 +462,7 @@ async def test_a_server_that_goes_while_idle_is_noticed_quietly(
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
     await asyncio.to_thread(server.kill9)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10 * BUSY):
         while sink._connection is not None and not sink._connection.closed:  # noqa: ASYNC110 (no event for it)
             await asyncio.sleep(0.01)
     await asyncio.to_thread(server.start)

@@ -23,6 +23,7 @@ from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.certificates import Authority
+from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes
 from tests.kit.sinks import failure_of
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
@@ -70,7 +71,7 @@ async def test_deliveries_are_parallel_and_their_records_in_sequence(
 
     async with asyncio.TaskGroup() as group:
         deliveries = [group.create_task(sink.deliver(lane)) for lane in lanes]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             while len(receiver.asked) < 4:  # noqa: ASYNC110 (no event for requests)
                 await asyncio.sleep(0.001)
         gate.set()
@@ -194,7 +195,7 @@ async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
         )
         await sink.open()
         receipt = await sink.deliver([a_delta()])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * BUSY):
             await hung_up.wait()
         await sink.close()
 
@@ -410,7 +411,7 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
     port = server.sockets[0].getsockname()[1]
     sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
     await sink.open()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as group:
         first = group.create_task(sink.deliver([a_delta(1)]))
         await came.wait()
         server.close()  # No more connections; the one that is there lives on.
