@@ -76,6 +76,7 @@ class ThrottledLog:
     def __init__(self, clock: Callable[[], float]) -> None:
         """``clock``: monotonic seconds."""
         self.log = structlog.stdlib.get_logger(NAME)
+        self._logger = logging.getLogger(NAME)
         self._throttle = LogThrottle(clock)
         self.over = self._throttle.over
         """Notes that a subject recovered. Returns whether its failure was logged: then its recovery should be too."""
@@ -85,7 +86,7 @@ class ThrottledLog:
     def is_debug(self) -> bool:
         """True if debug lines are written. Asked before the lines of a batch: a line that no reader gets costs more
         than the counters of its batch."""
-        return logging.getLogger(NAME).isEnabledFor(logging.DEBUG)
+        return self._logger.isEnabledFor(logging.DEBUG)
 
     def failure(self, subject: Hashable, text: str, reason: str, *, level: str = "warning", **fields: object) -> None:
         """Logs a failure: a line now, and a line every half minute while it repeats, with its count in between."""

@@ -97,8 +97,10 @@ class Presets:
         self._in_lists = bool(on & {Preset.ENV, Preset.ARGUMENTS})
         self._in_members = bool(on & {Preset.ENV, Preset.BOOTSTRAP_TOKENS}) and resource.group not in _TYPED_GROUPS
         self._any = self._in_lists or self._in_members
-        self._harmless: set[bytes] = set()
-        """Lists and variables without credentials, which most updates of an object repeat."""
+        self._harmless_env: set[bytes] = set()
+        """Lists ``env`` and their variables without credentials, which most updates of an object repeat."""
+        self._harmless_texts: set[bytes] = set()
+        """Lists ``args`` and ``command`` without credentials."""
 
     def redacted(self, thing: ApiObject) -> bytes:
         """The body without ``managedFields``, last-applied, and the credentials of the presets; the same bytes if it
@@ -125,15 +127,16 @@ class Presets:
             if not body.endswith(_KEYS, at, start):
                 continue
             is_env = body.endswith(_ENV, at, start)
+            harmless = self._harmless_env if is_env else self._harmless_texts
+            if body[start : body.find(b"]", start, start + _LONGEST_REMEMBERED) + 1] in harmless:
+                continue  # Bytes that were a whole list in an earlier body are the whole list in this one.
             whole = (_VARIABLES if is_env else _TEXTS).match(body, start)
             if whole is None:
                 return self._decoded(thing, body)
-            listed = whole[0]
-            if listed not in self._harmless:
-                redacted = self._redacted_list(thing, listed, is_env)
-                if redacted != listed:
-                    left += body[at:start], redacted
-                    at = whole.end()
+            redacted = self._redacted_list(thing, whole[0], is_env)
+            if redacted != whole[0]:
+                left += body[at:start], redacted
+                at = whole.end()
         return b"".join((*left, body[at:])) if at else body
 
     def _digest(self, thing: ApiObject) -> Digest:
@@ -163,24 +166,25 @@ class Presets:
             after = redacted_arguments(before, digest)
             left = listed if after == before else _encode(after)
         if left == listed:
-            self._remember(listed)
+            _remember(self._harmless_env if is_env else self._harmless_texts, listed)
         return left
 
     def _redacted_item(self, digest: Digest, found: re.Match[bytes]) -> bytes:
-        if found[0] in self._harmless:
+        if found[0] in self._harmless_env:
             return found[0]
         name, value = _text(found[1]), _text(found[2])
         left = redacted_variable(name, value, digest)
         if left == value:
-            self._remember(found[0])
+            _remember(self._harmless_env, found[0])
             return found[0]
         return b'{"name":%b,"value":%b' % (found[1], _encode(left))
 
-    def _remember(self, harmless: bytes) -> None:
-        if len(harmless) <= _LONGEST_REMEMBERED:
-            if len(self._harmless) >= _MOST_REMEMBERED:
-                self._harmless.clear()
-            self._harmless.add(harmless)
+
+def _remember(harmless: set[bytes], text: bytes) -> None:
+    if len(text) <= _LONGEST_REMEMBERED:
+        if len(harmless) >= _MOST_REMEMBERED:
+            harmless.clear()
+        harmless.add(text)
 
 
 def _is_release(thing: ApiObject) -> bool:

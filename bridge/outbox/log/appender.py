@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
+from time import gmtime, strftime, time_ns
 
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta
@@ -242,4 +242,10 @@ class Appender:
 
 def utc_now() -> str:
     """Now as RFC 3339 with microseconds, such as 2026-11-21T08:30:00.000001Z."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    seconds, nanoseconds = divmod(time_ns(), 1_000_000_000)
+    return f"{_second(seconds)}.{nanoseconds // 1000:06}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))

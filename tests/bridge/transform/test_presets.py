@@ -296,3 +296,14 @@ def test_no_credential_of_the_presets_gets_through(spec: Any) -> None:
     manifest = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": METADATA, "spec": spec}
 
     assert not _flagged(leaves(WIDGETS, manifest))
+
+
+@given(specs=st.lists(_values, min_size=2, max_size=6))
+@example(specs=[{"args": ["--name", "token=]", "]"]}, {"env": ["--name", "token=]", "]"]}])
+@example(specs=[{"args": ["a]"]}, {"args": ["a]", f"--password={SECRET}"]}])
+def test_memory_of_earlier_bodies_changes_no_redaction(specs: list[Any]) -> None:
+    transform = transform_for(WIDGETS, REDACTION)
+    for spec in specs:
+        widget = read(WIDGETS, {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": METADATA, "spec": spec})
+
+        assert transform(widget).body == transform_for(WIDGETS, REDACTION)(widget).body
