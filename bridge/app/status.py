@@ -29,7 +29,7 @@ def _informer_status(informer: SharedInformer) -> InformerStatus:
         objects=len(informer.indexer),
         queued=informer.queued,
         last_contact=age,
-        reason="" if informer.live else informer.trouble or "",
+        reason="" if informer.live else informer.last_error or "",
     )
 
 

@@ -132,7 +132,9 @@ class SharedInformerFactory:
                     await informer.wait_synced()
         except TimeoutError:
             missing = [informer for informer in running if not informer.has_synced]
-            named = "; ".join(f"{each.resource}, {each.scope} ({each.trouble or 'no answer yet'})" for each in missing)
+            named = "; ".join(
+                f"{each.resource}, {each.scope} ({each.last_error or 'no answer yet'})" for each in missing
+            )
             raise NotSyncedInTime(f"not synced after {timeout} s: {named}") from None
 
     def move(self, informer: SharedInformer, resource: Resource) -> None:

@@ -38,7 +38,7 @@ class ResyncPeriods(Protocol):
 
 
 class _Membership:
-    """The History of a server, for a single member (see ``watcher.Histories``)."""
+    """The History of a server, for a single member (see ``histories.Histories``)."""
 
     def __init__(self, history: History, member: SharedInformer) -> None:
         self._history = history
@@ -116,7 +116,7 @@ class SharedInformer:
         if comparing:
             # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
             self._fifo.restored()
-        self._watcher = Reflector(
+        self._reflector = Reflector(
             resource,
             scope,
             source,
@@ -164,25 +164,25 @@ class SharedInformer:
 
     @property
     def live(self) -> bool:
-        return self.has_synced and self._watcher.live
+        return self.has_synced and self._reflector.live
 
     @property
     def last_contact(self) -> float:
         """The time of the server's last data, on the event loop's clock (seconds)."""
-        return self._watcher.last_contact
+        return self._reflector.last_contact
 
     @property
     def last_answer(self) -> float:
         """The time of the last outcome of a request, failures included, on the event loop's clock (seconds)."""
-        return self._watcher.last_answer
+        return self._reflector.last_answer
 
     @property
-    def trouble(self) -> str | None:
-        return self._watcher.trouble
+    def last_error(self) -> str | None:
+        return self._reflector.last_error
 
     @property
     def refused(self) -> bool:
-        return self._watcher.refused
+        return self._reflector.refused
 
     @property
     def queued(self) -> int:
@@ -201,19 +201,19 @@ class SharedInformer:
 
     @property
     def reached(self) -> str | None:
-        return self._watcher.reached
+        return self._reflector.reached
 
     @property
     def is_witness(self) -> bool:
-        return self._watcher.is_witness
+        return self._reflector.is_witness
 
     def newest(self, most: int) -> list[tuple[str, ObjectVersion]]:
-        return self.indexer.newest(most, self._watcher.vouches_for)
+        return self.indexer.newest(most, self._reflector.vouches_for)
 
     @property
     def deleted(self) -> Deleted | None:
         found = self._controller.deleted
-        if found is None or found[0] != self._watcher.epoch or self._watcher.vouches_for is not None:
+        if found is None or found[0] != self._reflector.epoch or self._reflector.vouches_for is not None:
             return None
         return found[1]
 
@@ -227,7 +227,7 @@ class SharedInformer:
         return thing if self._transform is None else self._transform(thing)
 
     def disproved(self, other: OtherHistory) -> None:
-        self._watcher.learn(other)
+        self._reflector.learn(other)
 
     async def wait_known(self) -> None:
         await self._fifo.wait_drained()
@@ -237,7 +237,7 @@ class SharedInformer:
         await self._fifo.wait_processed()
 
     def _contradict(self, was: str, now: str) -> None:
-        self._watcher.learn(Contradicted(was, now))
+        self._reflector.learn(Contradicted(was, now))
 
     # ── Lifecycle ────────────────────────────────────────────────────────────
 
@@ -248,7 +248,7 @@ class SharedInformer:
             if self._handlers is not None:
                 self._handlers.start(tasks)
             controller = tasks.create_task(self._controller.run())
-            readers = [tasks.create_task(self._watcher.run())]
+            readers = [tasks.create_task(self._reflector.run())]
             if self._resync is not None:
                 readers.append(tasks.create_task(self._resync_when_due(self._resync)))
             await self._stopping.wait()
@@ -277,7 +277,7 @@ class SharedInformer:
         """Follows the same objects in another version of their API, because the current version is no longer served."""
         self.resource = self._controller.resource = resource
         self.source = source
-        self._watcher.move(resource, source)
+        self._reflector.move(resource, source)
 
     def _notice_synced(self) -> None:
         self._synced.set()

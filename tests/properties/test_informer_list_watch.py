@@ -54,7 +54,7 @@ from tests.kit.objects import a_pod
 
 versions = st.integers(1, 30).map(str)
 objects = st.builds(lambda name, version: a_pod(name).at(version), st.sampled_from(["web", "db"]), versions)
-troubles = st.sampled_from(
+failures = st.sampled_from(
     [
         Expired("410"),
         TooLarge("504"),
@@ -73,7 +73,7 @@ pages = st.builds(
     st.sampled_from([(), ("no uid",)]),
 )
 events = st.lists(st.tuples(st.sampled_from(EventType), objects), min_size=1, max_size=4)
-ends = st.one_of(troubles, st.sampled_from([HungUp("timeout"), Silent(90.0), VeryShort()]))
+ends = st.one_of(failures, st.sampled_from([HungUp("timeout"), Silent(90.0), VeryShort()]))
 proofs: st.SearchStrategy[Answer] = st.sampled_from(
     [SameHistory(), SameHistory(), UnknownHistory("gone"), OtherHistory("9", "3"), Failed("500"), Refused(403, "")]
 )
@@ -96,8 +96,8 @@ def legal_answers(state: State) -> st.SearchStrategy[Answer]:
     if isinstance(state, Proving):
         return proofs
     if isinstance(next_request(state, page_size=2, watch_timeout=300), ListRequest):
-        return st.one_of(pages, pages, troubles)
-    return st.one_of(st.just(Opened()), st.just(Opened()), troubles)
+        return st.one_of(pages, pages, failures)
+    return st.one_of(st.just(Opened()), st.just(Opened()), failures)
 
 
 @given(st.data(), st.sampled_from([NotSynced(), NotSynced(watch_list=False), NotSynced("9"), Synced("9", False)]))

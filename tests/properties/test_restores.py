@@ -197,7 +197,7 @@ async def live(seed: int, *, restores: bool = True) -> Life:
         life.open.set()
         life.store.next_answers.clear()
         await asyncio.sleep(A_WHILE)
-        assert all(each.live and each.caught_up for each in informers), [each.trouble for each in informers]
+        assert all(each.live and each.caught_up for each in informers), [each.last_error for each in informers]
         await factory.stop()
     for name, view in views.items():
         assert life.exports[name].state == view.objects, name

@@ -146,8 +146,8 @@ class Reflector:
         """The time of the server's last data, bookmarks and refusals included, on the event loop's clock (seconds)."""
         self._last_answer = self._now()
         self._waits_for_turn = False
-        self.trouble: str | None = None
-        """The failure of the last request; None after a success."""
+        self.last_error: str | None = None
+        """Why the last request failed, or why the next one waits; None after a success."""
         self.refused = False
         """The API server refuses permanently, until an operator changes something."""
 
@@ -222,7 +222,7 @@ class Reflector:
                 verb, (step, answer) = "list", await self._list(request)
             case ProofRequest():
                 verb = "proof"
-                self.trouble = self.trouble or "the API server's history is being proven"
+                self.last_error = self.last_error or "the API server's history is being proven"
                 answer = await self._prove()
                 if isinstance(answer, SameHistory) and self._comparison.has_begun and self._fifo.is_listing:
                     # Its listed part proves too little: the second restore may have undone newer changes only.
@@ -243,7 +243,7 @@ class Reflector:
 
     async def _wait_for_turn(self) -> None:
         if self._turn.must_wait:
-            self.trouble = "other resources are listed first"
+            self.last_error = "other resources are listed first"
         self._waits_for_turn = True
         try:
             await self._turn.begin()
@@ -374,7 +374,7 @@ class Reflector:
         step = list_watch.step(before, answer)
         if isinstance(step.state, Proving) and not isinstance(before, Proving):
             self._histories.lose_sight()
-        if isinstance(answer, Announced):  # What an open watch announces changes no trouble, and no pace.
+        if isinstance(answer, Announced):  # What an open watch announces leaves last_error and the pace as they are.
             self._last_answer = self.last_contact = self._now()
         else:
             self._notice(answer)
@@ -405,7 +405,7 @@ class Reflector:
         if isinstance(answer, Page):
             self._page_size = next_page_size(self._page_size, answer.size, most=self._timing.page_size)
         if isinstance(answer, Opened | Page):
-            self.trouble, self.refused = None, False
+            self.last_error, self.refused = None, False
         if not isinstance(answer, Overdue | RepairDue):
             self._last_answer = self._now()
         unheard = Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed | SameHistory | OtherHistory
@@ -477,7 +477,7 @@ class Reflector:
     async def _pause(self, step: Step, answer: Answer, verb: str) -> None:
         pause = self._pacing.pause(step, answer, self._now(), self._jitter)
         reason = f"its history is not proven: {_reason(answer)}" if verb == "proof" else _reason(answer)
-        self.trouble = None if pause is None else reason
+        self.last_error = None if pause is None else reason
         self.refused = pause is not None and pause.for_operator
         if pause is None:
             return

@@ -343,16 +343,16 @@ async def test_a_delete_of_a_forgotten_version_leaves_proof_to_objects() -> None
 
 
 @pytest.mark.parametrize(
-    "trouble", [Refused(403, "forbidden"), Failed("500: conversion webhook failed")], ids=["refused", "failing"]
+    "failure", [Refused(403, "forbidden"), Failed("500: conversion webhook failed")], ids=["refused", "failing"]
 )
 async def test_an_informer_that_cannot_ask_now_leaves_proof_to_others(
-    trouble: ListAnswer,
+    failure: ListAnswer,
 ) -> None:
     """A backup may be newer than that, and older than what is known to who cannot be asked."""
     world = World()
     async with world.running() as factory:
         cluster = world.clusters["jobs.batch"]
-        cluster.all = trouble
+        cluster.all = failure
         world.break_off()
         await asyncio.sleep(1)
         assert all(informer.live for informer in factory.informers)
@@ -396,7 +396,7 @@ async def test_two_new_histories_before_a_list_are_two_epochs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "least"),
+    ("failure", "least"),
     [
         (Failed("503"), 5),
         (Busy("nobody listens"), 5),
@@ -404,19 +404,19 @@ async def test_two_new_histories_before_a_list_are_two_epochs() -> None:
         (Refused(403, "forbidden"), 2),
     ],
 )
-async def test_without_a_proof_no_watch_opens_and_the_status_says_why(trouble: ListAnswer, least: int) -> None:
+async def test_without_a_proof_no_watch_opens_and_the_status_says_why(failure: ListAnswer, least: int) -> None:
     world = World()
     async with world.running(PODS) as factory:
         cluster = world.clusters["pods"]
-        cluster.all = trouble
+        cluster.all = failure
         world.break_off(PODS)
         watched = len(cluster.requests)
         await asyncio.sleep(300)
 
         [pods] = factory.informers
         assert not pods.live
-        assert pods.trouble is not None
-        assert "history" in pods.trouble
+        assert pods.last_error is not None
+        assert "history" in pods.last_error
         assert len(cluster.requests) == watched
         assert least <= len(cluster.proofs) <= 60, "not in a busy loop"
         cluster.all = None

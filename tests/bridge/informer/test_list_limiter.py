@@ -202,10 +202,10 @@ async def test_an_informer_waiting_its_turn_says_so_and_is_not_stuck() -> None:
     await first.begin()
     async with listing(limiter, page(at=7), opened()) as reflector:
         await asyncio.sleep(1800)
-        assert reflector.trouble == "other resources are listed first"
+        assert reflector.last_error == "other resources are listed first"
         assert reflector.last_answer == asyncio.get_running_loop().time()
 
         first.end()
         await settled()
-        assert reflector.trouble is None
+        assert reflector.last_error is None
         assert reflector.live

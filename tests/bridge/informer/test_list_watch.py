@@ -175,19 +175,19 @@ def test_a_relist_is_not_older_than_what_was_seen() -> None:
     assert asked(replace(LISTS, seen="7")) == ListRequest(version="7", limit=500)
 
 
-@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE])
-def test_a_relist_at_a_future_version_reads_consistently(trouble: Answer) -> None:
-    done = step(replace(LISTS, seen="7"), trouble)
+@pytest.mark.parametrize("failure", [EXPIRED, TOO_LARGE])
+def test_a_relist_at_a_future_version_reads_consistently(failure: Answer) -> None:
+    done = step(replace(LISTS, seen="7"), failure)
 
     assert done.pace is Pace.AT_ONCE
     assert asked(done.state) == ListRequest(version="", limit=500)
 
 
-@pytest.mark.parametrize("trouble", [EXPIRED, TOO_LARGE, FAILED, UNSUPPORTED])
-def test_a_consistent_read_that_fails_is_tried_again_later(trouble: Answer) -> None:
+@pytest.mark.parametrize("failure", [EXPIRED, TOO_LARGE, FAILED, UNSUPPORTED])
+def test_a_consistent_read_that_fails_is_tried_again_later(failure: Answer) -> None:
     reading = replace(LISTS, seen="7", freshness=Freshness.CONSISTENT)
 
-    assert step(reading, trouble) == Step(reading, pace=Pace.BACK_OFF)
+    assert step(reading, failure) == Step(reading, pace=Pace.BACK_OFF)
 
 
 def test_a_failed_consistent_read_does_not_disable_watch_lists() -> None:
@@ -232,9 +232,9 @@ def test_a_server_that_pages_a_whole_list_is_not_hammered() -> None:
     assert after(whole, page(at=8, next_page="token"), EXPIRED).pace is Pace.BACK_OFF
 
 
-@pytest.mark.parametrize(("trouble", "seconds"), [(FAILED, None), (Busy("429", after=5.0), 5.0)])
-def test_a_failed_page_is_asked_for_again_alone(trouble: Answer, seconds: float | None) -> None:
-    done = step(PAGING, trouble)
+@pytest.mark.parametrize(("failure", "seconds"), [(FAILED, None), (Busy("429", after=5.0), 5.0)])
+def test_a_failed_page_is_asked_for_again_alone(failure: Answer, seconds: float | None) -> None:
+    done = step(PAGING, failure)
 
     assert (done.pace, done.after) == (Pace.BACK_OFF, seconds)
     assert asked(done.state) == ListRequest(version="", limit=500, next_page="token")
@@ -325,10 +325,10 @@ def test_broken_initial_events_set_the_floor_of_the_next_list(end: Answer) -> No
     assert reached(done.state) == "12"
 
 
-@pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
+@pytest.mark.parametrize(("failure", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
 @pytest.mark.parametrize("state", [replace(STREAMS, seen="7"), Streaming(replace(STREAMS, seen="7"))])
-def test_a_watch_list_at_a_future_version_lists_consistently(state: State, trouble: Answer, pace: Pace) -> None:
-    done = step(state, trouble)
+def test_a_watch_list_at_a_future_version_lists_consistently(state: State, failure: Answer, pace: Pace) -> None:
+    done = step(state, failure)
 
     assert done.pace is (pace if isinstance(state, Streaming) else Pace.AT_ONCE)
     assert asked(done.state) == ListRequest(version="", limit=500)
@@ -405,11 +405,11 @@ def test_410_in_the_answer_or_stream_relists_not_older(state: State) -> None:
     assert asked(done.state) == ListRequest(version="7", limit=500)
 
 
-@pytest.mark.parametrize(("trouble", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
+@pytest.mark.parametrize(("failure", "pace"), [(EXPIRED, Pace.AT_ONCE_IF_RARE), (TOO_LARGE, Pace.BACK_OFF)])
 @pytest.mark.parametrize("state", [SYNCED, WATCHING, DOUBTING])
-def test_an_expired_version_is_listed_at_once_but_not_repeatedly(state: State, trouble: Answer, pace: Pace) -> None:
+def test_an_expired_version_is_listed_at_once_but_not_repeatedly(state: State, failure: Answer, pace: Pace) -> None:
     """Where listing takes longer than the server keeps history, each list is followed by another 410."""
-    assert step(state, trouble).pace is pace
+    assert step(state, failure).pace is pace
 
 
 @pytest.mark.parametrize("state", [SYNCED, WATCHING])
@@ -657,9 +657,9 @@ def test_a_watch_that_ended_early_must_prove_its_history(state: State, end: Answ
 
 
 @pytest.mark.parametrize("state", [SYNCED, replace(LISTS, seen="7"), Listing(LISTS, "7", "token", complete=True)])
-@pytest.mark.parametrize("trouble", [FAILED, Busy("nobody listens"), TOO_LARGE])
-def test_so_it_must_after_a_request_that_nobody_answered(state: State, trouble: Answer) -> None:
-    assert isinstance(list_watch.step(state, trouble).state, Proving)
+@pytest.mark.parametrize("failure", [FAILED, Busy("nobody listens"), TOO_LARGE])
+def test_so_it_must_after_a_request_that_nobody_answered(state: State, failure: Answer) -> None:
+    assert isinstance(list_watch.step(state, failure).state, Proving)
 
 
 def test_a_watch_that_ended_as_asked_is_reopened_at_once() -> None:
@@ -710,8 +710,8 @@ def test_a_new_history_is_listed_whole_and_voids_old_versions(
 
 
 @pytest.mark.parametrize(
-    ("trouble", "pace", "after"),
+    ("failure", "pace", "after"),
     [(FAILED, Pace.BACK_OFF, None), (Busy("429", 3.0), Pace.BACK_OFF, 3.0), (REFUSED, Pace.SLOWLY, None)],
 )
-def test_without_a_proof_nothing_is_trusted_and_it_is_retried(trouble: Answer, pace: Pace, after: float | None) -> None:
-    assert list_watch.step(Proving(SYNCED), trouble) == Step(Proving(SYNCED), pace=pace, after=after)
+def test_without_a_proof_nothing_is_trusted_and_it_is_retried(failure: Answer, pace: Pace, after: float | None) -> None:
+    assert list_watch.step(Proving(SYNCED), failure) == Step(Proving(SYNCED), pace=pace, after=after)

@@ -339,7 +339,7 @@ async def test_a_refusal_becomes_the_operators_matter_after_a_minute() -> None:
         began = world.now()
         await asyncio.sleep(59)
         assert not world.reported(ResourceRefused)
-        assert world.reflector.trouble == "pods is forbidden"
+        assert world.reflector.last_error == "pods is forbidden"
         assert not world.reflector.refused
         await asyncio.sleep(200)
         assert world.reflector.refused
@@ -534,12 +534,12 @@ async def test_live_means_an_open_watch_on_a_complete_list() -> None:
 async def test_a_failure_is_over_as_soon_as_a_watch_is_open() -> None:
     async with watching(FAILED, Refused(403, "forbidden"), opened(Quiet(60)), start=WATCHES) as world:
         await asyncio.sleep(0.1)
-        assert (world.reflector.trouble, world.reflector.refused) == ("500 Internal Server Error", False)
+        assert (world.reflector.last_error, world.reflector.refused) == ("500 Internal Server Error", False)
         await asyncio.sleep(10)
-        assert (world.reflector.trouble, world.reflector.refused) == ("forbidden", True)
+        assert (world.reflector.last_error, world.reflector.refused) == ("forbidden", True)
         await asyncio.sleep(60)
         assert world.reflector.live
-        assert (world.reflector.trouble, world.reflector.refused) == (None, False)
+        assert (world.reflector.last_error, world.reflector.refused) == (None, False)
 
 
 async def test_an_unreachable_server_answers_without_contact() -> None:

@@ -224,13 +224,13 @@ async def test_it_stays_synced_and_is_live_only_while_a_watch_is_open() -> None:
         world.cluster.end_watches(Expired("410"))
         await asyncio.sleep(0.06)
         assert (world.informer.has_synced, world.informer.live) == (True, False)
-        assert (world.informer.refused, world.informer.trouble) == (
+        assert (world.informer.refused, world.informer.last_error) == (
             False,
             "its history is not proven: forbidden",
         ), "it had been granted"
 
         await asyncio.sleep(60)
-        assert (world.informer.live, world.informer.refused, world.informer.trouble) == (True, False, None)
+        assert (world.informer.live, world.informer.refused, world.informer.last_error) == (True, False, None)
 
 
 async def test_what_waits_to_be_delivered_is_counted() -> None:
