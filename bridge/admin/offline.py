@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bridge.admin.operations import OfflineOperations
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.admin import AdminOperations
 from bridge.outbox import Outbox
 from bridge.plan.plan_from_settings import plan_of
@@ -19,5 +19,5 @@ async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
     stays unchanged."""
     plan = plan_of(settings)
     sinks = {sink.name: sink.start for sink in plan.sinks}
-    async with await Outbox.open(plan.state, sinks, retention=plan.retention, report=unheard, as_it_is=True) as outbox:
+    async with await Outbox.open(plan.state, sinks, retention=plan.retention, report=discard, as_it_is=True) as outbox:
         yield OfflineOperations(outbox)

@@ -21,7 +21,7 @@ from aiohttp import web
 from bridge.admin.handlers import COMMAND, CONTINUED, RESULT, AdminHandlers, json_response
 from bridge.admin.protocol import LARGEST_REQUEST, Refusal
 from bridge.admin.socket_file import SocketFile
-from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, unheard
+from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, discard
 from bridge.model.admin import About, AdminOperations, UnknownTarget
 from bridge.web.connections import Connections
 
@@ -43,7 +43,7 @@ class AdminServer:
     """
 
     def __init__(
-        self, directory: Path, admin: AdminOperations, report: Report = unheard, *, about: About | None = None
+        self, directory: Path, admin: AdminOperations, report: Report = discard, *, about: About | None = None
     ) -> None:
         self._directory = directory
         self._report = report

@@ -194,7 +194,7 @@ class _Running:
             report=self._report,
             timing=self._plan.timing,
             watch_list=self._plan.watch_list,
-            forsake=self._outbox.ledger.forsake,
+            discard_positions=self._outbox.ledger.discard_positions,
         )
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from types import FrameType
 
-from bridge.facts import Report, SignalReaction, SignalReceived, unheard
+from bridge.facts import Report, SignalReaction, SignalReceived, discard
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 WITHOUT_MEANING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -28,7 +28,7 @@ def handle_signals(
     ending: Collection[signal.Signals] = ENDING,
     ignored: Collection[signal.Signals] = (),
     at_once: Callable[[], None] = lambda: None,
-    report: Report = unheard,
+    report: Report = discard,
 ) -> None:
     """Installs the handlers; call it from the main thread, on the running loop. The first signal of ``ending`` calls
     ``stop`` on the loop. The second calls ``at_once`` and ends the process with 143 or 130 (128 + signal), also while

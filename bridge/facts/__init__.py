@@ -152,7 +152,7 @@ __all__ = [
     "VersionsRanBackwards",
     "WatchEnded",
     "WatchOpened",
-    "unheard",
+    "discard",
 ]
 
 Fact: TypeAlias = ClusterFact | DeliveryFact | InformerFact | OutboxFact | ProcessFact
@@ -160,5 +160,5 @@ Fact: TypeAlias = ClusterFact | DeliveryFact | InformerFact | OutboxFact | Proce
 Report: TypeAlias = Callable[[Fact], None]
 
 
-def unheard(_fact: Fact) -> None:
-    """A Report that ignores facts, for rooms used as a library."""
+def discard(_fact: Fact) -> None:
+    """A Report that drops facts, for rooms used as a library (as logr.Discard does with log lines)."""

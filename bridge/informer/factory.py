@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from bridge.facts import Report, unheard
+from bridge.facts import Report, discard
 from bridge.informer.controller import DeliverBatch, Transform
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
-from bridge.informer.reflector.history import Forsake, History, nowhere
+from bridge.informer.reflector.history import DiscardPositions, History, no_positions
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import ResyncPeriods, SharedInformer
@@ -36,8 +36,8 @@ class SharedInformerFactory:
 
     With ``deliver``, every batch goes there, as in the bridge; otherwise informers take handlers. With ``stored`` as
     well, informers hold no bodies: they read bodies from the records that ``deliver`` made.
-    ``forsake`` is called when the API server turns out to have another history, so that the durable state must not be
-    resumed. ``lists`` bounds the informers that list at the same time; the default is ten.
+    ``discard_positions`` is called when the API server turns out to have another history, so that no later start
+    resumes from a durable position. ``lists`` bounds the informers that list at the same time; the default is ten.
     An error in an informer or a handler ends the ``async with`` with that error.
     """
 
@@ -50,11 +50,11 @@ class SharedInformerFactory:
         resync: ResyncPeriods | None = None,
         transform: Callable[[Resource], Transform | None] | None = None,
         indexers: Mapping[str, IndexFunc] | None = None,
-        report: Report = unheard,
+        report: Report = discard,
         timing: Timing | None = None,
         watch_list: bool = True,
         lists: ListLimiter | None = None,
-        forsake: Forsake = nowhere,
+        discard_positions: DiscardPositions = no_positions,
     ) -> None:
         self._source = source
         self._deliver = deliver
@@ -66,7 +66,7 @@ class SharedInformerFactory:
         self._timing = timing or Timing()
         self._watch_list = watch_list
         self._lists = lists or ListLimiter()
-        self._forsake = forsake
+        self._discard_positions = discard_positions
         self._histories: dict[str, History] = {}
         self._informers: dict[tuple[str, Scope], SharedInformer] = {}
         self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
@@ -112,7 +112,7 @@ class SharedInformerFactory:
 
     def _history(self, store: str) -> History:
         if store not in self._histories:
-            self._histories[store] = History(store, forsake=self._forsake, report=self._report)
+            self._histories[store] = History(store, discard_positions=self._discard_positions, report=self._report)
         return self._histories[store]
 
     def start(self) -> Self:

@@ -38,7 +38,7 @@ class ResyncPeriods(Protocol):
 
 
 class _Membership:
-    """The History of a server, for a single member (see ``histories.Histories``)."""
+    """The History of a server, for a single member (see ``member_history.MemberHistory``)."""
 
     def __init__(self, history: History, member: SharedInformer) -> None:
         self._history = history
@@ -58,8 +58,8 @@ class _Membership:
     def assure(self, at: float) -> None:
         self._history.assure(at)
 
-    def lose_sight(self) -> None:
-        self._history.lose_sight()
+    def connection_broke(self) -> None:
+        self._history.connection_broke()
 
     async def renew(self) -> None:
         await self._history.renew(self._member)
@@ -127,7 +127,7 @@ class SharedInformer:
             resumed=resumed,
             epoch=epoch,
             lists=lists,
-            histories=_Membership(self._history, self),
+            history=_Membership(self._history, self),
             comparing=comparing,
         )
         self._history.join(self, resumed=resumed)

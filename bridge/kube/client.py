@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from bridge.facts import Report, unheard
+from bridge.facts import Report, discard
 from bridge.kube.api import Api
 from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
@@ -131,7 +131,7 @@ class KubeClient:
 async def connect(
     access: ClusterAccess,
     *,
-    report: Report = unheard,
+    report: Report = discard,
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
     idle_timeout: float = IDLE_TIMEOUT,

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 
 import httpx
 
-from bridge.facts import ObjectLeftBare, Report, unheard
+from bridge.facts import ObjectLeftBare, Report, discard
 from bridge.kube.errors import CredentialsError
 from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
 from bridge.kube.paths import collection_path, escaped
@@ -68,7 +68,7 @@ class ApiListerWatcher:
         metadata_only: bool = False,
         managed_fields: bool = True,
         gathering: Gathering | None = None,
-        report: Report = unheard,
+        report: Report = discard,
     ) -> None:
         """``idle_timeout``, ``answer_timeout`` and ``grace`` are in seconds. Without ``gathering``, changes are passed
         on as they come.

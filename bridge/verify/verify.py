@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
 from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
 from bridge.model.formats.object_paths import partition_key
@@ -71,7 +71,7 @@ async def verify(
     """
     try:
         source = await reader.open()
-        async with connect(access, report=unheard) as client:
+        async with connect(access, report=discard) as client:
             catalogue = await client.discover()
             meant = resolve_wanted(wanted, catalogue)
             view = ClusterView(cluster, client, meant.desired)

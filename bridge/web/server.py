@@ -18,7 +18,7 @@ from typing import Protocol, Self
 
 from aiohttp import web
 
-from bridge.facts import TELEMETRY_SERVER, Report, unheard
+from bridge.facts import TELEMETRY_SERVER, Report, discard
 from bridge.model.primitives.addresses import is_loopback
 from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
@@ -58,7 +58,7 @@ class WebServer:
         status: StatusSource,
         metrics: MetricsSource,
         token: DetailsToken | None = None,
-        report: Report = unheard,
+        report: Report = discard,
     ) -> None:
         """``port`` 0 takes a free port; ``host`` "" is every interface. ``token`` gives access to the details of
         /readyz."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery import LaneWorker
-from bridge.facts import unheard
+from bridge.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeLetters, FakePending
@@ -53,7 +53,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
     assert lanes is not None
     worker = LaneWorker(
         *("hook", endpoint.sink, pending, letters),
-        report=unheard,
+        report=discard,
         now=str,
         max_batch=kind.max_batch,
         lanes=lanes,

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
@@ -110,7 +110,7 @@ class IdentityMachine(RuleBasedStateMachine):
         self.outbox = await Outbox.open(
             self.directory,
             {"audit": StartPolicy.NOW},
-            report=unheard,
+            report=discard,
             committed=lambda records, last: self.on_commit(records, last),
         )
 

@@ -92,7 +92,7 @@ class Life:
         await self.open.wait()
         self.exports[batch.resource.name].take(batch)
 
-    async def forsake(self, _parts: Collection[Part], _restored: bool) -> None:
+    async def discard_positions(self, _parts: Collection[Part], _restored: bool) -> None:
         await asyncio.sleep(self.chance.choice([0.0, 0.01]))
 
     async def step(self, informers: Collection[SharedInformer], *, restores: bool) -> None:
@@ -184,7 +184,7 @@ async def live(seed: int, *, restores: bool = True) -> Life:
     async with SharedInformerFactory(
         lambda resource, _: views[resource.name],
         deliver=life.deliver,
-        forsake=life.forsake,
+        discard_positions=life.discard_positions,
         watch_list=life.chance.random() < 0.3,
         timing=Timing(watch_timeout=(300, 600)),
         indexers={},

@@ -14,7 +14,7 @@ from bridge.app.bridge import Bridge
 from bridge.cli.demo.view import Screen, ScreenConsole, ScreenSink
 from bridge.cli.exits import Exit
 from bridge.cli.signals import ENDING, handle_signals
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.kube import ClusterAccess
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import Playground
@@ -37,7 +37,7 @@ async def _demo(console: ScreenConsole, seconds: float | None, rate: float) -> N
 
 async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
     async with Playground(bookmark_interval=5.0) as cluster:
-        bridge = Bridge(_plan(cluster.url, state, screen), report=unheard)
+        bridge = Bridge(_plan(cluster.url, state, screen), report=discard)
         console.when_left = bridge.stop
         handle_signals(
             lambda _: bridge.stop(),

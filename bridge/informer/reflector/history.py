@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TypeAlias
 
-from bridge.facts import HistoryChecked, Report, unheard
+from bridge.facts import HistoryChecked, Report, discard
 from bridge.informer.reflector.prover import Member, Prover
 from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory, UnknownHistory
 from bridge.model.answers import (
@@ -25,13 +25,13 @@ KNOWN = 1.0
 """Seconds that a proof waits for queued deltas to reach the Indexer."""
 Part: TypeAlias = tuple[Resource, Scope]
 
-Forsake: TypeAlias = Callable[[Collection[Part], bool], Awaitable[None]]
+DiscardPositions: TypeAlias = Callable[[Collection[Part], bool], Awaitable[None]]
 """Drops the positions of these parts, so that no later start resumes from them; if the second argument is True, each
 part begins a new epoch. Counts for all batches delivered after the call. Returns when it is durable."""
 
 
-async def nowhere(_parts: Collection[Part], _restored: bool) -> None:
-    """The Forsake of informers without durable positions."""
+async def no_positions(_parts: Collection[Part], _restored: bool) -> None:
+    """The DiscardPositions of informers without durable positions."""
 
 
 class History:
@@ -51,16 +51,21 @@ class History:
     """
 
     def __init__(
-        self, name: str = "", *, forsake: Forsake = nowhere, report: Report = unheard, gather: float = GATHER
+        self,
+        name: str = "",
+        *,
+        discard_positions: DiscardPositions = no_positions,
+        report: Report = discard,
+        gather: float = GATHER,
     ) -> None:
         """``name`` distinguishes stores behind an address (see ``kube.store_of``); empty for kube-apiserver's own."""
         self._name = name
-        self._forsake = forsake
+        self._discard_positions = discard_positions
         self._report = report
         self._gather = gather
         self._now = asyncio.get_running_loop().time
         self._members: list[Member] = []
-        self._lost_sight = float("-inf")
+        self._broke_at = float("-inf")
         self._turn = asyncio.Lock()
         self._began = float("-inf")
         self._proof: Proof = SameHistory()
@@ -107,7 +112,7 @@ class History:
             began = self._now()
             made = await self._make()
             match made:
-                case SameHistory() if self._lost_sight < began:
+                case SameHistory() if self._broke_at < began:
                     self.assure(began)
                 case OtherHistory():
                     await self._announce(made, self._members)
@@ -115,7 +120,7 @@ class History:
                     # Members with an open watch have missed no events.
                     unwatched = [each for each in self._members if not each.live]
                     self._doubtful.update(unwatched)
-                    await self._forsake(_parts(unwatched), False)
+                    await self._discard_positions(_parts(unwatched), False)
             self._began, self._proof = began, made
             self._report(HistoryChecked(self._name, *_outcome(made)))
             return made
@@ -134,15 +139,15 @@ class History:
         """An answer that came at this time, on the event loop's clock, is of the known history."""
         self._assured = at if self._assured is None else max(at, self._assured)
 
-    def lose_sight(self) -> None:
+    def connection_broke(self) -> None:
         """A connection broke: the server may have another store now."""
-        self._lost_sight = self._now()
+        self._broke_at = self._now()
         if self._assured is not None:
             self._assured = float("-inf")
 
     async def renew(self, member: Member) -> None:
         """Begins another epoch for this member alone. Durable when this returns."""
-        await self._forsake(_parts([member]), True)
+        await self._discard_positions(_parts([member]), True)
 
     async def _announce(self, other: OtherHistory, members: Collection[Member]) -> None:
         """Makes the end of the known history durable before it returns. Otherwise, after a crash, a member with objects
@@ -150,7 +155,7 @@ class History:
         self._other, self._assured = other, None
         self._doubtful.clear()
         self._current = {each.resource.name for each in self._members}
-        durable = self._forsake(_parts(self._members), True)
+        durable = self._discard_positions(_parts(self._members), True)
         for each in members:
             each.disproved(other)
         await durable

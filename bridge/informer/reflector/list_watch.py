@@ -146,12 +146,12 @@ def step(state: State, answer: Answer) -> Step:
     taken = _STEPS[type(state)](state, answer)
     if isinstance(taken.state, Watching | Doubting | Streaming):
         return taken  # A watch is open: nothing was out of sight.
-    if was_out_of_sight(state, answer) and (unproven := _unproven(taken.state)):
+    if may_be_another_store(state, answer) and (unproven := _unproven(taken.state)):
         return replace(taken, state=unproven)
     return taken
 
 
-def was_out_of_sight(state: State, answer: Answer) -> bool:
+def may_be_another_store(state: State, answer: Answer) -> bool:
     """Whether another server, or a server with another store, may answer the next request. A watch that ended by its
     timeout does not suggest that, nor does an answer that a healthy server gives."""
     if isinstance(state, Watching | Doubting | Streaming):

@@ -21,9 +21,9 @@ from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
 from bridge.informer.reflector import list_watch, states
 from bridge.informer.reflector.comparison import Comparison
-from bridge.informer.reflector.histories import Histories, TakenOnTrust
 from bridge.informer.reflector.history import ASSURED
 from bridge.informer.reflector.list_limiter import ListLimiter
+from bridge.informer.reflector.member_history import MemberHistory, TrustedHistory
 from bridge.informer.reflector.pacing import Pacing, Timing
 from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
 from bridge.informer.reflector.states import (
@@ -103,7 +103,7 @@ class Reflector:
         report: Report,
         timing: Timing,
         start: NotSynced | Synced | Proving,
-        histories: Histories | None = None,
+        history: MemberHistory | None = None,
         resumed: bool = False,
         epoch: int = 1,
         jitter: Callable[[], float] = random.random,
@@ -118,7 +118,7 @@ class Reflector:
         self._timing = timing
         self._jitter = jitter
         self._state: states.State = start
-        self._histories = histories or TakenOnTrust()
+        self._history = history or TrustedHistory()
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
@@ -253,14 +253,14 @@ class Reflector:
     # ── Whether an answer is of the known history ────────────────────────────
 
     async def _prove(self) -> Answer:
-        proof = await self._histories.prove()
+        proof = await self._history.prove()
         return self._take_learned() or proof
 
     async def _objection(self) -> Answer | None:
         """Taken in instead of an answer that has just come; None where the answer is of the known history. A proof
         before the request is not enough: the server may have begun with another store since."""
         suspected_just_now = self._now() - self._suspected_at <= ASSURED
-        if self._histories.is_assured or (suspected_just_now and isinstance(self._state, NotSynced)):
+        if self._history.is_assured or (suspected_just_now and isinstance(self._state, NotSynced)):
             return None
         proof = await self._prove()
         match self._state, proof:
@@ -301,7 +301,7 @@ class Reflector:
         """Take in an answer without an objection. A page assures its history for all informers."""
         step = await self._take(answer)
         if isinstance(answer, Part | Page) and self._learned is None:
-            self._histories.assure(came)
+            self._history.assure(came)
         return step
 
     # ── One watch ────────────────────────────────────────────────────────────
@@ -326,13 +326,13 @@ class Reflector:
                 opened = opened or isinstance(answer, Opened)
                 step = await self._take(answer)
                 if isinstance(answer, Opened) and self._learned is None:
-                    self._histories.assure(came)
+                    self._history.assure(came)
                 if not isinstance(step.state, Streaming | Watching | Doubting):
                     break
         if opened:
             if isinstance(answer, TimedOut | RepairDue):
                 # The watch may have ended while the former answer was taken in.
-                self._histories.assure(came - busy)
+                self._history.assure(came - busy)
             self._report(
                 WatchEnded(self._resource, self._scope, _reason(answer), self._now() - began, events),
             )
@@ -373,7 +373,7 @@ class Reflector:
         before = self._state
         step = list_watch.step(before, answer)
         if isinstance(step.state, Proving) and not isinstance(before, Proving):
-            self._histories.lose_sight()
+            self._history.connection_broke()
         if isinstance(answer, Announced):  # What an open watch announces leaves last_error and the pace as they are.
             self._last_answer = self.last_contact = self._now()
         else:
@@ -408,8 +408,8 @@ class Reflector:
             self.last_error, self.refused = None, False
         if not isinstance(answer, Overdue | RepairDue):
             self._last_answer = self._now()
-        unheard = Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed | SameHistory | OtherHistory
-        if not isinstance(answer, unheard | UnknownHistory | Contradicted):
+        silent = Overdue | RepairDue | Silent | VeryShort | HungUp | Busy | Failed | SameHistory | OtherHistory
+        if not isinstance(answer, silent | UnknownHistory | Contradicted):
             self.last_contact = self._now()
 
     async def _update_store(self, update: states.StoreUpdate) -> None:
@@ -444,7 +444,7 @@ class Reflector:
                 self._comparison.begin()
                 await self._fifo.wait_processed()
                 if not isinstance(self._learned, OtherHistory):
-                    await self._histories.disprove(OtherHistory(was, now))
+                    await self._history.disprove(OtherHistory(was, now))
                 self._learned = None  # Pending news is of this same history.
                 await self._begin_epoch(was, now)
 
@@ -456,7 +456,7 @@ class Reflector:
         self._comparison.begin()
         if broke_off:
             await self._fifo.wait_processed()
-            await self._histories.renew()
+            await self._history.renew()
             await self._begin_epoch("a list that broke off", "perhaps another history")
         else:
             self._fifo.suspected()

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 from msgspec import structs
 
-from bridge.facts import ConnectionInsecure, Report, unheard
+from bridge.facts import ConnectionInsecure, Report, discard
 from bridge.kube.auth.credentials import ClusterAuth, Credential, FixedToken, Several, TokenFileCredential
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT, in_cluster
@@ -67,7 +67,7 @@ def resolve(
     *,
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
-    report: Report = unheard,
+    report: Report = discard,
 ) -> ClusterConnection:
     """Finds the connection. Reads files, but runs no plugin and sends no request. Raises CredentialsError.
 

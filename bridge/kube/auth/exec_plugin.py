@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bridge.facts import PluginComplained, Report, unheard
+from bridge.facts import PluginComplained, Report, discard
 from bridge.kube.auth.credentials import reason_of
 from bridge.kube.auth.kubeconfig_file import Cluster, Exec
 from bridge.kube.auth.plugin_process import MOST_PRINTED, run_process
@@ -63,7 +63,7 @@ class ExecPlugin:
         *,
         clock: Callable[[], float] = time.time,
         timeout: float = TIMEOUT,
-        report: Report = unheard,
+        report: Report = discard,
     ) -> None:
         """``whose`` names the user and file in errors; ``authority`` is the cluster's certificate authority (PEM);
         ``clock`` gives Unix time in seconds; ``timeout`` is in seconds.

@@ -140,7 +140,7 @@ class Appender:
         self._assigned += 1
         return self._assigned
 
-    def forget(self, name: str, scope: Scope) -> int | None:
+    def unregister(self, name: str, scope: Scope) -> int | None:
         """Unregisters an informer. Returns its number in the database, which a later informer may get; None if the
         informer was not registered."""
         informer = self.informers.pop((name, scope), None)
@@ -149,22 +149,22 @@ class Appender:
         self._reached.pop(informer.id, None)
         return informer.id
 
-    def stand_still(self, name: str) -> Mapping[int, statements.InformerProgress]:
+    def unregister_all(self, name: str) -> Mapping[int, statements.InformerProgress]:
         """Unregisters all informers of a resource. Returns their unsaved positions by the informers' numbers."""
         numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
         self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
         return {number: self._reached.pop(number) for number in numbers if number in self._reached}
 
-    def forsake(self, parts: Collection[tuple[Resource, Scope]], *, restored: bool) -> Awaitable[None]:
+    def discard_positions(self, parts: Collection[tuple[Resource, Scope]], *, restored: bool) -> Awaitable[None]:
         """Discards the positions of these informers: after a restart they list. If their server was ``restored`` from a
         backup, each begins a new epoch. Appends after the call see the effect; it is durable when awaited."""
-        forsaken = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
-        for informer in forsaken:
+        discarded = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
+        for informer in discarded:
             self._reached.pop(informer.id, None)
             informer.position = None
             if restored:
                 informer.epoch, informer.newest = informer.epoch + 1, None
-        now = {each.id: statements.InformerProgress(None, each.newest, each.epoch) for each in forsaken}
+        now = {each.id: statements.InformerProgress(None, each.newest, each.epoch) for each in discarded}
         return self._store.write(lambda database: statements.reach(database, now))
 
     def take_reached(self) -> Mapping[int, statements.InformerProgress]:

@@ -78,7 +78,7 @@ class Ledger:
         epoch. Returns a checkpoint for each informer (None for a first one), and the number of those deletes. A crash
         in the middle is repaired by the next call.
         """
-        if reached := self._appender.stand_still(resource.name):
+        if reached := self._appender.unregister_all(resource.name):
             await self._store.write(partial(statements.reach, informers=reached))
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
@@ -101,9 +101,9 @@ class Ledger:
             self._appender.begin(resource.name, informer.scope, running)
         return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
 
-    def forsake(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
-        """See Appender.forsake."""
-        return self._appender.forsake(parts, restored=restored)
+    def discard_positions(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
+        """See Appender.discard_positions."""
+        return self._appender.discard_positions(parts, restored=restored)
 
     @asynccontextmanager
     async def removing(self, resource: Resource, scope: Scope) -> AsyncIterator[None]:
@@ -113,7 +113,7 @@ class Ledger:
         if (informer := self._appender.informers.get((resource.name, scope))) is not None:
             informer.removing = True
         yield
-        number = self._appender.forget(resource.name, scope)
+        number = self._appender.unregister(resource.name, scope)
         if number is not None:
             await self._store.write(partial(ledger_sql.drop_informer, number=number))
 

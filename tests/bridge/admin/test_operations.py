@@ -11,7 +11,7 @@ import pytest
 
 from bridge.admin.client import AdminClient
 from bridge.admin.operations import OfflineOperations
-from bridge.facts import SinkPaused, SinkResumed, unheard
+from bridge.facts import SinkPaused, SinkResumed, discard
 from bridge.model.admin import Replayed, ReplayRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
@@ -50,7 +50,7 @@ async def a_bridge(state: Path, sink: RecordingSink) -> AsyncIterator[tuple[Worl
 @asynccontextmanager
 async def the_files(state: Path) -> AsyncIterator[OfflineOperations]:
     sinks = {SINK: StartPolicy.SNAPSHOT}
-    async with await Outbox.open(state, sinks, report=unheard, retention=RETAINED, as_it_is=True) as outbox:
+    async with await Outbox.open(state, sinks, report=discard, retention=RETAINED, as_it_is=True) as outbox:
         yield OfflineOperations(outbox)
 
 
@@ -144,7 +144,7 @@ async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Pa
         assert await admin.retry(SINK) == 1
         assert await admin.replay(ReplayRequest(SINK, "beginning")) == Replayed(1, 1, 1)
 
-    async with await Outbox.open(tmp_path, {SINK: StartPolicy.SNAPSHOT}, report=unheard, retention=RETAINED) as outbox:
+    async with await Outbox.open(tmp_path, {SINK: StartPolicy.SNAPSHOT}, report=discard, retention=RETAINED) as outbox:
         assert outbox.sinks.dead_letters[SINK].retrying
         assert [each.number for each in await outbox.sinks.dead_letters[SINK].next_retries(10)] == [dead_letter.number]
         assert outbox.sinks.lag(SINK) == 1

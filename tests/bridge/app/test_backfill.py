@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from bridge.delivery import LaneWorker
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
@@ -82,7 +82,7 @@ async def bench(
     state: Path, sinks: Mapping[str, StartPolicy] | None = None, *, retention: Retention | None = None
 ) -> AsyncIterator[Bench]:
     sinks = sinks or {"one": StartPolicy.SNAPSHOT}
-    feeds = await Feeds.open(state, sinks, report=unheard, retention=retention)
+    feeds = await Feeds.open(state, sinks, report=discard, retention=retention)
     async with feeds.outbox as outbox:
         await outbox.ledger.adopt(PODS, [SHOP])
         yield Bench(feeds, sinks)
@@ -178,7 +178,7 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
             lambda: sink,
             it.streams["one"],
             it.outbox.sinks.dead_letters["one"],
-            report=unheard,
+            report=discard,
             now=lambda: "2026-11-21T08:30:00.000001Z",
             max_batch=2,
             lanes=Lanes(concurrency=4),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened, unheard
+from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened, discard
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
@@ -279,7 +279,7 @@ async def test_two_names_of_one_resource_are_refused_at_the_start(tmp_path: Path
         access = ClusterAccess(server=cluster.url)
         plan = Plan(cluster="test", access=access, wanted=wanted, sinks=_plans([sink], {}), state=tmp_path)
         with pytest.raises(PlanRefused, match=r"^resources: cm: configmaps means configmaps as well, and an object"):
-            await Bridge(plan, unheard).run()
+            await Bridge(plan, discard).run()
     assert sink.deltas == []
 
 

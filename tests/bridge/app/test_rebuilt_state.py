@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
@@ -22,18 +22,18 @@ def listed(name: str, evidence: Evidence, position: str | None, epoch: int) -> C
 
 
 async def test_all_objects_until_the_end_of_the_first_list_are_sync(tmp_path: Path) -> None:
-    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard):
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=discard):
         pass
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
 
-    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=discard) as outbox:
         checkpoint, _ = await outbox.ledger.adopt(PODS, [SHOP])
         blank = checkpoint[SHOP]
         assert blank is not None
         await outbox.append(listed("a", Evidence.LISTED, None, blank.epoch))
 
     # What is remembered makes the next list a comparison.
-    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=discard) as outbox:
         await outbox.ledger.adopt(PODS, [SHOP])
         await outbox.append(listed("b", Evidence.RELISTED, "7", blank.epoch))
         await outbox.append(listed("c", Evidence.RELISTED, "8", blank.epoch))

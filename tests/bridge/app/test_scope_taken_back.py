@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
@@ -19,7 +19,7 @@ KEPT, LEFT = Scope("kept"), Scope("left")
 
 
 async def test_a_part_exported_as_deleted_is_listed_again(tmp_path: Path) -> None:
-    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=discard) as outbox:
         await outbox.ledger.adopt(PODS, [KEPT, LEFT])
         things = [ApiObject(f"left/{number}", f"uid-{number}", str(number), b"{}") for number in range(1, 1001)]
         changes = [Change(Op.ADDED, Evidence.LISTED, thing) for thing in things]
@@ -34,7 +34,7 @@ async def test_a_part_exported_as_deleted_is_listed_again(tmp_path: Path) -> Non
         assert adopting.cancelled()
         assert outbox.last == 1500, "half of them are reported as deleted"
 
-    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(tmp_path, {"sink": StartPolicy.NOW}, report=discard) as outbox:
         known, left = await outbox.ledger.adopt(PODS, [KEPT, LEFT])
     assert left == 0
     checkpoint, kept = known[LEFT], known[KEPT]

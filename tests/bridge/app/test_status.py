@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from bridge.app.status import STUCK_AFTER, is_stuck
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.informer import SharedInformer, Timing
 from bridge.model.answers import HungUp
 from bridge.model.change import ChangeBatch
@@ -57,7 +57,7 @@ def test_a_full_backlog_does_not_make_a_broken_watch_stuck() -> None:
             await has_room.wait()
 
         informer = SharedInformer(
-            PODS, Scope(), cluster, deliver, report=unheard, timing=Timing(), watch_list=False, indexers={}
+            PODS, Scope(), cluster, deliver, report=discard, timing=Timing(), watch_list=False, indexers={}
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())

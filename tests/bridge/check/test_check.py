@@ -18,7 +18,7 @@ from bridge.app.bridge import Bridge
 from bridge.check import check, forecast
 from bridge.check.check import check_all
 from bridge.check.findings import CheckResult, Finding
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.kube import ClusterAccess
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
@@ -107,7 +107,7 @@ async def test_what_lies_in_the_way_of_a_start_is_wrong(
         finding = (await found(plan))["state.directory"]
         assert (finding.verdict, name in finding.detail) == (CheckResult.WRONG, True)
         with pytest.raises(StateError, match=name):
-            await Bridge(plan, unheard).run()
+            await Bridge(plan, discard).run()
 
 
 async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_two_names_of_one_resource_are_wrong_for_check_and_run(tmp_path: P
         finding = (await found(plan))["resources: cm"]
         with pytest.raises(PlanRefused, match="resources: cm: configmaps means configmaps as well"):
             async with asyncio.timeout(10 * BUSY):
-                await Bridge(plan, unheard).run()
+                await Bridge(plan, discard).run()
     assert (finding.verdict, "configmaps means configmaps as well" in finding.detail) == (CheckResult.WRONG, True)
 
 

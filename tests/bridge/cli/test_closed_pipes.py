@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 import pytest
 import yaml
 
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from tests.bridge.cli.conftest import Command
@@ -47,7 +47,7 @@ def test_a_command_ends_quietly(words: str) -> None:
 @pytest.mark.parametrize("words", ["cursors", "dead-letters list", "state check", "check --offline"])
 async def test_a_command_that_looks_at_the_state_ends_quietly(tmp_path: Path, words: str) -> None:
     (tmp_path / "state").mkdir()
-    async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, retention=Retention(), report=unheard):
+    async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
         pass
     content = {
         "cluster": {"name": "test", "server": "http://127.0.0.1:1"},

@@ -12,7 +12,7 @@ import yaml
 
 from bridge.cli import main
 from bridge.cli.exits import Exit
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox
@@ -39,7 +39,7 @@ def state(tmp_path: Path) -> Path:
 
 
 async def _fill(directory: Path) -> None:
-    async with await Outbox.open(directory, {"hook": StartPolicy.NOW}, report=unheard) as outbox:
+    async with await Outbox.open(directory, {"hook": StartPolicy.NOW}, report=discard) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
         await outbox.sinks.dead_letters["hook"].add_dead_letters([NewDeadLetter(a_delta(1), "too large", parked=False)])
 
@@ -85,7 +85,7 @@ HARMS: dict[str, tuple[Callable[[Path], object], int, str]] = {
 
 async def _remove(state: Path) -> None:
     with pytest.raises(Damaged):  # noqa: PT012  # two ends of one thing
-        async with await Outbox.open(state, {"hook": StartPolicy.NOW}, report=unheard) as outbox:
+        async with await Outbox.open(state, {"hook": StartPolicy.NOW}, report=discard) as outbox:
             (state / FILE).unlink()
             await outbox.run()
 

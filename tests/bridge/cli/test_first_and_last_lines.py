@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bridge.cli.exits import Exit
-from bridge.facts import unheard
+from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from bridge.playground import Playground
@@ -124,7 +124,7 @@ async def test_what_an_operator_asked_is_in_the_log(tmp_path: Path) -> None:
 
 
 async def test_a_second_bridge_on_one_state_says_so_in_its_last_line(tmp_path: Path) -> None:
-    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, retention=Retention(), report=unheard):
+    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
         code, lines = logged(a_config(tmp_path))
     assert code == Exit.CONFIG
     assert str(tmp_path) in lines[-1]["reason"]

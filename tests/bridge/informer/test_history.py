@@ -65,7 +65,7 @@ class World:
     clusters: dict[str, Stubborn] = field(default_factory=dict)
     ledgers: dict[str, ModelLedger] = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
-    forsaken: list[tuple[list[str], bool]] = field(default_factory=list)
+    discarded: list[tuple[list[str], bool]] = field(default_factory=list)
     batches: list[ChangeBatch] = field(default_factory=list)
     held_up: tuple[str, asyncio.Event] = ("", asyncio.Event())
     """A resource, and the event that its batches wait for."""
@@ -84,8 +84,8 @@ class World:
         self.batches.append(batch)
         self.ledgers[batch.resource.name].commit(batch)
 
-    async def forsake(self, parts: Collection[Part], restored: bool) -> None:
-        self.forsaken.append((sorted(resource.name for resource, _ in parts), restored))
+    async def discard_positions(self, parts: Collection[Part], restored: bool) -> None:
+        self.discarded.append((sorted(resource.name for resource, _ in parts), restored))
 
     @asynccontextmanager
     async def running(self, *resources: Resource) -> AsyncGenerator[SharedInformerFactory]:
@@ -96,7 +96,7 @@ class World:
             report=self.facts.append,
             watch_list=False,
             timing=Timing(watch_timeout=(600, 600)),
-            forsake=self.forsake,
+            discard_positions=self.discard_positions,
             indexers={},
         ) as factory:
             for resource in resources or (PODS, MAPS, JOBS):
@@ -227,7 +227,7 @@ async def test_a_new_history_is_one_for_all_and_each_lists_in_an_epoch(then: int
         assert all(informer.live for informer in factory.informers)
     assert world.outcomes == ["other"]
     assert world.epochs() == sorted(world.relisted()) == ["configmaps", "jobs.batch", "pods"]
-    assert world.forsaken == [(["configmaps", "jobs.batch", "pods"], True)], "durably, before any of them goes on"
+    assert world.discarded == [(["configmaps", "jobs.batch", "pods"], True)], "durably, before any of them goes on"
     assert {batch.epoch for batch in world.batches if batch.resource == JOBS} == {1, 2}
     state = {
         change.object.key: change.object
@@ -253,7 +253,7 @@ async def test_waiters_for_the_proof_of_a_new_history_begin_one_epoch() -> None:
 
         assert all(informer.live for informer in factory.informers)
     assert world.epochs() == ["configmaps", "jobs.batch", "pods"]
-    assert world.forsaken == [(["configmaps", "jobs.batch", "pods"], True)]
+    assert world.discarded == [(["configmaps", "jobs.batch", "pods"], True)]
 
 
 async def test_the_same_version_with_another_state_is_another_history() -> None:
@@ -465,7 +465,7 @@ async def test_a_missing_object_causes_a_list_and_no_epoch() -> None:
     assert world.outcomes == ["unknown"]
     assert sorted(world.relisted()) == ["configmaps", "jobs.batch", "pods"]
     assert world.epochs() == []
-    assert world.forsaken == [(["configmaps", "jobs.batch", "pods"], False)]
+    assert world.discarded == [(["configmaps", "jobs.batch", "pods"], False)]
 
 
 async def test_an_older_one_among_the_next_newest_is_another_history() -> None:
@@ -593,7 +593,7 @@ async def test_a_broken_comparison_of_an_epoch_begins_another_epoch() -> None:
         cluster.next_answers.append(Failed("the connection broke"))
         await asyncio.sleep(60)
 
-    assert world.forsaken[-1] == (["pods"], True)
+    assert world.discarded[-1] == (["pods"], True)
     contents = {
         (batch.epoch, each.object.uid, each.object.resource_version, each.op, each.object.body)
         for batch in world.batches

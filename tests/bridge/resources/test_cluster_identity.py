@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import ClusterUnidentified, DiscoveryFailed, Fact, unheard
+from bridge.facts import ClusterUnidentified, DiscoveryFailed, Fact, discard
 from bridge.kube import ClusterAccess, KubeClient, connect
 from bridge.outbox import Outbox
 from bridge.resources import cluster_identity
@@ -32,7 +32,7 @@ async def test_an_answer_that_is_none_is_waited_out(
     async with (
         Playground() as cluster,
         connect(ClusterAccess(server=cluster.url)) as client,
-        await Outbox.open(tmp_path, {}, report=unheard) as outbox,
+        await Outbox.open(tmp_path, {}, report=discard) as outbox,
     ):
         await identify(client, outbox.ledger, restart=False, report=facts.append)
         assert (await outbox.check()).cluster == cluster.get("namespaces", "kube-system")["metadata"]["uid"]
@@ -45,7 +45,7 @@ async def identified(state: Path, cluster: Playground) -> list[Fact]:
     facts = list[Fact]()
     async with (
         connect(ClusterAccess(server=cluster.url)) as client,
-        await Outbox.open(state, {}, report=unheard) as outbox,
+        await Outbox.open(state, {}, report=discard) as outbox,
     ):
         await identify(client, outbox.ledger, restart=False, report=facts.append)
     return facts

@@ -7,7 +7,7 @@ from typing import Protocol
 from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory
 
 
-class Histories(Protocol):
+class MemberHistory(Protocol):
     """``history.History`` for a single member."""
 
     async def prove(self) -> Proof:
@@ -31,13 +31,13 @@ class Histories(Protocol):
         """An answer that came at this time, on the event loop's clock, is of the known history."""
         ...
 
-    def lose_sight(self) -> None:
+    def connection_broke(self) -> None:
         """A connection broke: the server may have another store now."""
         ...
 
 
-class TakenOnTrust:
-    """A Histories for a server that never changes its history."""
+class TrustedHistory:
+    """The history of a server that is never restored from a backup."""
 
     is_assured = True
 
@@ -53,5 +53,5 @@ class TakenOnTrust:
     def assure(self, at: float) -> None:
         pass
 
-    def lose_sight(self) -> None:
+    def connection_broke(self) -> None:
         pass

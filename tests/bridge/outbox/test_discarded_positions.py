@@ -45,7 +45,7 @@ async def test_all_parts_begin_an_epoch_in_one_transaction(tmp_path: Path) -> No
     async with opened(tmp_path, NOW) as outbox:
         await adopted(outbox)
         await reach(outbox, "7")
-        await outbox.ledger.forsake(BOTH, True)
+        await outbox.ledger.discard_positions(BOTH, True)
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left, NOW) as outbox:
@@ -56,7 +56,7 @@ async def test_where_it_is_not_known_only_the_position_goes(tmp_path: Path) -> N
     async with opened(tmp_path, NOW) as outbox:
         await adopted(outbox)
         await reach(outbox, "7")
-        await outbox.ledger.forsake(BOTH[:1], False)
+        await outbox.ledger.discard_positions(BOTH[:1], False)
         left = crashed(tmp_path, tmp_path / "left")
 
     async with opened(left, NOW) as outbox:
@@ -67,7 +67,7 @@ async def test_queued_records_keep_their_epoch_and_reach_no_position(tmp_path: P
     async with opened(tmp_path, NOW) as outbox:
         await adopted(outbox)
         async with asyncio.TaskGroup() as tasks:
-            durable = outbox.ledger.forsake(BOTH, True)
+            durable = outbox.ledger.discard_positions(BOTH, True)
             tasks.create_task(reach(outbox, "9"))
             await durable
         found = await outbox.read(0, 10)
@@ -81,7 +81,7 @@ async def test_queued_records_keep_their_epoch_and_reach_no_position(tmp_path: P
 async def test_what_is_reached_in_the_new_epoch_holds(tmp_path: Path) -> None:
     async with opened(tmp_path, NOW) as outbox:
         await adopted(outbox)
-        await outbox.ledger.forsake(BOTH, True)
+        await outbox.ledger.discard_positions(BOTH, True)
         await reach(outbox, "5", epoch=2)
         left = crashed(tmp_path, tmp_path / "left")
 
