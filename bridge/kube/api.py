@@ -11,7 +11,7 @@ import msgspec
 
 from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
-from bridge.kube.wire.answering import refusal
+from bridge.kube.wire.answering import error_of
 from bridge.kube.wire.inflate import read_whole
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
@@ -45,7 +45,7 @@ class Api:
         timeout = httpx.Timeout(TIMEOUT, connect=self._http.timeout.connect)
         try:
             async with self._http.stream(method, path, json=json, headers=headers, timeout=timeout) as response:
-                if response.status_code != httpx.codes.NOT_MODIFIED and (answer := await refusal(response)):
+                if response.status_code != httpx.codes.NOT_MODIFIED and (answer := await error_of(response)):
                     raise ApiError(asked, answer)
                 return Answered(response.status_code, response.headers, await read_whole(response))
         except CredentialsError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.model.answers import Trouble
+from bridge.model.answers import ErrorAnswer
 
 
 class CredentialsError(Exception):
@@ -13,6 +13,6 @@ class CredentialsError(Exception):
 class ApiError(Exception):
     """A request failed; ``answer`` is the classified failure."""
 
-    def __init__(self, asked: str, answer: Trouble) -> None:
+    def __init__(self, asked: str, answer: ErrorAnswer) -> None:
         super().__init__(f"{asked}: {answer.reason}")
         self.answer = answer

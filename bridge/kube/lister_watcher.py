@@ -16,13 +16,14 @@ from bridge.kube.errors import CredentialsError
 from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
 from bridge.kube.paths import collection_path, escaped
 from bridge.kube.transport import NETWORK_ERRORS, RESPONSE, not_answered
-from bridge.kube.wire.answering import refusal
+from bridge.kube.wire.answering import error_of
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.inflate import pieces
 from bridge.kube.wire.pages import PageReader
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import (
     Bookmark,
+    ErrorAnswer,
     Failed,
     HungUp,
     ListAnswer,
@@ -33,7 +34,6 @@ from bridge.model.answers import (
     Part,
     Silent,
     TakePart,
-    Trouble,
     Unsupported,
     WatchAnswer,
     WatchRequest,
@@ -105,8 +105,8 @@ class ApiListerWatcher:
             async with self._http.stream(
                 "GET", path, params=params, headers=self._list_headers, timeout=timeout
             ) as response:
-                trouble = await refusal(response, unusual=request.only is not None)
-                return await self._page(response, take) if trouble is None else trouble
+                error = await error_of(response, unusual=request.only is not None)
+                return await self._page(response, take) if error is None else error
         except httpx.InvalidURL as error:
             # Names of RBAC's kinds, among others, may have any length.
             if request.only is not None:
@@ -160,7 +160,7 @@ class ApiListerWatcher:
         finally:
             await opened.aclose()
 
-    async def _open(self, request: WatchRequest) -> httpx.Response | Trouble:
+    async def _open(self, request: WatchRequest) -> httpx.Response | ErrorAnswer:
         params = {**self._selectors, **_watch_params(request)}
         try:
             asked = self._http.build_request("GET", self._path, params=params)
@@ -168,9 +168,9 @@ class ApiListerWatcher:
             async with asyncio.timeout(self._answer_timeout), AsyncExitStack() as unless_opened:
                 response = await self._http.send(asked, stream=True)
                 unless_opened.push_async_callback(response.aclose)
-                trouble = await refusal(response, unusual=request.initial_events)
-                if trouble is not None:
-                    return trouble
+                error = await error_of(response, unusual=request.initial_events)
+                if error is not None:
+                    return error
                 encoding = response.headers.get("Content-Encoding", "identity")
                 if encoding != "identity":
                     return Failed(shortened(f"the watch is encoded as {encoding}, which was not requested"))

@@ -162,9 +162,9 @@ class Failed(msgspec.Struct, frozen=True):
     reason: str
 
 
-Trouble: TypeAlias = Expired | TooLarge | Oversized | Busy | Refused | Unsupported | Failed
-ListAnswer: TypeAlias = Page | Trouble
-WatchAnswer: TypeAlias = Opened | Announced | Bookmark | Unreadable | HungUp | Silent | Trouble
+ErrorAnswer: TypeAlias = Expired | TooLarge | Oversized | Busy | Refused | Unsupported | Failed
+ListAnswer: TypeAlias = Page | ErrorAnswer
+WatchAnswer: TypeAlias = Opened | Announced | Bookmark | Unreadable | HungUp | Silent | ErrorAnswer
 
 
 TakePart: TypeAlias = Callable[[Part], Awaitable[object]]

@@ -104,7 +104,7 @@ async def test_cancelled_deliveries_are_repeated_by_new_sinks(destination: Desti
     assert not destination.knows_ids or repeats(found) == 0
 
 
-async def test_a_slow_line_is_no_trouble_that_lasts(destination: Destination, line: Line) -> None:
+async def test_a_slow_line_is_no_lasting_failure(destination: Destination, line: Line) -> None:
     sent = heavy(200)
     results = Results()
     async with destination.opened() as sink, the_loop_is_free():

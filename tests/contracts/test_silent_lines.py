@@ -26,7 +26,7 @@ from tests.kit.tcp_line import Line
 pytestmark = pytest.mark.parametrize("kind", ONE_WAY_EACH, indirect=True)
 
 
-async def test_silence_is_trouble_in_time_and_then_all_goes_on(destination: Destination, line: Line) -> None:
+async def test_silence_is_a_failure_in_time_and_then_all_goes_on(destination: Destination, line: Line) -> None:
     sent = changes(120, keys=8)
     results = Results()
     async with destination.opened() as sink, the_loop_is_free():

@@ -95,7 +95,7 @@ async def test_a_secret_that_is_no_header_fails_without_its_text(
         await sink.close()
 
 
-async def test_an_address_that_the_client_does_not_take_is_trouble(endpoint: AnEndpoint) -> None:
+async def test_an_address_that_the_client_cannot_use_is_unavailable(endpoint: AnEndpoint) -> None:
     url = {"url": "http://xn--/"}
     results = Results()
     async with endpoint.opened(**url) as sink:

@@ -62,7 +62,7 @@ class InParts:
 
 Stream: TypeAlias = Sequence[WatchAnswer | Quiet]
 Turn: TypeAlias = ListAnswer | InParts | Stream
-"""The answer to one request: to a list a page or a trouble, to a watch a trouble or whatever comes. A watch whose last
+"""The answer to one request: to a list a page or an error, to a watch an error or any other answers. A watch whose last
 answer closes nothing stays open and silent for ever."""
 
 

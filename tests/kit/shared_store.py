@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from bridge.model.answers import (
     Announced,
+    ErrorAnswer,
     Failed,
     HungUp,
     ListAnswer,
@@ -18,7 +19,6 @@ from bridge.model.answers import (
     Page,
     Part,
     TakePart,
-    Trouble,
     WatchAnswer,
     WatchRequest,
 )
@@ -61,7 +61,7 @@ class SharedStore(SimulatedCluster):
         both = zip(self.history, backup.history, strict=False)
         return max((mine[0] for mine, its in both if mine == its), default=1)
 
-    def _refused(self, epochs: int) -> Trouble | None:
+    def _refused(self, epochs: int) -> ErrorAnswer | None:
         if self.epochs != epochs or asyncio.get_running_loop().time() < self._down_until:
             return Failed("no connection")
         return None

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bridge.model.answers import (
     Announced,
     Bookmark,
+    ErrorAnswer,
     EventType,
     Expired,
     HungUp,
@@ -29,7 +30,6 @@ from bridge.model.answers import (
     Silent,
     TakePart,
     TooLarge,
-    Trouble,
     Unreadable,
     WatchAnswer,
     WatchRequest,
@@ -38,7 +38,7 @@ from bridge.model.object import ApiObject
 from tests.kit.objects import Blueprint, a_pod
 
 Event: TypeAlias = tuple[EventType, ApiObject]
-End: TypeAlias = HungUp | Silent | Trouble
+End: TypeAlias = HungUp | Silent | ErrorAnswer
 
 
 @dataclass(eq=False, slots=True)
@@ -69,7 +69,7 @@ class SimulatedCluster:
         """Every event that a plain watch has reported readably, and that a watch from its version is to send."""
         self.unreadable_keys: set[str] = set()
         """Objects that no list can show."""
-        self.next_answers: deque[Trouble] = deque()
+        self.next_answers: deque[ErrorAnswer] = deque()
         """Instead of an answer to the next requests."""
         self.behind = 0
         """So many versions every cache is behind."""
@@ -258,7 +258,7 @@ class SimulatedCluster:
         finally:
             self._watches.pop(watch, None)
 
-    def _refusal(self, request: WatchRequest) -> Trouble | None:
+    def _refusal(self, request: WatchRequest) -> ErrorAnswer | None:
         if self.next_answers:
             return self.next_answers.popleft()
         if request.version and int(request.version) > self.version:

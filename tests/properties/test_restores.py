@@ -15,7 +15,7 @@ import pytest
 
 from bridge.informer import SharedInformer, SharedInformerFactory, Timing
 from bridge.informer.reflector.history import Part
-from bridge.model.answers import Busy, EventType, Expired, Failed, HungUp, Refused, Silent, TooLarge, Trouble
+from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, HungUp, Refused, Silent, TooLarge
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
@@ -33,7 +33,7 @@ A_WHILE = 4000.0
 PAUSES = [0.0, 0.0, 0.01, 0.1, 0.3, 0.6, 1.0, 1.0, 3.0, 6.0, 40.0, 300.0]
 OUTAGES = [0.0, 0.0, 0.3, 1.5]
 LATENCIES = [0.0, 0.0, 0.05, 0.2, 0.4, 1.1]
-TROUBLES: list[Trouble] = [Refused(403, "forbidden"), Failed("500"), Busy("429"), TooLarge("504"), Expired("410")]
+ERRORS: list[ErrorAnswer] = [Refused(403, "forbidden"), Failed("500"), Busy("429"), TooLarge("504"), Expired("410")]
 ENDS: list[End] = [BROKE, HungUp("the server restarts"), Silent(90), Failed("500"), Expired("410")]
 
 
@@ -109,7 +109,7 @@ class Life:
             case "break":
                 store.end_watches(chance.choice(ENDS), in_the_middle=chance.random() < 0.3)
             case "fail":
-                store.next_answers += [chance.choice(TROUBLES) for _ in range(chance.randint(1, 3))]
+                store.next_answers += [chance.choice(ERRORS) for _ in range(chance.randint(1, 3))]
             case "latency":
                 store.latency = chance.choice(LATENCIES)
             case "block":

@@ -9,17 +9,17 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from bridge.kube.wire.inflate import pieces
-from bridge.kube.wire.status import read_status, shortened, trouble
-from bridge.model.answers import Failed, Trouble
+from bridge.kube.wire.status import error_answer, read_status, shortened
+from bridge.model.answers import ErrorAnswer, Failed
 from bridge.model.primitives.wrong_protocol import wants_https
 
 LONGEST_STATUS = 64 * 1024
 """Bytes of an error's body that are read; a Status has some hundred."""
 
 
-async def refusal(response: httpx.Response, *, unusual: bool = False) -> Trouble | None:
+async def error_of(response: httpx.Response, *, unusual: bool = False) -> ErrorAnswer | None:
     """None if the answer is JSON with a 2xx status; its body is not read yet. Else the failure, with the reason from at
-    most LONGEST_STATUS bytes of the body. ``unusual``: see ``status.trouble``."""
+    most LONGEST_STATUS bytes of the body. ``unusual``: see ``status.error_answer``."""
     kind = content_type(response)
     if response.is_success:
         # The login page of a proxy has the status 200, too.
@@ -31,7 +31,7 @@ async def refusal(response: httpx.Response, *, unusual: bool = False) -> Trouble
     if wants_https(response.status_code, beginning):
         return Failed("400: the server speaks HTTPS on this port: write https:// in its address")
     status = read_status(beginning) if kind == "application/json" else None
-    return trouble(
+    return error_answer(
         response.status_code,
         status,
         after=_retry_after(response),

@@ -23,8 +23,8 @@ from bridge.kube.wire.objects import (
     text_at,
     too_deep,
 )
-from bridge.kube.wire.status import read_status, shortened, trouble
-from bridge.model.answers import Announced, Bookmark, EventType, Failed, Trouble, Unreadable, WatchAnswer
+from bridge.kube.wire.status import error_answer, read_status, shortened
+from bridge.model.answers import Announced, Bookmark, ErrorAnswer, EventType, Failed, Unreadable, WatchAnswer
 from bridge.model.object import ApiObject, cut, object_key
 from bridge.model.resource import Resource
 
@@ -219,11 +219,11 @@ class Frames:
             case _:
                 return Unreadable(shortened(f"an event of unknown type {found.type!r}"))
 
-    def _status(self, body: bytes | msgspec.Raw) -> Trouble:
+    def _status(self, body: bytes | msgspec.Raw) -> ErrorAnswer:
         status = read_status(body)
         if status is None:
             return Failed("an ERROR event without a Status")
-        return trouble(status.code, status, unusual=self._initial_events)
+        return error_answer(status.code, status, unusual=self._initial_events)
 
     def _event_of(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
         if isinstance(thing, str):
@@ -248,7 +248,7 @@ class Frames:
             return Unreadable(shortened(f"a line is not a watch event that can be read: {reason}"))
         return self._event_of(kind, bare(line, self._resource, reason, at=start))
 
-    def _end(self, answer: Trouble) -> Trouble:
+    def _end(self, answer: ErrorAnswer) -> ErrorAnswer:
         self.ended = True
         self._forget_unfinished()
         return answer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from bridge.kube.wire.objects import UNREADABLE
-from bridge.kube.wire.status import read_status, shortened, trouble
-from bridge.model.answers import Failed, Trouble
+from bridge.kube.wire.status import error_answer, read_status, shortened
+from bridge.model.answers import ErrorAnswer, Failed
 
 
 class ListMetadata(msgspec.Struct):
@@ -58,7 +58,7 @@ class ListText:
         """Takes text behind the items and their closing bracket."""
         self._ends += text
 
-    def end(self, text: bytes | None = None) -> ListMetadata | Trouble:
+    def end(self, text: bytes | None = None) -> ListMetadata | ErrorAnswer:
         """Reads the whole text, or ``text`` in its place if no items were found. Failed if it is not a list with a
         version; the failure of a Status that stands in its place."""
         text = b"".join((self._begins, b"[]", self._ends)) if text is None else text
@@ -67,7 +67,7 @@ class ListText:
         except UNREADABLE as error:
             return malformed(str(error))
         if found.kind == "Status" and (status := read_status(text)):
-            return trouble(status.code, status)
+            return error_answer(status.code, status)
         if found.items:
             return malformed("it has two lists of items")
         if not found.kind.endswith("List"):

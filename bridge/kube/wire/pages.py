@@ -14,7 +14,7 @@ from bridge.kube.wire.list_text import ListMetadata, ListText, malformed
 from bridge.kube.wire.nesting import Nesting, end_of_value, members
 from bridge.kube.wire.objects import UNREADABLE, LeftBare, bare, decode_head, read_object, whole_object
 from bridge.kube.wire.page_items import PageItems
-from bridge.model.answers import Failed, Page, Trouble
+from bridge.model.answers import ErrorAnswer, Failed, Page
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 
@@ -94,7 +94,7 @@ class PageReader(PageItems):
         """Removes and returns the objects that are complete."""
         return self._take(secret=self._list.names_secrets)
 
-    def end(self) -> Page | Trouble:
+    def end(self) -> Page | ErrorAnswer:
         """Ends the page. The Page has the objects that were not taken, the list's version and the unreadable items;
         Failed if the text is not a list with a version."""
         self._final = True

@@ -8,7 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from bridge.kube.wire.objects import UNREADABLE
-from bridge.model.answers import Busy, Expired, Failed, Refused, TooLarge, Trouble, Unsupported
+from bridge.model.answers import Busy, ErrorAnswer, Expired, Failed, Refused, TooLarge, Unsupported
 
 REFUSALS = frozenset({401, 403, 404, 405})
 _NOT_TAKEN = frozenset({400, 414, 422, 431})
@@ -54,15 +54,15 @@ def read_status(body: bytes | msgspec.Raw) -> Status | None:
     return status if status.kind == "Status" else None
 
 
-def trouble(
+def error_answer(
     code: int,
     status: Status | None,
     *,
     after: float | None = None,
     unusual: bool = False,
     instead: str = "",
-) -> Trouble:
-    """The failure behind an HTTP answer, or behind an ERROR event of a watch.
+) -> ErrorAnswer:
+    """The error behind an HTTP answer, or behind an ERROR event of a watch.
 
     ``after`` is the Retry-After header in seconds; ``unusual`` marks a request with a feature that servers may not
     know, such as a WatchList; ``instead`` describes the body if it is not a Status.

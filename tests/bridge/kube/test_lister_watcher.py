@@ -282,11 +282,11 @@ async def test_a_list_of_which_nothing_comes_is_given_up(server: ScriptedServer)
         assert await list_once(client) == Failed(f"{server.url} did not answer in time")
 
 
-# ── Refusals and troubles, to a list and to a watch alike ────────────────────
+# ── Errors, in answer to a list and to a watch alike ────────────────────
 
 HTML = b"<html><body><h1>Welcome to the corporate proxy</h1></body></html>"
 
-TROUBLES: list[tuple[Handler, WatchAnswer]] = [
+ERRORS: list[tuple[Handler, WatchAnswer]] = [
     (answering(status(410, "Expired", "too old"), 410), Expired("410 Expired: too old")),
     (
         answering(status(504, "Timeout", "wait", causes=[{"reason": "ResourceVersionTooLarge"}]), 504),
@@ -348,13 +348,13 @@ TROUBLES: list[tuple[Handler, WatchAnswer]] = [
 ]
 
 
-@pytest.mark.parametrize(("handler", "trouble"), TROUBLES, ids=lambda value: getattr(value, "reason", ""))
-async def test_a_trouble_is_the_only_answer_to_a_list_and_to_a_watch(
-    server: ScriptedServer, client: KubeClient, handler: Handler, trouble: WatchAnswer
+@pytest.mark.parametrize(("handler", "error"), ERRORS, ids=lambda value: getattr(value, "reason", ""))
+async def test_an_error_is_the_only_answer_to_a_list_and_to_a_watch(
+    server: ScriptedServer, client: KubeClient, handler: Handler, error: WatchAnswer
 ) -> None:
     server.on(PATH, handler)
-    assert await list_once(client) == trouble
-    assert await watch_whole(client) == [trouble]
+    assert await list_once(client) == error
+    assert await watch_whole(client) == [error]
 
 
 @pytest.mark.parametrize("code", [400, 422])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.kube.wire.pages import LONGEST_OBJECT, PageReader
-from bridge.model.answers import Expired, Failed, Page, Trouble
+from bridge.model.answers import ErrorAnswer, Expired, Failed, Page
 from bridge.model.resource import Resource
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
@@ -30,7 +30,7 @@ def page(*items: Any, kind: str = "PodList", **metadata: Any) -> bytes:
     return json.dumps(found, separators=(",", ":")).encode()
 
 
-def read_page(body: bytes, resource: Resource) -> Page | Trouble:
+def read_page(body: bytes, resource: Resource) -> Page | ErrorAnswer:
     reader = PageReader(resource)
     reader.feed(body)
     return reader.end()

@@ -38,7 +38,7 @@ def test_a_sink_is_well_while_it_takes_what_there_is(state: SinkState) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [
         {"last_error": "503"},
         {"dead_letters": 1},
@@ -47,5 +47,5 @@ def test_a_sink_is_well_while_it_takes_what_there_is(state: SinkState) -> None:
     ],
     ids=str,
 )
-def test_a_sink_is_unwell_while_it_fails_or_awaits_an_operator(trouble: dict[str, Any]) -> None:
-    assert not SinkStatus(name="audit", type="kafka", state=SinkState.DELIVERING, **trouble).well
+def test_a_sink_is_unwell_while_it_fails_or_awaits_an_operator(failure: dict[str, Any]) -> None:
+    assert not SinkStatus(name="audit", type="kafka", state=SinkState.DELIVERING, **failure).well

@@ -280,7 +280,7 @@ def test_an_unknown_resource_is_logged_once_until_it_changes() -> None:
         ClusterUnidentified("forbidden"),
     ],
 )
-def test_every_trouble_is_a_warning(fact: Fact) -> None:
+def test_every_failure_is_a_warning(fact: Fact) -> None:
     assert [level for level, _ in _logged(fact)] == ["warning"]
 
 

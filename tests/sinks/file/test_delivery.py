@@ -133,7 +133,7 @@ def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     assert (rotated.read_bytes(), path.read_bytes()) == (A, C)
 
 
-def test_a_folder_that_went_is_trouble_until_it_is_back(tmp_path: Path) -> None:
+def test_appends_fail_until_a_lost_folder_is_back(tmp_path: Path) -> None:
     folder = tmp_path / "mount"
     folder.mkdir()
     file = FileWriter(folder / "deltas.ndjson", sync=True)
@@ -196,7 +196,7 @@ def test_an_unread_pipe_fails_and_a_torn_line_is_completed_first() -> None:
     assert read == [line] * 4
 
 
-def test_a_pipe_whose_reader_is_gone_is_trouble() -> None:
+def test_an_append_to_a_pipe_without_a_reader_fails() -> None:
     reading, stream = a_pipe()
     os.close(reading)
 
@@ -222,7 +222,7 @@ def test_waiting_for_a_reader_can_be_interrupted() -> None:
     os.close(reading)
 
 
-def test_a_full_device_is_trouble() -> None:
+def test_an_append_to_a_full_device_fails() -> None:
     stream = open_writer(FileOptions(path=Path("/dev/full")))
 
     with pytest.raises(AppendFailed, match="/dev/full: No space left on device"):

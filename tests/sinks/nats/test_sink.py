@@ -115,7 +115,7 @@ async def test_refused_messages_are_rejected_others_stored_in_order(
     assert found == stored if sole_writer else sorted(found) == sorted(stored)
 
 
-async def test_a_full_stream_is_trouble_and_nothing_overtakes(nats_server: Nats, nats_stream: MakeStream) -> None:
+async def test_a_full_stream_fails_the_batch_and_nothing_overtakes(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream(max_msgs=10, discard=DiscardPolicy.NEW)
     batch = changes(30)
     async with opened(nats_server, stream) as sink:
@@ -343,7 +343,7 @@ async def test_a_replay_inside_the_duplicate_window_is_stored_once(nats_server: 
     assert {each.headers["ce-source"] for each in stored} == {"/clusters/prod"}
 
 
-async def test_a_subject_that_belongs_to_another_stream_is_trouble(nats_server: Nats, nats_stream: MakeStream) -> None:
+async def test_a_subject_of_another_stream_fails_the_batch(nats_server: Nats, nats_stream: MakeStream) -> None:
     ours, theirs = await nats_stream(), await nats_stream()
     async with opened(nats_server, NatsStream(ours.name, theirs.prefix)) as sink:
         receipt = await sink.deliver(changes(3))

@@ -43,7 +43,7 @@ def test_a_failure_of_one_request_leaves_the_endpoint_available(statuses: list[i
     assert {failure_of(result_of(status, None, NOW)).unavailable for status in statuses} == {unavailable}
 
 
-def test_retry_after_is_heard_with_any_trouble() -> None:
+def test_any_failure_may_have_a_retry_after() -> None:
     for status in (302, 429, 503, 500, 425):
         assert failure_of(result_of(status, "7", NOW)).after == 7.0
 

@@ -142,7 +142,7 @@ async def test_a_busy_endpoint_says_how_long_to_wait(receiver: WebhookReceiver) 
     assert receipt.failure.after == 17.0
 
 
-async def test_an_endpoint_that_does_not_answer_in_time_is_trouble(receiver: WebhookReceiver) -> None:
+async def test_an_endpoint_without_an_answer_in_time_fails_the_batch(receiver: WebhookReceiver) -> None:
     sink = await opened(receiver, timeout=Duration(0.2))
     never = asyncio.Event()
     receiver.answer = lambda posted: Answer(wait=never)
@@ -203,7 +203,7 @@ async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
     assert "did not answer within 0.2 s" in failure_of(receipt)
 
 
-async def test_what_is_no_http_is_trouble() -> None:
+async def test_an_answer_that_is_no_http_fails_the_batch() -> None:
     async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         writer.close()
