@@ -22,7 +22,7 @@ REDACTED = "[redacted]"
 
 _MIN_SECRET = 4
 """Characters. A shorter text appears in every answer by chance."""
-_SCHEMES = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|v1,)\s*")
+_SCHEMES = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|v1a?,)\s*")
 _NO_TEXT = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"}
 """Codecs that are slow, or no charset of an answer."""
 

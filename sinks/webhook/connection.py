@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from base64 import b64encode
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
@@ -14,10 +13,10 @@ from bridge.model.primitives.wrong_protocol import BEGINNING, wants_https
 from sinks.errors import SinkUnavailable, WrongOption
 from sinks.secret_files import SecretFile
 from sinks.tls import tls_context
+from sinks.webhook.auth.signature import WebhookKey, keys_in
 from sinks.webhook.examine import header_value
-from sinks.webhook.http_client import HTTP_ERRORS, HttpClient, HttpResponse, describe, is_unreachable
+from sinks.webhook.http.client import HTTP_ERRORS, HttpClient, HttpResponse, describe, is_unreachable
 from sinks.webhook.options import WebhookOptions
-from sinks.webhook.signature import keys_in
 
 _LONG = 8
 """Characters. A shorter path or public header value may be in a response by chance, so it is not redacted."""
@@ -51,7 +50,7 @@ class WebhookConnection:
         """No connection could be made: certificates may have been renewed."""
         self.headers: dict[str, str] = {}
         """The headers of every request. Names are in lower case."""
-        self.keys: tuple[bytes, ...] = ()
+        self.keys: tuple[WebhookKey, ...] = ()
         """The keys of ``secret_file``, for signatures."""
 
     async def open(self) -> None:
@@ -107,7 +106,7 @@ class WebhookConnection:
         values = [self.headers[name.lower()] for name in self._secret_headers]
         values += [value for value in self._options.headers.values() if len(value) >= _LONG]
         values += signature.split()
-        values += [b64encode(key).decode() for key in self.keys]
+        values += [text for key in self.keys for text in key.encoded]
         parts = urlsplit(self._options.url)
         values += [value for _, value in parse_qsl(parts.query)]
         targets = (f"{parts.path}?{parts.query}", parts.path, parts.query)

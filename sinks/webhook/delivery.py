@@ -11,10 +11,10 @@ from itertools import chain
 
 from sinks.excerpt import Secrets, excerpt
 from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.webhook.auth.signature import signature
 from sinks.webhook.connection import RequestFailed, WebhookConnection
 from sinks.webhook.encode import WebhookMessage, batch_of
-from sinks.webhook.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of
-from sinks.webhook.signature import signature
+from sinks.webhook.http.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of
 
 _SIGNATURE = "webhook-signature"
 

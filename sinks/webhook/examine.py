@@ -10,8 +10,8 @@ from pathlib import Path
 from sinks.errors import WrongOption, wrong_options
 from sinks.secret_files import read_secret
 from sinks.tls import Step, check_tls_files
+from sinks.webhook.auth.signature import keys_in
 from sinks.webhook.options import HEADER_VALUE, WebhookOptions
-from sinks.webhook.signature import keys_in
 
 
 def examine(options: WebhookOptions) -> Sequence[WrongOption]:

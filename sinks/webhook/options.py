@@ -88,8 +88,10 @@ class WebhookOptions(EventOptions):
     secret_file: Path | None = Field(
         default=None,
         description="Signs every request after Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature)."
-        " The file holds a secret per line, whsec_ and base64 of 24 to 64 bytes; with several lines, while a secret is"
-        " replaced, each gives a signature. A changed file is read again. Without the option requests are not signed.",
+        " The file holds a key per line: whsec_ and base64 of 24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64"
+        " of an Ed25519 key (32 bytes, or 64 with the public key) for v1a, whose public half alone the endpoint needs."
+        " With several lines, while a key is replaced, each gives a signature. A changed file is read again. Without"
+        " the option requests are not signed.",
         examples=["/run/secrets/hook"],
     )
     timeout: Annotated[Duration, Between(0.001, 600)] = Field(

@@ -24,9 +24,22 @@ from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
+from tests.kit.openssl import KeyPair, verifies
 from tests.kit.records import a_delta, a_gap, changes
 from tests.kit.sinks import failure_of
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
+
+
+def mounted(folder: Path, content: str) -> Path:
+    """A file as the kubelet mounts and renews it: a link to the newest of several folders, moved in one step."""
+    data = folder / f"..{len(list(folder.iterdir()))}"
+    data.mkdir()
+    (data / "key").write_text(content)
+    (folder / "..new").symlink_to(data.name)
+    (folder / "..new").rename(folder / "..data")
+    if not (folder / "key").is_symlink():
+        (folder / "key").symlink_to("..data/key")
+    return folder / "key"
 
 
 async def opened(receiver: WebhookReceiver, **options: Any) -> WebhookSink:
@@ -269,6 +282,24 @@ async def test_requests_are_signed_and_a_new_secret_is_taken_up(receiver: Webhoo
     assert failure_of(without) == f"secret_file: cannot read the secret file {file}: No such file or directory"
 
 
+async def test_an_asymmetric_key_is_renewed_in_one_header(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    old, new = KeyPair.make(), KeyPair.make()
+    mounted(tmp_path, f"{old.private()}\n")
+    sink = await opened(receiver, secret_file=tmp_path / "key")
+
+    await sink.deliver([a_delta(1)])
+    mounted(tmp_path, f"{new.private()}\n{old.private()}\n")
+    await sink.deliver([a_delta(2)])
+    await sink.close()
+
+    for posted, keys in zip(receiver.accepted, [(old,), (new, old)], strict=True):
+        headers = posted.headers
+        content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + posted.body
+        signatures = headers["webhook-signature"].split(" ")
+        for key, each in zip(keys, signatures, strict=True):
+            assert verifies(key, content, each.removeprefix("v1a,"))
+
+
 async def test_headers_come_from_the_options_and_from_files(receiver: WebhookReceiver, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("Bearer hush\n")
     sink = await opened(
@@ -502,11 +533,17 @@ async def test_an_echo_of_the_request_brings_no_credentials_back(
     receiver: WebhookReceiver, tmp_path: Path, form: str
 ) -> None:
     secret = b64encode(os.urandom(32)).decode()
-    (tmp_path / "secret").write_text(f"whsec_{secret}\n")
+    pair = KeyPair.make()
+    (tmp_path / "secret").write_text(f"whsec_{secret}\n{pair.private()}\n")
     (tmp_path / "token").write_text("Bearer tok/en+of=ours\n")
 
     def echo(posted: Posted) -> Answer:
-        received = {**posted.headers, "url": f"{receiver.url}?key=hush%2Fhush", "signed with": f"whsec_{secret}"}
+        received = {
+            **posted.headers,
+            "url": f"{receiver.url}?key=hush%2Fhush",
+            "signed with": f"whsec_{secret}",
+            "or": pair.private(whole=False),
+        }
         body = (
             json.dumps(received) if form == "json" else "\n".join(f"{k}: {v}" for k, v in received.items())
         ).encode()
@@ -527,8 +564,9 @@ async def test_an_echo_of_the_request_brings_no_credentials_back(
 
     kept = receipt.answers[0]
     assert "uid-of-shop/web-1/1001/updated" in kept, "what helps to find out is there"
-    signed = receiver.asked[0].headers["webhook-signature"].removeprefix("v1,")
-    for hidden in ("tok/en", "ours", secret, signed, "hush"):
+    signed = [each.partition(",")[2] for each in receiver.asked[0].headers["webhook-signature"].split()]
+    assert len(signed) == 2
+    for hidden in ("tok/en", "ours", secret, b64encode(pair.seed).decode(), *signed, "hush"):
         assert hidden not in kept
     assert "shop" in kept
 

@@ -1,0 +1,4 @@
+"""How a request proves who sent it.
+
+signature  signatures of Standard Webhooks, symmetric and asymmetric
+"""
