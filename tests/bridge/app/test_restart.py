@@ -123,6 +123,26 @@ async def test_a_watch_resumes_without_a_list_or_a_repetition(tmp_path: Path) ->
     assert second.sink.deltas[0].sequence == first.sink.deltas[-1].sequence + 1
 
 
+async def test_a_stop_within_the_window_loses_no_change(tmp_path: Path) -> None:
+    """The second change waits for others when the bridge stops: it is neither awaited nor lost, nor sent twice."""
+    async with Playground(bookmark_interval=600) as cluster:
+        for name in ("a", "b"):
+            cluster.create("configmaps", a_config_map(name))
+        async with life(tmp_path, cluster, ready=False, latency=600.0) as first:
+            await first.until_settled()
+            cluster.patch("configmaps", "a", {"data": {"value": "2"}})  # after a pause: at once
+            await first.sink.until(lambda sink: len(sink.deltas) == 3)
+            cluster.patch("configmaps", "b", {"data": {"value": "2"}})
+        before = lists_and_watches(cluster)
+        async with life(tmp_path, cluster) as second:
+            await second.sink.until(lambda sink: len(sink.deltas) == 1)
+        after = lists_and_watches(cluster)
+
+    assert [each.key for each in first.sink.deltas] == ["default/a", "default/b", "default/a"]
+    assert evidence(second.sink.deltas) == [("updated", "default/b", "watched")]
+    assert after == (before[0], before[1] + 1), "one watch more, and no list"
+
+
 async def test_an_expired_position_exports_the_difference_alone(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         for name in ("kept", "changed", "deleted", "recreated"):
