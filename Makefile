@@ -12,13 +12,13 @@ NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
 DOCS ?= build/docs
 PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
-	config/reference.yaml $(wildcard config/examples/* deploy/*)
+	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/chart/*.yaml deploy/chart/files/*)
 
 # The tests start some hundred processes, and each would compile the bridge anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference clean
+.PHONY: help setup run test test-rooms test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -95,6 +95,9 @@ lock: $(READY) ## renew the three requirements files from pyproject.toml
 
 reference: $(READY) ## renew config/reference.yaml from the schema
 	$(BIN)/kubedelta schema --reference > config/reference.yaml
+
+chart: $(READY) ## renew the generated files of deploy/chart
+	$(BIN)/python -m deploy.generator
 
 clean: ## remove what setup and the tools made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -29,6 +29,8 @@ RECIPE_OF_FIXTURE = {
     "nats_build": recipes.NATS,
     "kafka_build": recipes.KAFKA,
     "promlint_build": recipes.PROMLINT,
+    "helm_build": recipes.HELM,
+    "prometheus_operator_build": recipes.PROMETHEUS_OPERATOR,
 }
 """A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
 
@@ -143,3 +145,13 @@ def kafka_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def promlint_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.PROMLINT, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def helm_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.HELM, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def prometheus_operator_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.PROMETHEUS_OPERATOR, pytestconfig)

@@ -55,6 +55,16 @@ def _ldflags(version: str) -> str:
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in says.items())])
 
 
+def _of_module(name: str, module: str, *files: str) -> Recipe:
+    """Files of a Go module that are no programs."""
+    sources = (RECIPES / name / "go.mod", RECIPES / name / "go.sum")
+    copied = " ".join(f'"$folder"/{file}' for file in files)
+    command = f'go mod download && folder=$(go list -m -f "{{{{{{{{.Dir}}}}}}}}" {module}) && cp {copied} {{out}}'
+    return Recipe(
+        name, _version(sources[0], rf"^require {re.escape(module)} v(\S+)"), Group.GO, sources, ("sh", "-c", command)
+    )
+
+
 def _maven(name: str, property_name: str) -> Recipe:
     pom = RECIPES / name / "pom.xml"
     command = ("mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory={out}")
@@ -81,4 +91,15 @@ KUBERNETES = _go(
 PROMLINT = _go("promlint", "github.com/prometheus/client_golang", ".")
 """No server: Prometheus' own linter of metrics, without the whole of promtool around it."""
 
-ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMLINT)
+HELM = _go("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm")
+"""No server: what renders and lints the chart."""
+
+PROMETHEUS_OPERATOR = _of_module(
+    "prometheus-operator",
+    "github.com/prometheus-operator/prometheus-operator",
+    "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+)
+"""The definitions of its custom resources."""
+
+ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMLINT, HELM, PROMETHEUS_OPERATOR)

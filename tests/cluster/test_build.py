@@ -82,6 +82,8 @@ def test_recipes_say_the_versions_that_they_pin() -> None:
         "kafka": "4.1.1",
         "kubernetes": "1.36.3",
         "promlint": "1.25.0",
+        "helm": "4.3.1",
+        "prometheus-operator": "0.85.0",
     }
 
 

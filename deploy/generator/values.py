@@ -1,0 +1,158 @@
+"""The values of the chart, beside ``config``. A test compares the defaults with values.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Anything: TypeAlias = dict[str, Any]
+"""A part of a Kubernetes object, which the API server validates."""
+Texts: TypeAlias = dict[str, str]
+Label: TypeAlias = Annotated[str, Field(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")]
+Time: TypeAlias = Annotated[str, Field(pattern=r"^([0-9]+(ms|s|m|h))+$")]
+"""In Prometheus' notation."""
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Image(Part):
+    repository: str = Field(default="kubedelta", min_length=1, description="Registry and name of the image.")
+    tag: str = Field(default="", description="Empty for the chart's appVersion.")
+    digest: str = Field(default="", pattern="^(sha256:[0-9a-f]{64})?$", description="Used in place of the tag.")
+    pullPolicy: Literal["IfNotPresent", "Always", "Never"] = Field(
+        default="IfNotPresent", description="When nodes pull it."
+    )
+    pullSecrets: list[Texts] = Field(default=[], description="References to Secrets with the registry's credentials.")
+
+
+class ServiceAccount(Part):
+    create: bool = Field(default=True, description="False for an account that exists.")
+    name: str = Field(default="", description="Empty for the full name, or for default without create.")
+    annotations: Texts = Field(default={}, description="Such as a cloud's role.")
+
+
+class Rbac(Part):
+    create: bool = Field(default=True, description="False where the output of `kubedelta rbac` is applied instead.")
+    namespaced: bool = Field(
+        default=False, description="Roles only; each entry of config.resources must name namespaces then."
+    )
+
+
+class Persistence(Part):
+    enabled: bool = Field(
+        default=True, description="False keeps the state in the pod: each restart begins with snapshots."
+    )
+    existingClaim: str = Field(default="", description="A PersistentVolumeClaim to use; empty for the chart's own.")
+    storageClass: str = Field(default="", description="Empty for the cluster's default.")
+    size: str = Field(
+        default="10Gi", pattern=r"^[0-9]+(\.[0-9]+)?([EPTGMk]i?|Ki|m)?$", description="A quantity of Kubernetes."
+    )
+    retain: bool = Field(default=True, description="`helm uninstall` leaves the claim.")
+    annotations: Texts = Field(default={}, description="Of the claim.")
+
+
+class Secret(Part):
+    name: str = Field(min_length=1, description="Of a Secret in the release's namespace.")
+    mountPath: str = Field(pattern="^/", description="The folder for its keys, each a file.")
+
+
+class Service(Part):
+    annotations: Texts = Field(default={}, description="Of the Service.")
+
+
+class NetworkPolicy(Part):
+    enabled: bool = Field(default=True, description="False admits every client.")
+    from_: list[Anything] = Field(
+        default=[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        alias="from",
+        description="Peers that may connect; empty for none.",
+    )
+    egress: list[Anything] = Field(
+        default=[],
+        description="Rules for DNS, the API server and every sink; empty leaves outgoing connections unbounded.",
+    )
+
+
+class PodDisruptionBudget(Part):
+    enabled: bool = Field(default=False, description="Creates it.")
+    maxUnavailable: Annotated[int, Field(ge=0)] | str = Field(
+        default=1, description="0 keeps a node from being drained."
+    )
+
+
+class ServiceMonitor(Part):
+    enabled: bool = Field(default=False, description="Creates it; needs the Prometheus Operator.")
+    labels: Texts = Field(default={}, description="By which a Prometheus finds it.")
+    interval: Time = Field(default="30s", description="Between two scrapes.")
+    scrapeTimeout: Time = Field(default="10s", description="At most the interval.")
+
+
+class PrometheusRule(Part):
+    enabled: bool = Field(default=False, description="Creates it; needs the Prometheus Operator.")
+    labels: Texts = Field(default={}, description="By which a Prometheus finds it.")
+    runbookUrl: str = Field(
+        default="", description="Where docs/alerts.md is published; each alert links to its section."
+    )
+    disabled: list[str] = Field(default=[], description="Names of alerts to leave out.")
+
+
+def _toleration(taint: str) -> Anything:
+    return {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+
+
+class Values(Part):
+    """All values but ``config``."""
+
+    image: Image = Field(default=Image(), description="The container's image.")
+    replicas: Annotated[int, Field(ge=0, le=1)] = Field(default=1, description="One bridge has the state; 0 stops it.")
+    nameOverride: Label = Field(default="", description="In place of the chart's name.")
+    fullnameOverride: Label = Field(default="", description="In place of release and name.")
+    commonLabels: Texts = Field(default={}, description="Of every object.")
+    podLabels: Texts = Field(default={}, description="Of the pod.")
+    podAnnotations: Texts = Field(default={}, description="Of the pod.")
+    serviceAccount: ServiceAccount = Field(default=ServiceAccount(), description="The bridge's account.")
+    rbac: Rbac = Field(default=Rbac(), description="The rights that config.resources need.")
+    persistence: Persistence = Field(default=Persistence(), description="The volume at config.state.directory.")
+    secrets: list[Secret] = Field(default=[], description="Secrets as files, for options of config that end in _file.")
+    env: list[Anything] = Field(default=[], description="Environment variables of the container.")
+    extraVolumes: list[Anything] = Field(default=[], description="Further volumes of the pod.")
+    extraVolumeMounts: list[Anything] = Field(default=[], description="Their mounts.")
+    service: Service = Field(default=Service(), description="The Service for /metrics.")
+    networkPolicy: NetworkPolicy = Field(default=NetworkPolicy(), description="Who may connect, and where to.")
+    podDisruptionBudget: PodDisruptionBudget = Field(default=PodDisruptionBudget(), description="Bounds evictions.")
+    serviceMonitor: ServiceMonitor = Field(default=ServiceMonitor(), description="Of the Prometheus Operator.")
+    prometheusRule: PrometheusRule = Field(
+        default=PrometheusRule(), description="The alerts, for the Prometheus Operator."
+    )
+    resources: Anything = Field(
+        default={
+            "requests": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"},
+            "limits": {"memory": "1Gi"},
+        },
+        description="Of the container.",
+    )
+    podSecurityContext: Anything = Field(
+        default={
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        description="Of the pod.",
+    )
+    securityContext: Anything = Field(
+        default={"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        description="Of the container.",
+    )
+    tolerations: list[Anything] = Field(
+        default=[_toleration("not-ready"), _toleration("unreachable")], description="Of the pod."
+    )
+    nodeSelector: Texts = Field(default={}, description="Of the pod.")
+    affinity: Anything = Field(default={}, description="Of the pod.")
+    topologySpreadConstraints: list[Anything] = Field(default=[], description="Of the pod.")
+    priorityClassName: str = Field(default="", description="Of the pod.")

@@ -1,0 +1,119 @@
+"""helm with the chart: what it renders, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy/chart"
+NAMESPACE = "kubedelta"
+
+Manifest = dict[str, Any]
+Values = Mapping[str, Any]
+
+CONFIG: Values = {
+    "cluster": {"name": "prod"},
+    "resources": ["pods", {"resource": "secrets", "namespaces": ["shop"]}],
+    "sinks": {
+        "deltas": {
+            "type": "kafka",
+            "bootstrap_servers": "kafka:9092",
+            "topic": "deltas",
+            "max_backlog": {"records": 10_000_000},
+        }
+    },
+    "latency": 0.025,
+    "shutdown_grace_seconds": "1m",
+}
+"""Of an operator: the chart adds what a pod needs."""
+
+EVERYTHING: Values = {
+    "config": CONFIG,
+    "image": {
+        "repository": "registry.test/kubedelta",
+        "digest": f"sha256:{'0' * 64}",
+        "pullSecrets": [{"name": "pull"}],
+    },
+    "commonLabels": {"team": "platform"},
+    "podLabels": {"mesh": "off"},
+    "podAnnotations": {"seen": "yes"},
+    "serviceAccount": {"annotations": {"role": "reader"}},
+    "persistence": {"storageClass": "fast", "size": "20Gi", "annotations": {"backup": "no"}},
+    "secrets": [{"name": "kafka.credentials", "mountPath": "/etc/kubedelta-secrets/kafka"}],
+    "env": [{"name": "KUBEDELTA__TELEMETRY__LOG_LEVEL", "value": "debug"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
+    "service": {"annotations": {"seen": "yes"}},
+    "networkPolicy": {"egress": [{"ports": [{"protocol": "TCP", "port": 443}]}]},
+    "podDisruptionBudget": {"enabled": True},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True, "runbookUrl": "https://docs.test/alerts", "disabled": ["KubedeltaAbsent"]},
+    "nodeSelector": {"disk": "ssd"},
+    "affinity": {"nodeAffinity": {}},
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+    ],
+    "priorityClassName": "high",
+}
+"""Every part is there, and each value differs from its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    binary: Path
+    home: Path
+    """For its caches, in place of the user's."""
+
+    def rendered(self, values: Values | None = None) -> list[Manifest]:
+        """The manifests of a release kubedelta in the namespace kubedelta."""
+        ran = self._run("template", "kubedelta", str(CHART), "--namespace", NAMESPACE, "-f", "-", values=values or {})
+        assert ran.returncode == 0, ran.stderr
+        return [each for each in yaml.safe_load_all(ran.stdout) if each]
+
+    def refusal(self, values: Values) -> str:
+        """The error of values that must not be rendered."""
+        ran = self._run("template", "kubedelta", str(CHART), "--namespace", NAMESPACE, "-f", "-", values=values)
+        assert ran.returncode != 0, ran.stdout
+        return ran.stderr
+
+    def lint(self, values: Values) -> subprocess.CompletedProcess[str]:
+        return self._run("lint", "--strict", str(CHART), "-f", "-", values=values)
+
+    def notes(self, values: Values) -> str:
+        """The text behind an installation."""
+        client = ("--dry-run=client", "--hide-secret")
+        ran = self._run("install", "kubedelta", str(CHART), "-n", NAMESPACE, *client, "-f", "-", values=values)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.partition("NOTES:\n")[2]
+
+    def _run(self, *words: str, values: Values) -> subprocess.CompletedProcess[str]:
+        folders = {f"HELM_{name}_HOME": str(self.home / name) for name in ("CACHE", "CONFIG", "DATA")}
+        return subprocess.run(
+            [self.binary, *words],
+            input=json.dumps(values),
+            env=os.environ | folders,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+def one(manifests: list[Manifest], kind: str) -> Manifest:
+    """The only manifest of this kind."""
+    [found] = [manifest for manifest in manifests if manifest["kind"] == kind]
+    return found
+
+
+def pod_of(manifests: list[Manifest]) -> Manifest:
+    """The spec of the pod."""
+    spec: Manifest = one(manifests, "Deployment")["spec"]["template"]["spec"]
+    return spec

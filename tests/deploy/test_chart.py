@@ -1,0 +1,279 @@
+"""What the chart renders, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from config.load import load
+from config.schema import Settings
+from sinks import registry
+from tests.deploy.helm import CONFIG, EVERYTHING, NAMESPACE, ROOT, Helm, Manifest, Values, one, pod_of
+
+KUBERNETES = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
+HELM_LABELS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
+TYPES = {name: kind.options for name, kind in registry.types().items()}
+
+
+@pytest.fixture(scope="module")
+def plain(helm: Helm) -> list[Manifest]:
+    """Of the default values."""
+    return helm.rendered()
+
+
+@pytest.fixture(scope="module")
+def full(helm: Helm) -> list[Manifest]:
+    return helm.rendered(EVERYTHING)
+
+
+def _configuration(manifests: list[Manifest], folder: Path) -> Settings:
+    [text] = [each["data"]["kubedelta.yaml"] for each in manifests if "kubedelta.yaml" in each.get("data", {})]
+    path = folder / "kubedelta.yaml"
+    path.write_text(text)
+    return load(path, {}, TYPES)
+
+
+# ── Kubernetes takes it ──────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("values", [{}, {"config": CONFIG}, EVERYTHING], ids=["default", "configured", "everything"])
+def test_the_linter_finds_nothing(helm: Helm, values: Values) -> None:
+    linted = helm.lint(values)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+    assert "[WARNING]" not in linted.stdout + linted.stderr
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_schemas_of_kubernetes_accept_every_object(version: str, plain: list[Manifest], full: list[Manifest]) -> None:
+    own = [each for each in (*plain, *full) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
+    assert len(own) > 15
+    for manifest in own:
+        assert kubernetes_validate.validate(manifest, version, strict=True) == version
+    misspelt = one(plain, "Service") | {"spce": {}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="spce"):
+        kubernetes_validate.validate(misspelt, version, strict=True)
+
+
+# ── The plain manifests ──────────────────────────────────────────────────────
+
+
+def _without_helm(part: Any) -> Any:
+    """The manifest without namespaces, labels and annotations that only helm writes."""
+    if isinstance(part, list):
+        return [_without_helm(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    kept = {name: _without_helm(value) for name, value in part.items() if name not in HELM_LABELS}
+    metadata = kept.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("namespace", None)
+        for written in ("checksum/config", "helm.sh/resource-policy"):
+            metadata.get("annotations", {}).pop(written, None)
+        # kustomization.yaml puts the name's label on every object
+        kept["metadata"] = {name: value for name, value in metadata.items() if value and name != "labels"}
+    return kept
+
+
+def test_the_plain_manifests_are_what_the_chart_renders(plain: list[Manifest]) -> None:
+    folder = ROOT / "deploy"
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    written = [
+        each
+        for name in kustomization["resources"]
+        for each in yaml.safe_load_all((folder / name).read_text())
+        if each["kind"] != "Namespace"  # helm creates it, or finds it
+    ]
+    [image] = kustomization["images"]
+    [container] = pod_of(written)["containers"]
+    container["image"] = f"{container['image']}:{image['newTag']}"
+    container["imagePullPolicy"] = "IfNotPresent"  # the API server's default for a tag
+
+    rendered = {(each["kind"], each["metadata"]["name"]): _without_helm(each) for each in plain}
+    config = rendered.pop(("ConfigMap", "kubedelta"))
+
+    assert rendered == {(each["kind"], each["metadata"]["name"]): _without_helm(each) for each in written}
+    assert config["data"] == {"kubedelta.yaml": (folder / "kubedelta.yaml").read_text()}
+
+
+# ── The configuration ────────────────────────────────────────────────────────
+
+
+def test_the_bridge_reads_the_values_as_they_were_written(full: list[Manifest], tmp_path: Path) -> None:
+    settings = _configuration(full, tmp_path)
+    written = tmp_path / "written.yaml"
+    added = {
+        "state": {"directory": "/var/lib/kubedelta"},
+        "telemetry": {"listen": ":8080", "log_format": "json"},
+    }
+    written.write_text(yaml.safe_dump({**CONFIG, **added}))
+    assert settings == load(written, {}, TYPES)
+    assert settings.sinks["deltas"].max_backlog.records == 10_000_000
+
+
+def test_the_operators_own_address_and_directory_win(helm: Helm, tmp_path: Path) -> None:
+    own = {"state": {"directory": "/srv/state", "retain": {"age": "1h"}}, "telemetry": {"listen": "0.0.0.0:9000"}}
+    manifests = helm.rendered({"config": {**CONFIG, **own}})
+    settings = _configuration(manifests, tmp_path)
+    [container] = pod_of(manifests)["containers"]
+    assert settings.state.directory == Path("/srv/state")
+    assert {"name": "state", "mountPath": "/srv/state"} in container["volumeMounts"]
+    assert container["ports"] == [{"name": "http", "containerPort": 9000}]
+    assert one(manifests, "Service")["spec"]["ports"][0]["port"] == 9000
+    assert settings.telemetry.log_format == "json"
+
+
+def test_a_changed_configuration_restarts_the_pod(helm: Helm, full: list[Manifest]) -> None:
+    def checksum(manifests: list[Manifest]) -> str:
+        annotations = one(manifests, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+        return str(annotations["checksum/config"])
+
+    again = helm.rendered({**EVERYTHING, "commonLabels": {"team": "another"}})
+    changed = helm.rendered({**EVERYTHING, "config": {**CONFIG, "latency": 0.05}})
+    assert checksum(again) == checksum(full) != checksum(changed)
+
+
+@pytest.mark.parametrize(
+    ("grace", "seconds"), [(0, 30), (20, 30), (45.5, 56), ("1m", 70), ("1500ms", 12), ("2e1s", 30), (None, 30)]
+)
+def test_the_kubelet_waits_longer_than_the_bridge(helm: Helm, grace: object, seconds: int) -> None:
+    pod = pod_of(helm.rendered({"config": {**CONFIG, "shutdown_grace_seconds": grace}}))
+    assert pod["terminationGracePeriodSeconds"] == seconds
+
+
+def test_the_values_of_the_guide_are_accepted(helm: Helm, tmp_path: Path) -> None:
+    guide = (ROOT / "docs/operation.md").read_text()
+    [example] = re.findall(r"\n\n((?:    .*\n)*    config:\n(?:    .*\n)*)", guide)
+    values = yaml.safe_load(example)
+    manifests = helm.rendered(values)
+    [sink] = _configuration(manifests, tmp_path).sinks.values()
+    [container] = pod_of(manifests)["containers"]
+    assert str(sink.options.model_dump()["password_file"]).startswith(values["secrets"][0]["mountPath"])
+    assert values["secrets"][0]["mountPath"] in [each["mountPath"] for each in container["volumeMounts"]]
+
+
+# ── The pod ──────────────────────────────────────────────────────────────────
+
+
+def test_a_secret_is_mounted_by_its_name_and_not_copied(full: list[Manifest]) -> None:
+    pod = pod_of(full)
+    [container] = pod["containers"]
+    [volume] = [each for each in pod["volumes"] if "secret" in each]
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == volume["name"]]
+    assert volume["secret"] == {"secretName": "kafka.credentials", "defaultMode": 0o440}
+    assert mount == {"name": volume["name"], "mountPath": "/etc/kubedelta-secrets/kafka", "readOnly": True}
+    assert [each["kind"] for each in full if each["kind"] == "Secret"] == []
+
+
+def test_a_digest_names_the_image_in_place_of_a_tag(full: list[Manifest], helm: Helm) -> None:
+    assert pod_of(full)["containers"][0]["image"] == f"registry.test/kubedelta@sha256:{'0' * 64}"
+    tagged = pod_of(helm.rendered({"image": {"tag": "edge"}}))
+    assert tagged["containers"][0]["image"] == "kubedelta:edge"
+
+
+def test_without_a_volume_the_state_is_in_the_pod(helm: Helm) -> None:
+    manifests = helm.rendered({"persistence": {"enabled": False}})
+    assert {"name": "state", "emptyDir": {}} in pod_of(manifests)["volumes"]
+    assert not [each for each in manifests if each["kind"] == "PersistentVolumeClaim"]
+    other = helm.rendered({"persistence": {"existingClaim": "mine"}})
+    assert {"name": "state", "persistentVolumeClaim": {"claimName": "mine"}} in pod_of(other)["volumes"]
+    assert not [each for each in other if each["kind"] == "PersistentVolumeClaim"]
+
+
+# ── What is optional ─────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ("networkPolicy", "NetworkPolicy"),
+        ("podDisruptionBudget", "PodDisruptionBudget"),
+        ("serviceMonitor", "ServiceMonitor"),
+        ("prometheusRule", "PrometheusRule"),
+    ],
+)
+def test_a_part_is_there_only_if_it_is_enabled(helm: Helm, part: str, kind: str) -> None:
+    for enabled in (True, False):
+        kinds = [each["kind"] for each in helm.rendered({part: {"enabled": enabled}})]
+        assert (kind in kinds) is enabled
+
+
+def test_selectors_find_the_pod_and_the_service(full: list[Manifest]) -> None:
+    deployment, service = one(full, "Deployment"), one(full, "Service")
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        service["spec"]["selector"],
+        one(full, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        one(full, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+    ]
+    assert all(selector and selector.items() <= labels for selector in selectors)
+    monitor = one(full, "ServiceMonitor")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+
+
+def test_alerts_link_to_their_runbook_and_can_be_left_out(full: list[Manifest]) -> None:
+    written = yaml.safe_load((ROOT / "deploy/chart/files/alerts.yaml").read_text())
+    rules = {each["alert"]: each for group in one(full, "PrometheusRule")["spec"]["groups"] for each in group["rules"]}
+    expected = {each["alert"]: each for group in written["groups"] for each in group["rules"]}
+    del expected["KubedeltaAbsent"]
+    assert rules["KubedeltaGap"]["annotations"].pop("runbook_url") == "https://docs.test/alerts#kubedeltagap"
+    for name, rule in rules.items():
+        if name != "KubedeltaGap":
+            del rule["annotations"]["runbook_url"]
+    assert rules == expected
+
+
+def test_bounded_connections_name_both_directions(plain: list[Manifest], full: list[Manifest]) -> None:
+    assert one(plain, "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
+    policy = one(full, "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == EVERYTHING["networkPolicy"]["egress"]
+
+
+def test_every_object_has_the_common_labels(full: list[Manifest]) -> None:
+    assert all(each["metadata"]["labels"]["team"] == "platform" for each in full)
+    assert {each["metadata"].get("namespace", NAMESPACE) for each in full} == {NAMESPACE, "shop"}
+
+
+def test_notes_name_what_is_not_bounded_or_lost(helm: Helm) -> None:
+    said = helm.notes({"persistence": {"enabled": False}, "rbac": {"create": False}})
+    for warning in ("config is empty", "persistence.enabled is false", "rbac.create is false", "egress is empty"):
+        assert warning in said
+    quiet = helm.notes(EVERYTHING)
+    assert " is false" not in quiet
+    assert " is empty" not in quiet
+
+
+# ── Refusals ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"replicas": 2}, "at '/replicas': maximum: got 2, want 1"),
+        ({"persistance": {}}, "additional properties 'persistance' not allowed"),
+        ({"config": {"cluster": {"name": "x"}}}, "missing properties 'resources', 'sinks'"),
+        (
+            {"config": {**CONFIG, "sinks": {"x": {"type": "file", "paht": "-"}}}},
+            "at '/config/sinks/x': additional properties 'paht' not allowed",
+        ),
+        ({"config": {**CONFIG, "sinks": {"x": {"type": "kafak"}}}}, "value must be one of 'file', 'kafka'"),
+        ({"config": {**CONFIG, "latency": 2}}, "at '/config/latency'"),
+        ({"config": {**CONFIG, "telemetry": {"listen": "127.0.0.1:8080"}}}, "config.telemetry.listen: 127.0.0.1:8080"),
+        ({"config": {**CONFIG, "telemetry": {"listen": ":0"}}}, "config.telemetry.listen: :0"),
+        ({"config": {**CONFIG, "state": {"directory": "state"}}}, "config.state.directory: state: an absolute path"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_its_path(helm: Helm, values: Values, error: str) -> None:
+    assert error in helm.refusal(values)

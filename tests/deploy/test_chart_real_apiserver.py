@@ -1,0 +1,88 @@
+"""The chart before a real kube-apiserver with the definitions of the Prometheus Operator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.kube_client import KubeClient, KubeError
+from tests.deploy.helm import EVERYTHING, Helm, Manifest, one
+
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "ServiceMonitor": "/apis/monitoring.coreos.com/v1/namespaces/{}/servicemonitors",
+    "PrometheusRule": "/apis/monitoring.coreos.com/v1/namespaces/{}/prometheusrules",
+}
+RESTRICTED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+
+
+@pytest.fixture
+def definitions(prometheus_operator_build: Path) -> list[Manifest]:
+    return [yaml.safe_load(file.read_text()) for file in sorted(prometheus_operator_build.glob("*.yaml"))]
+
+
+@pytest.fixture
+async def with_operator(kube: KubeClient, definitions: list[Manifest]) -> AsyncIterator[KubeClient]:
+    made = []
+    for definition in definitions:
+        spec = definition["spec"]
+        [version] = spec["versions"]
+        schema = version["schema"]["openAPIV3Schema"]
+        made.append(await kube.create_crd(spec["group"], spec["names"]["plural"], spec["names"]["kind"], schema=schema))
+    yield kube
+    for resource in made:
+        await kube.delete_crd(resource)
+
+
+@pytest.fixture
+def manifests(helm: Helm, namespace: str) -> list[Manifest]:
+    found = helm.rendered(EVERYTHING)
+    for each in found:
+        if "namespace" in each["metadata"]:
+            each["metadata"]["namespace"] = namespace
+    return found
+
+
+async def test_an_api_server_takes_every_object(
+    with_operator: KubeClient, manifests: list[Manifest], namespace: str
+) -> None:
+    assert {each["kind"] for each in manifests} == set(PATHS)
+    for each in manifests:
+        path = PATHS[each["kind"]].format(namespace)
+        await with_operator.create(path, each, fieldValidation="Strict", dryRun="All")
+    monitor = one(manifests, "ServiceMonitor")
+    monitor["spec"]["endpoints"][0]["prot"] = "http"
+    with pytest.raises(KubeError, match="prot"):
+        await with_operator.create(
+            PATHS["ServiceMonitor"].format(namespace), monitor, fieldValidation="Strict", dryRun="All"
+        )
+
+
+async def test_the_pod_is_admitted_where_pods_are_restricted(
+    kube: KubeClient, manifests: list[Manifest], namespace: str
+) -> None:
+    await kube.patch(f"/api/v1/namespaces/{namespace}", RESTRICTED)
+    template = one(manifests, "Deployment")["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "kubedelta"}}
+    del pod["spec"]["priorityClassName"]  # a class that this cluster lacks
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    await kube.create(path, pod, fieldValidation="Strict", dryRun="All")
+    pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = "yes"
+    with pytest.raises(KubeError, match="readOnlyRootFilesystem"):
+        await kube.create(path, pod, fieldValidation="Strict", dryRun="All")
+    del pod["spec"]["containers"][0]["securityContext"]
+    with pytest.raises(KubeError, match="PodSecurity"):
+        await kube.create(path, pod, dryRun="All")

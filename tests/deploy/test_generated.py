@@ -1,0 +1,49 @@
+"""Generated files of the chart are those that `make chart` would write, and say what values.yaml says."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from deploy.generator.files import generated
+from deploy.generator.schema import values_schema
+from deploy.generator.values import Values
+from tests.deploy.helm import CHART, EVERYTHING, ROOT
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
+    return generated()
+
+
+def test_generated_files_are_up_to_date(files: dict[str, str]) -> None:
+    assert {name: (CHART / name).read_text() == text for name, text in files.items()} == dict.fromkeys(files, True), (
+        "run `make chart`"
+    )
+
+
+def test_values_have_the_defaults_of_their_schema() -> None:
+    assert {"config": {}, **Values().model_dump(by_alias=True)} == VALUES
+
+
+def test_every_value_is_tried_in_the_tests() -> None:
+    untried = {"replicas", "nameOverride", "fullnameOverride", "rbac", "resources", "podSecurityContext"}
+    assert VALUES.keys() - EVERYTHING.keys() == untried | {"securityContext", "tolerations"}
+
+
+def test_the_chart_has_the_projects_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert chart["version"] == chart["appVersion"] == project["version"]
+
+
+@pytest.mark.parametrize("name", ["a", "a_b", "a__b", "__", "A", "a-", "-a", "a" * 64])
+def test_go_expressions_accept_the_same_names_as_the_loader(name: str) -> None:
+    config = {"cluster": {"name": "x"}, "resources": ["pods"], "sinks": {name: {"type": "file", "path": "-"}}}
+    accepted = Draft202012Validator(values_schema()).is_valid({"config": config})
+    assert accepted is (name in ("a", "a_b"))
