@@ -19,5 +19,7 @@ async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
     stays unchanged."""
     plan = plan_of(settings)
     sinks = {sink.name: sink.start for sink in plan.sinks}
-    async with await Outbox.open(plan.state, sinks, retention=plan.retention, report=discard, as_it_is=True) as outbox:
+    async with await Outbox.open(
+        plan.state, sinks, retention=plan.retention, report=discard, only_existing=True
+    ) as outbox:
         yield OfflineOperations(outbox)

@@ -64,7 +64,7 @@ class Bridge:
                 except BaseExceptionGroup as group:
                     raise _for_the_operator(group) from group
                 finally:
-                    self.backlog = {sink.name: outbox.sinks.lag(sink.name) for sink in plan.sinks}
+                    self.backlog = {sink.name: outbox.sinks.backlog_records(sink.name) for sink in plan.sinks}
                     self._running = None
 
     def stop(self) -> None:
@@ -163,7 +163,7 @@ class _Running:
         for pipeline in self._pipelines.values():
             await pipeline.worker.wait_idle_by(self._grace_ends)
         for name in self._pipelines:
-            if left := self._outbox.sinks.lag(name):
+            if left := self._outbox.sinks.backlog_records(name):
                 self._report(RecordsLeftBehind(name, left))
 
     # ── State ────────────────────────────────────────────────────────────────

@@ -80,7 +80,7 @@ class Outbox:
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
         self.sinks = SinkCursors(self._store, opened.cursors, dead, last=lambda: self.last, clock=clock, report=report)
-        self.boot_last = opened.last
+        self.last_at_start = opened.last
         """A process before this start may have delivered records up to this sequence number without saving the
         cursor."""
 
@@ -93,14 +93,14 @@ class Outbox:
         report: Report,
         retention: Retention | None = None,
         clock: Callable[[], str] = utc_now,
-        as_it_is: bool = False,
+        only_existing: bool = False,
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
-        start. An empty directory gets a new database; a damaged database is moved aside. With ``as_it_is`` the state
-        stays unchanged: no cursor is created, and a damaged database raises Damaged. Raises StateError."""
-        opened = await asyncio.to_thread(open_existing if as_it_is else open_state, directory, sinks, clock())
+        start. An empty directory gets a new database; a damaged database is moved aside. With ``only_existing``
+        the state stays unchanged: no cursor is created, and a damaged database raises Damaged. Raises StateError."""
+        opened = await asyncio.to_thread(open_existing if only_existing else open_state, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
         report(
             OutboxOpened(str(opened.state_directory.file), apsw.sqlite_lib_version(), outbox.records, opened.objects)
@@ -151,7 +151,7 @@ class Outbox:
         while True:
             await asyncio.sleep(TICK)
             self._store.state_directory.require_files()
-            await self._store.clear_up()
+            await self._store.examine_suspicion()
             await self.maintain()
             if self._now() - counted >= _ABSENCE:
                 await self.sinks.count_absence(self._now() - counted, self._retention.forget_after)
@@ -207,7 +207,7 @@ class Outbox:
             age = max(age, now - cursor.oldest_at)
         else:
             cursor.oldest_at = now - age
-        return BacklogSize(self.sinks.lag(sink), index.bytes_after(held), age)
+        return BacklogSize(self.sinks.backlog_records(sink), index.bytes_after(held), age)
 
     @property
     def oldest_seconds(self) -> float:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 class Store:
     """Connects the outbox to its file. Damage found by any reader or writer is marked on disk, so that the next start
-    moves the database aside; see ``clear_up``."""
+    moves the database aside; see ``examine_suspicion``."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Store:
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Runs ``question`` in a thread, on a connection of its own. Raises Damaged, and whatever ``question``
         raises."""
-        with self._noticed():
+        with self._noting_damage():
             return await asyncio.to_thread(self._answer, question)
 
     def _answer(self, question: Callable[[apsw.Connection], T]) -> T:
@@ -86,7 +86,7 @@ class Store:
     def body(self, sequence: int) -> bytes:
         """The body of a record that holds an object's last state or is still in the log. Blocks for about 20 µs. Raises
         Damaged."""
-        with self._noticed():
+        with self._noting_damage():
             packed = statements.body(self._lookup, sequence)
             if packed is None:
                 raise Damaged(f"record {sequence} should hold an object's last state, and is missing")
@@ -97,7 +97,7 @@ class Store:
 
     def resource_of(self, sequence: int) -> int:
         """The number of the resource that such a record names. Blocks as ``body`` does. Raises Damaged."""
-        with self._noticed():
+        with self._noting_damage():
             number = statements.resource(self._lookup, sequence)
             if number not in self.codec.resources:
                 raise Damaged(f"record {sequence} should hold an object's last state, and names no known resource")
@@ -114,7 +114,7 @@ class Store:
         return number
 
     @contextmanager
-    def _noticed(self) -> Iterator[None]:
+    def _noting_damage(self) -> Iterator[None]:
         try:
             with understood():
                 yield
@@ -126,7 +126,7 @@ class Store:
             self._suspicion = error
             raise
 
-    async def clear_up(self) -> None:
+    async def examine_suspicion(self) -> None:
         """Examines the database after an error of a reader. Needed because the error may have gone to an operator's
         request, which does not end the outbox. Raises Damaged; a bug stays with its caller."""
         suspicion, self._suspicion = self._suspicion, None

@@ -119,7 +119,7 @@ class Writer:
                 group = [job, *self._waiting()]
                 self._commit(group)
         except BaseException as error:
-            self._fail(self._understood(error), group)
+            self._fail(self._as_state_error(error), group)
         finally:
             close(self._connection, gone=bool(self._state_directory.gone()))
 
@@ -141,13 +141,13 @@ class Writer:
                 self.no_room = str(error)
                 if stuck_since is None:
                     stuck_since = time.monotonic()
-                    self._tell(OutboxFull(str(error), self._retry))
+                    self._report_on_loop(OutboxFull(str(error), self._retry))
                 self._closing.wait(self._retry)
             else:
                 break
         if stuck_since is not None:
             self.no_room = ""
-            self._tell(OutboxHasRoom(time.monotonic() - stuck_since))
+            self._report_on_loop(OutboxHasRoom(time.monotonic() - stuck_since))
 
     def _transact(self, group: list[_Job[Any]]) -> None:
         connection = self._connection
@@ -204,10 +204,10 @@ class Writer:
                 f"state.min_free_bytes keeps {self._min_free}"
             )
 
-    def _tell(self, fact: OutboxFull | OutboxHasRoom) -> None:
+    def _report_on_loop(self, fact: OutboxFull | OutboxHasRoom) -> None:
         self._loop.call_soon_threadsafe(self._report, fact)
 
-    def _understood(self, error: BaseException) -> BaseException:
+    def _as_state_error(self, error: BaseException) -> BaseException:
         if not is_damage(error) and not isinstance(error, Damaged):
             return error
         self._state_directory.mark_damaged(str(error))

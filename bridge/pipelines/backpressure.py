@@ -62,7 +62,7 @@ class Backpressure:
 
     async def _wait_for(self, plan: SinkPlan) -> None:
         began = self._now()
-        self._report(IntakeBlocked(plan.name, self._outbox.sinks.lag(plan.name)))
+        self._report(IntakeBlocked(plan.name, self._outbox.sinks.backlog_records(plan.name)))
         while (why := self._why_full(plan)) and not self._released:
             self.blocked = f"the backlog of sink {plan.name} is full: {why}"
             await asyncio.sleep(LOOK)
@@ -84,7 +84,7 @@ class Backpressure:
             through, left = self._compacted[plan.name]
             if last - through < _worth_it(plan.bounds.records, left):
                 return  # Another compaction would leave about as many records.
-        before, after = await feed.compact(self._outbox.boot_last)
+        before, after = await feed.compact(self._outbox.last_at_start)
         self._compacted[plan.name] = (last, after)
         if after < before:
             self._report(BacklogCompacted(plan.name, before, after))

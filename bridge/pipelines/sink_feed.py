@@ -57,7 +57,7 @@ class SinkFeed:
     @property
     def behind(self) -> int:
         """See delivery.ports.RecordSource."""
-        return self._sinks.lag(self.sink)
+        return self._sinks.backlog_records(self.sink)
 
     @property
     def backfill(self) -> Backfill | None:

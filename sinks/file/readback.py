@@ -64,7 +64,7 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _held_in(event: _Line) -> StoredVersion:
+def _version_of(event: _Line) -> StoredVersion:
     source = event.source
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
@@ -81,7 +81,7 @@ class Lines:
     def __init__(self) -> None:
         self._gap = ""
 
-    def held_in(self, line: bytes | None) -> Iterator[StoredVersion]:
+    def versions_in(self, line: bytes | None) -> Iterator[StoredVersion]:
         """``line``: None for a line that is too long. A gap among envelopes has no line: an envelope that names another
         gap than the envelope before it gives that gap too."""
         try:
@@ -92,7 +92,7 @@ class Lines:
         if isinstance(event.source, _Source) and event.source.gap not in ("", self._gap):
             self._gap = event.source.gap
             yield StoredVersion(StoredKind.GAP, event.source.cluster)
-        yield _held_in(event)
+        yield _version_of(event)
 
 
 class FileReadBack:
@@ -111,7 +111,7 @@ class FileReadBack:
         return await asyncio.to_thread(self._open)
 
     async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
-        lines = self._held()
+        lines = self._versions()
         try:
             while batch := await asyncio.to_thread(lambda: list(islice(lines, _BATCH))):
                 yield batch
@@ -147,12 +147,12 @@ class FileReadBack:
         rotated = f" and {len(self._parts)} rotated parts" if self._parts else ""
         return f"{path}, {found.st_size} bytes{rotated}"
 
-    def _held(self) -> Iterator[StoredVersion]:
+    def _versions(self) -> Iterator[StoredVersion]:
         if not self._begun:
             for part in self._parts:
                 with part.open("rb") if part.suffix != ".gz" else cast("BinaryIO", gzip.open(part)) as file:
                     for line in _lines(file, None):
-                        yield from self._lines.held_in(line)
+                        yield from self._lines.versions_in(line)
             self._begun = True
         yield from self._appended()
         while self._moved_on():
@@ -164,7 +164,7 @@ class FileReadBack:
         if size < file.tell():
             file.seek(0)
         for line in _lines(file, size):
-            yield from self._lines.held_in(line)
+            yield from self._lines.versions_in(line)
         self._torn = max(0, size - file.tell())
 
     def _moved_on(self) -> bool:

@@ -60,7 +60,7 @@ class DeliveryOutcome:
 
     pending: list[int] = field(default_factory=list)
     """Records that may not be stored, and all records behind them of the same object; no blocked records."""
-    suspects: list[int] = field(default_factory=list)
+    refused_together: list[int] = field(default_factory=list)
     """Pending records of a batch that the broker refused because of one record in it."""
     failure: RetryLater | None = None
     """None: the pending records can be tried again at once."""
@@ -174,16 +174,16 @@ class KafkaDelivery:
     def _outcome(self, unstored: list[int], *, alone: bool) -> DeliveryOutcome:
         self._earlier.keep((self._batch[at], record) for at, record in self._in_flight.items() if not record.reported)
         refused = [] if alone else list(self._failed_with(_REFUSALS))
-        suspects = refused
+        refused_together = refused
         if len(refused) == 1 and not self._earlier.records:
             # A single refused record is the culprit. Of several, all but one may be fine.
             self._result.reject(refused[0], self._error_of(refused[0]))
-            suspects = []
+            refused_together = []
         # The receipt adds the records behind an unstored record, stored or not: they are stored again in their order.
         receipt = self._result.receipt(self._result.sendable(unstored))
         pending = self._result.sendable(receipt.pending)
         failure = RetryLater(self._reason()) if pending and not refused else None
-        return DeliveryOutcome(pending, suspects, failure)
+        return DeliveryOutcome(pending, refused_together, failure)
 
     def _failed_with(self, codes: set[int]) -> Iterator[int]:
         for index, record in self._in_flight.items():

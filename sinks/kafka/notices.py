@@ -181,8 +181,8 @@ class NoticeMarkers:
         # Unknown policies (None) count as not compacted: the answer to the first marker shows the policy.
         compacted = await self._topics.compacted(marked.names)
         topics = [topic for topic in marked.names if not compacted[topic]]
-        places = [(topic, number) for topic in topics for number in range(partition_counts.get(topic, 0))]
-        markers = {partition: encode(*partition) for partition in places}
+        partitions = [(topic, number) for topic in topics for number in range(partition_counts.get(topic, 0))]
+        markers = {partition: encode(*partition) for partition in partitions}
         if reason := await delivery.send(markers, self._producer, self._idle_timeout):
             return False, reason
         for topic in topics:

@@ -23,9 +23,9 @@ from sinks.kafka.encode import KafkaMessage
 _NEVER = 1 << 62
 _ANSWER_TIMEOUT = 10.0
 """Seconds that a producer with a fatal error waits for the brokers' answers to messages that it had sent."""
-_quiet = logging.getLogger("kubedelta.librdkafka.quiet")
-_quiet.disabled = True
-_outspoken = logging.getLogger("kubedelta.librdkafka")
+_disabled_logger = logging.getLogger("kubedelta.librdkafka.quiet")
+_disabled_logger.disabled = True
+_debug_logger = logging.getLogger("kubedelta.librdkafka")
 
 
 class InFlight(msgspec.Struct, gc=False, eq=False):
@@ -92,7 +92,7 @@ class KafkaProducer:
         self.last_error = ""
         """The last error of librdkafka's connections."""
         # Quiet by default: errors come by error_cb, and the bridge logs them in its own format.
-        logger = _outspoken if "debug" in config else _quiet
+        logger = _debug_logger if "debug" in config else _disabled_logger
         self._producer = Producer(config | {"error_cb": self._on_error}, logger=logger)
         # A daemon: a process that exits must not wait for a silent broker.
         self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-poll", daemon=True)

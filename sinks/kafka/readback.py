@@ -31,7 +31,7 @@ _FINAL = {
 """Errors of a partition that remain however often it is asked."""
 
 
-def held_in(message: Message) -> StoredVersion:
+def version_in(message: Message) -> StoredVersion:
     """Reads the headers, which both formats have. A tombstone (a record without a value) means that the object of its
     key is deleted."""
     try:
@@ -128,7 +128,7 @@ class KafkaReadBack:
             if partition not in self._ends:
                 self._note(error)
             elif error is None:
-                found.append(held_in(message))
+                found.append(version_in(message))
                 self._came_to(partition, message.offset() + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._came_to(partition, message.offset())

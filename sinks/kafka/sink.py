@@ -68,7 +68,7 @@ class KafkaSink:
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
         self._producer: KafkaProducer | None = None
         self._in_flight = InFlightRecords()
-        self._suspects: set[RecordId] = set()
+        self._refused_together: set[RecordId] = set()
         """Records of a batch that was refused because of one of them."""
 
     async def open(self) -> None:
@@ -89,7 +89,7 @@ class KafkaSink:
         producer = self._producer
         if producer is None or producer.fatal is not None or not producer.gapless:
             return await self._deliver(batch)
-        if self._suspects or self._in_flight.records:
+        if self._refused_together or self._in_flight.records:
             return await self._deliver(batch)
         try:
             messages = [self._encoder.encode(record) for record in batch]
@@ -153,7 +153,7 @@ class KafkaSink:
             self._in_flight.forget_before(batch[0].sequence)
         pending, failure = list(messages), None
         while pending and failure is None:
-            now, later = self._split_behind_suspects(batch, pending) if self._suspects else (pending, [])
+            now, later = self._split_behind_refused(batch, pending) if self._refused_together else (pending, [])
             try:
                 outcome = await self._attempt(result, {index: messages[index] for index in now}, sent)
             except SinkUnavailable as error:
@@ -168,7 +168,7 @@ class KafkaSink:
         self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None
     ) -> DeliveryOutcome:
         """Raises SinkUnavailable."""
-        batch, one_by_one = result.batch, bool(self._suspects)
+        batch, one_by_one = result.batch, bool(self._refused_together)
         # The producer that has the records stays, even if it broke: its reports say what became of them.
         producer = self._producer if sent and self._producer else await self._current_producer(gapless=not one_by_one)
         topics = {each.topic for each in messages.values()}
@@ -191,16 +191,16 @@ class KafkaSink:
         if outcome.pending:
             for topic in delivery.failed_topics():
                 self._topics.forget(topic)
-        self._suspects = {record_id(batch[index]) for index in outcome.suspects}
+        self._refused_together = {record_id(batch[index]) for index in outcome.refused_together}
         return outcome
 
-    def _split_behind_suspects(self, batch: Sequence[Record], indexes: list[int]) -> tuple[list[int], list[int]]:
-        """The indexes up to the last suspect, which are sent one by one, and the indexes behind it."""
-        suspects = [count for count, index in enumerate(indexes, 1) if record_id(batch[index]) in self._suspects]
-        if not suspects:
-            self._suspects = set()
+    def _split_behind_refused(self, batch: Sequence[Record], indexes: list[int]) -> tuple[list[int], list[int]]:
+        """The indexes up to the last record of the refused batch, which are sent one by one, and the indexes behind."""
+        counts = [count for count, index in enumerate(indexes, 1) if record_id(batch[index]) in self._refused_together]
+        if not counts:
+            self._refused_together = set()
             return indexes, []
-        return indexes[: suspects[-1]], indexes[suspects[-1] :]
+        return indexes[: counts[-1]], indexes[counts[-1] :]
 
     async def _deliver_notice(self, notice: Notice) -> Receipt:
         """First to the topic of notices, then as markers. A failure is made up for by the next attempt, which does not

@@ -27,7 +27,7 @@ _INACTIVE_THRESHOLD = 600.0
 """Seconds after which the server deletes a consumer without requests."""
 
 
-def held_in(message: Msg) -> StoredVersion:
+def version_in(message: Msg) -> StoredVersion:
     """Reads the headers, which both formats have."""
     headers = message.headers or {}
     return stored_version_of({name.removeprefix("ce-"): unquote(value) for name, value in headers.items()})
@@ -70,7 +70,7 @@ class NatsReadBack:
                 return
             # The stream may have removed some of the others meanwhile.
             left = min(left - len(messages), messages[-1].metadata.num_pending)
-            yield [held_in(message) for message in messages]
+            yield [version_in(message) for message in messages]
 
     @property
     def notes(self) -> Sequence[str]:

@@ -142,7 +142,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.objects: dict[tuple[str, str], Delta] = {}
         self.consumers: dict[str, Consumer] = {}
         self.configured: dict[str, StartPolicy] = {}
-        self.streams: dict[str, SinkFeed] = {}
+        self.feeds: dict[str, SinkFeed] = {}
         self.used: set[int] = set()
         self.facts: list[object] = []
         versions = count(1000)
@@ -194,7 +194,7 @@ class OutboxMachine(RuleBasedStateMachine):
             cleaner_policy=self.cleaner_policy,
         )
         self.outbox = outbox = feeds.outbox
-        self.streams = {}
+        self.feeds = {}
         for name, start in self.configured.items():
             cursor = outbox.sinks[name]
             if name not in self.consumers:
@@ -202,7 +202,7 @@ class OutboxMachine(RuleBasedStateMachine):
             consumer = self.consumers[name]
             consumer.begin_again()
             assert cursor.settled <= outbox.last
-            self.streams[name] = feeds.feed(name, window=5)
+            self.feeds[name] = feeds.feed(name, window=5)
         for part in self.parts:
             await self.adopt(part)
 
@@ -300,7 +300,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.run(self.open())
 
     async def peek(self) -> int:
-        async with await Outbox.open(self.directory, {}, report=self.facts.append, as_it_is=True) as outbox:
+        async with await Outbox.open(self.directory, {}, report=self.facts.append, only_existing=True) as outbox:
             return outbox.last
 
     @rule(data=st.data())
@@ -363,12 +363,12 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def take(self, data: st.DataObject) -> None:
         name, limit, some = self.draw_sink(data), data.draw(st.integers(1, 6)), data.draw(st.integers(0, 2))
-        if not self.streams[name].exhausted:
+        if not self.feeds[name].exhausted:
             self.hear_next(name, limit)
         self.settle(name, some)
 
     def hear_next(self, name: str, limit: int) -> None:
-        fetch = self.run(self.streams[name].take(limit))
+        fetch = self.run(self.feeds[name].take(limit))
         assert fetch.missed is None
         assert len(fetch.items) <= limit
         consumer = self.consumers[name]
@@ -382,7 +382,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def settle(self, name: str, some: int) -> None:
         async def settle() -> None:
             for fetch in self.consumers[name].outstanding[:some]:
-                self.streams[name].settle(fetch)
+                self.feeds[name].settle(fetch)
 
         self.run(settle())
         del self.consumers[name].outstanding[:some]
@@ -394,34 +394,34 @@ class OutboxMachine(RuleBasedStateMachine):
         for name in self.configured:
             if name != behind or data.draw(st.booleans()):
                 self.drain(name)
-        self.tidy(data)
+        self.maintain(data)
 
     def drain(self, name: str) -> None:
         """It is reported everything that there is: then it knows what is, and was reported every record it was to be
         reported."""
         consumer = self.consumers[name]
-        while not self.streams[name].exhausted or consumer.outstanding:
-            if not self.streams[name].exhausted:
+        while not self.feeds[name].exhausted or consumer.outstanding:
+            if not self.feeds[name].exhausted:
                 self.hear_next(name, 3)
             self.settle(name, 3)
         known = {key: state for key, state in consumer.state.items() if key not in consumer.unknown}
         there = self.state_at(self.outbox.last)
         assert known == {key: state for key, state in there.items() if key not in consumer.unknown}, name
         assert not consumer.due
-        assert self.outbox.sinks.lag(name) == 0
+        assert self.outbox.sinks.backlog_records(name) == 0
 
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
         name = self.draw_sink(data)
-        before, after = self.run(self.streams[name].compact(self.outbox.boot_last))
+        before, after = self.run(self.feeds[name].compact(self.outbox.last_at_start))
         assert after <= before
         self.excuse(name, self.outbox.last)
 
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         name = self.draw_sink(data)
-        through = min(self.outbox.last, self.streams[name].taken + data.draw(st.integers(0, 5)))
-        first, number = self.run(self.streams[name].drop(through))
+        through = min(self.outbox.last, self.feeds[name].taken + data.draw(st.integers(0, 5)))
+        first, number = self.run(self.feeds[name].drop(through))
         if first:
             assert 0 < first <= through
             assert number <= through - first + 1
@@ -435,8 +435,8 @@ class OutboxMachine(RuleBasedStateMachine):
     def replay(self, data: st.DataObject) -> None:
         name, start = self.draw_sink(data), data.draw(st.integers(0, self.outbox.last))
         namespace = data.draw(st.sampled_from([None, "shop", "shopping"]))
-        stream, consumer = self.streams[name], self.consumers[name]
-        asked = stream.replay(start, None, namespace)
+        feed, consumer = self.feeds[name], self.consumers[name]
+        asked = feed.replay(start, None, namespace)
         if self.outbox.sinks[name].backfill is not None:
             with pytest.raises(UnknownTarget, match="ask again"):
                 self.run(asked)
@@ -444,7 +444,7 @@ class OutboxMachine(RuleBasedStateMachine):
         expected = [
             number
             for number, each in self.written.items()
-            if max(start, self.outbox.first) <= number <= stream.taken
+            if max(start, self.outbox.first) <= number <= feed.taken
             and (each.targets is None or name in each.targets)
             and (namespace is None or each.key.startswith(f"{namespace}/"))
         ]
@@ -493,7 +493,7 @@ class OutboxMachine(RuleBasedStateMachine):
     # ── Maintenance ──────────────────────────────────────────────────────────
 
     @rule(data=st.data())
-    def tidy(self, data: st.DataObject) -> None:
+    def maintain(self, data: st.DataObject) -> None:
         loop = self.runner.get_loop()
         assert isinstance(loop, ShiftingLoop)
         loop.shift += data.draw(st.sampled_from([0.0, 60.0, 120.0]))

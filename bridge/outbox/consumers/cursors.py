@@ -90,7 +90,7 @@ class SinkCursor:
         if memory != self.memory:
             self.memory, self.dirty = memory, True
 
-    def records_until(self, last: int) -> int:
+    def backlog_records(self, last: int) -> int:
         """Records that are unsettled up to ``last``, including records for other sinks."""
         if self.backfill is None:
             return max(0, last - self.settled)
@@ -156,7 +156,7 @@ def save(
             backfills.settle(database, each.sink, each.item)
 
 
-def miss(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:
+def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:
     """Adds ``seconds`` to the absence of sinks that are not configured. Only the running time of the bridge counts, so
     a clock that jumps forgets no sink."""
     database.executemany(

@@ -67,7 +67,7 @@ class DeadLetters:
         ]
         await self._store.write(
             partial(dead_letters_sql.insert, dead_letters=dead_letters),
-            committed=lambda done: self._note_buried(new_dead_letters, *done),
+            committed=lambda done: self._note_added(new_dead_letters, *done),
             shrinks=True,
         )
 
@@ -115,7 +115,7 @@ class DeadLetters:
 
     # The writer calls these even if the caller of the method was cancelled: memory has to follow the database.
 
-    def _note_buried(
+    def _note_added(
         self, new_dead_letters: Sequence[NewDeadLetter], numbers: Sequence[int | None], released: bool
     ) -> None:
         for number, each in zip(numbers, new_dead_letters, strict=True):

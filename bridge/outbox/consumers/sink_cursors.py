@@ -54,9 +54,9 @@ class SinkCursors:
         """Every cursor, also of sinks that are no longer configured."""
         return tuple(self._cursors.values())
 
-    def lag(self, sink: str) -> int:
+    def backlog_records(self, sink: str) -> int:
         """Records that this sink has not settled."""
-        return self._cursors[sink].records_until(self._last())
+        return self._cursors[sink].backlog_records(self._last())
 
     # ── Settling ─────────────────────────────────────────────────────────────
 
@@ -196,11 +196,11 @@ class SinkCursors:
             cursor.absent_seconds += seconds
         if absent:
             await self._store.write(
-                partial(cursors.miss, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
+                partial(cursors.add_absence, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
             )
         for cursor in absent:
             if cursor.absent_seconds >= forget_after:
-                self._report(SinkForgotten(cursor.sink, self.lag(cursor.sink)))
+                self._report(SinkForgotten(cursor.sink, self.backlog_records(cursor.sink)))
                 del self._cursors[cursor.sink]
                 await self._store.write(partial(_forget, sink=cursor.sink), shrinks=True)
 

@@ -131,7 +131,7 @@ class Appender:
 
     def counted(self) -> tuple[int, int]:
         """The newest assigned sequence number, and an upper bound of the epochs begun: a part that leaves lets its kind
-        begin one later (``ledger_sql.leave_behind``). Thread-safe."""
+        begin one later (``ledger_sql.raise_epoch``). Thread-safe."""
         return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:

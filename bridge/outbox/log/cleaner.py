@@ -74,7 +74,7 @@ class CleanableLog(msgspec.Struct):
 
 
 def prepare(database: apsw.Connection) -> None:
-    """Creates the cleaner's temporary tables. Call once on the connection before ``Clear`` runs."""
+    """Creates the cleaner's temporary tables. Call once on the connection before the LogCleaner runs."""
     database.pragma("temp_store", 2)  # Memory: the file system may be read-only except for state.directory.
     database.execute(_TEMPORARY)
 
@@ -91,15 +91,15 @@ class LogCleaner:
     full disk, the next call removes half as many."""
 
     def __init__(self, cleaner_policy: CleanerPolicy) -> None:
-        self._rhythm = cleaner_policy
+        self._policy = cleaner_policy
         self._most = self._tried = cleaner_policy.removed
 
     def __call__(self, database: apsw.Connection) -> bool:
         # Halved before the attempt: on a full disk the writer rolls back and calls again, and ``was_done`` never runs.
         self._tried, self._most = self._most, max(1, self._most // 2)
-        begin, stop = _current_range(database, self._rhythm.range_records)
+        begin, stop = _current_range(database, self._policy.range_records)
         if begin < stop:
-            _collect(database, begin, min(stop, begin + self._rhythm.examined))
+            _collect(database, begin, min(stop, begin + self._policy.examined))
         elif not _remove(database, self._tried):
             database.execute("UPDATE meta SET cleaner_checkpoint = ?", (stop,))
             database.execute("DELETE FROM cleaner_range")
@@ -109,7 +109,7 @@ class LogCleaner:
 
     def was_done(self, _more: bool) -> None:
         """Runs after the commit: there was room, so the next step may be larger."""
-        self._most = min(self._rhythm.removed, 2 * self._tried)
+        self._most = min(self._policy.removed, 2 * self._tried)
 
 
 def _current_range(database: apsw.Connection, most: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ _TYPES = {
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 encode = msgspec.json.Encoder().encode
-_decode_audience = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_targets = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
             epoch,
             codec.bodies.unpack(body),
             None if before is None else codec.bodies.unpack(before),
-            None if targets is None else _decode_audience(targets),
+            None if targets is None else _decode_targets(targets),
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
         raise Damaged(f"record {sequence} cannot be read: {error}") from error
@@ -79,7 +79,7 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
 # ── In a dead letter ─────────────────────────────────────────────────────────
 
 
-class _Letter(msgspec.Struct, frozen=True):
+class _Content(msgspec.Struct, frozen=True):
     """A record with its resource, so that it can be decoded without the log."""
 
     delta: Delta | None = None
@@ -91,18 +91,18 @@ def encode_record(record: Record) -> bytes:
     """The content of a dead letter."""
     match record:
         case Delta():
-            dead_letter = _Letter(delta=record)
+            dead_letter = _Content(delta=record)
         case Gap():
-            dead_letter = _Letter(gap=record)
+            dead_letter = _Content(gap=record)
         case Snapshot():
-            dead_letter = _Letter(snapshot=record)
+            dead_letter = _Content(snapshot=record)
     return pack(msgspec.msgpack.encode(dead_letter))
 
 
 def decode_record(dead_letter: bytes) -> Record:
     """The record of a dead letter. Raises Damaged."""
     try:
-        found = msgspec.msgpack.decode(unpack(dead_letter), type=_Letter)
+        found = msgspec.msgpack.decode(unpack(dead_letter), type=_Content)
     except (ValueError, msgspec.MsgspecError) as error:
         raise Damaged(f"a dead letter cannot be read: {error}") from error
     record = found.delta or found.gap or found.snapshot

@@ -59,9 +59,9 @@ def append(
         ],
     )
     if informer is None:
-        _let_only_a_list_tell(database, batch)
+        _clear_positions(database, batch)
     if batch.removing:
-        ledger_sql.leave_behind(database, kind, (delta.epoch for delta in deltas))
+        ledger_sql.raise_epoch(database, kind, (delta.epoch for delta in deltas))
     database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
     if informer is not None:
         database.execute(
@@ -97,7 +97,7 @@ def rows(deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], byt
     ]
 
 
-def _let_only_a_list_tell(database: apsw.Connection, batch: Append) -> None:
+def _clear_positions(database: apsw.Connection, batch: Append) -> None:
     """Clears the positions of the informers that had these objects. The objects may still exist: an informer that gets
     its scope back must list, and not go on with its watch."""
     database.executemany(

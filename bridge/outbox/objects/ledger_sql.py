@@ -214,16 +214,16 @@ def _hand_over(database: apsw.Connection, kind: int, rows: Sequence[InformerRow]
     successors = [(newest, informer) for informer in {row[0] for row in moved}]
     database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", successors)
     database.executemany("DELETE FROM informers WHERE id = ?", [(informer,) for informer in removed])
-    leave_behind(database, kind, removed.values())
+    raise_epoch(database, kind, removed.values())
 
 
-def leave_behind(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:
+def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:
     """Lets later informers of the kind begin in a later epoch than ``epochs``. Objects that were exported as deleted in
     these epochs may return unchanged, and their ids must not repeat."""
     database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
 
 
 def drop_informer(database: apsw.Connection, number: int) -> None:
-    """Deletes an informer; see ``leave_behind``."""
+    """Deletes an informer; see ``raise_epoch``."""
     for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):
-        leave_behind(database, kind, [epoch])
+        raise_epoch(database, kind, [epoch])

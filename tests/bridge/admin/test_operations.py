@@ -50,7 +50,7 @@ async def a_bridge(state: Path, sink: RecordingSink) -> AsyncIterator[tuple[Worl
 @asynccontextmanager
 async def the_files(state: Path) -> AsyncIterator[OfflineOperations]:
     sinks = {SINK: StartPolicy.SNAPSHOT}
-    async with await Outbox.open(state, sinks, report=discard, retention=RETAINED, as_it_is=True) as outbox:
+    async with await Outbox.open(state, sinks, report=discard, retention=RETAINED, only_existing=True) as outbox:
         yield OfflineOperations(outbox)
 
 
@@ -147,7 +147,7 @@ async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Pa
     async with await Outbox.open(tmp_path, {SINK: StartPolicy.SNAPSHOT}, report=discard, retention=RETAINED) as outbox:
         assert outbox.sinks.dead_letters[SINK].retrying
         assert [each.number for each in await outbox.sinks.dead_letters[SINK].next_retries(10)] == [dead_letter.number]
-        assert outbox.sinks.lag(SINK) == 1
+        assert outbox.sinks.backlog_records(SINK) == 1
 
 
 class ShySink(RecordingSink):

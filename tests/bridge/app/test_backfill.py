@@ -36,7 +36,7 @@ class Bench:
     def __init__(self, feeds: Feeds, sinks: Mapping[str, StartPolicy]) -> None:
         self.outbox = feeds.outbox
         self._known: dict[str, ObjectVersion] = {}
-        self.streams = {name: feeds.feed(name) for name in sinks}
+        self.feeds = {name: feeds.feed(name) for name in sinks}
 
     async def change(self, *ops: str, body: Callable[[], bytes] = lambda: b"{}") -> None:
         """Each is an op and a name, such as ``added a``; one batch."""
@@ -60,16 +60,16 @@ class Bench:
 
     async def take_all(self, sink: str = "one", *, settle: bool = True, limit: int = 100) -> list[str]:
         """Everything that there is, as ``op name``; notices by their type."""
-        delivered, stream = list[str](), self.streams[sink]
-        while not stream.exhausted:
-            taken = await stream.take(limit)
+        delivered, feed = list[str](), self.feeds[sink]
+        while not feed.exhausted:
+            taken = await feed.take(limit)
             delivered += map(shown, taken.items)
             if settle:
-                stream.settle(taken)
+                feed.settle(taken)
         return delivered
 
     async def take(self, limit: int, sink: str = "one") -> tuple[Fetch[Record], list[str]]:
-        taken = await self.streams[sink].take(limit)
+        taken = await self.feeds[sink].take(limit)
         return taken, list(map(shown, taken.items))
 
 
@@ -98,7 +98,7 @@ async def test_a_new_sink_gets_a_snapshot_unnoticed_by_the_others(tmp_path: Path
     async with bench(tmp_path, {"one": StartPolicy.SNAPSHOT, "late": StartPolicy.SNAPSHOT}) as it:
         it.know("a", "b")
         began, delivered = await it.take(1, "late")
-        it.streams["late"].settle(began)
+        it.feeds["late"].settle(began)
         await it.change("updated a")
         assert await it.take_all() == ["updated a"]
         assert delivered + await it.take_all("late") == ["Snapshot", "added a", "added b", "Snapshot", "updated a"]
@@ -108,9 +108,9 @@ async def test_a_delete_behind_a_replay_is_delivered_after_compaction(tmp_path: 
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
         assert await it.take_all() == ["added a"]
-        await it.streams["one"].replay(1, None, None)
+        await it.feeds["one"].replay(1, None, None)
         await it.change("deleted a")
-        await it.streams["one"].compact(it.outbox.boot_last)
+        await it.feeds["one"].compact(it.outbox.last_at_start)
         delivered = await it.take_all()
     assert delivered[-1:] == ["deleted a"], "the sink has the object since before the replay"
 
@@ -122,7 +122,7 @@ async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> 
         async with asyncio.TaskGroup() as tasks:
             taking = tasks.create_task(it.take(10))
             for _ in range(3):
-                assert await it.streams["one"].drop(2) == (0, 0)
+                assert await it.feeds["one"].drop(2) == (0, 0)
             assert not taking.done(), "lanes would remember each empty fetch as long as something in front is stuck"
             taking.cancel()
 
@@ -136,8 +136,8 @@ async def test_a_backlog_is_compacted_while_a_snapshot_object_is_stuck(tmp_path:
         _, delivered = await it.take(100)
         assert delivered == ["Snapshot", "added a", "added b", "Snapshot"]
         await it.change("updated a", "updated a", "added c", "deleted c", "deleted b")
-        assert await it.streams["one"].compact(it.outbox.boot_last) == (5, 2)
-        assert await it.streams["one"].drop(it.outbox.last) == (0, 0), "all of it is in the backfill"
+        assert await it.feeds["one"].compact(it.outbox.last_at_start) == (5, 2)
+        assert await it.feeds["one"].drop(it.outbox.last) == (0, 0), "all of it is in the backfill"
         _, delivered = await it.take(100)
         assert delivered == ["updated a", "deleted b"]
     async with bench(tmp_path, both) as it:
@@ -148,23 +148,23 @@ async def test_records_behind_a_backfill_wait_until_it_is_settled(tmp_path: Path
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "updated a")
         await it.take_all()
-        await it.streams["one"].replay(1, None, None)
+        await it.feeds["one"].replay(1, None, None)
         await it.change("updated a")
         one, _ = await it.take(1)
         two, _ = await it.take(1)
         async with asyncio.TaskGroup() as tasks:
-            taking = tasks.create_task(some_items(it.streams["one"]))
+            taking = tasks.create_task(some_items(it.feeds["one"]))
             for _ in range(20):  # What stands in the window is handed out in fewer turns of the loop.
                 await asyncio.sleep(0)
             assert not taking.done()
-            it.streams["one"].settle(one)
-            it.streams["one"].settle(two)
+            it.feeds["one"].settle(one)
+            it.feeds["one"].settle(two)
         assert [f"{delta.op} {delta.key}" for delta in taking.result()] == ["updated shop/a"]
 
 
-async def some_items(stream: SinkFeed) -> Sequence[Delta]:
+async def some_items(feed: SinkFeed) -> Sequence[Delta]:
     """What comes next. Who was woken takes nothing, and takes again."""
-    while not (taken := await stream.take(10)).items:
+    while not (taken := await feed.take(10)).items:
         pass
     return [item for item in taken.items if isinstance(item, Delta)]
 
@@ -176,7 +176,7 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
         worker = LaneWorker(
             "one",
             lambda: sink,
-            it.streams["one"],
+            it.feeds["one"],
             it.outbox.sinks.dead_letters["one"],
             report=discard,
             now=lambda: "2026-11-21T08:30:00.000001Z",
@@ -186,11 +186,11 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
         async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as tasks:
             working = tasks.create_task(worker.run())
             await worker.wait_idle()
-            await it.streams["one"].replay(1, None, None)
+            await it.feeds["one"].replay(1, None, None)
             await it.change("updated b")
             await sink.until(lambda sink: len(sink.records) == 7)
             await worker.wait_idle()
-            assert it.outbox.sinks.lag("one") == 0
+            assert it.outbox.sinks.backlog_records("one") == 0
             working.cancel()
     assert sorted(sink.delivered()[3:6]) == ["added shop/a", "added shop/b", "updated shop/a"]
     assert sink.delivered()[6:] == ["updated shop/b"]

@@ -57,7 +57,7 @@ async def test_a_backlog_is_compacted_and_its_sink_goes_on(tmp_path: Path, disk:
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "updated a")
         async with no_room(disk, it):
-            assert await it.streams["one"].compact(0) == (2, 1)
+            assert await it.feeds["one"].compact(0) == (2, 1)
             assert await it.take_all() == ["added a"]
         assert await it.take_all() == ["updated a"]
 
@@ -66,7 +66,7 @@ async def test_a_backlog_is_dropped_and_its_sink_goes_on(tmp_path: Path, disk: D
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "updated a")
         async with no_room(disk, it):
-            await it.streams["one"].drop(1)
+            await it.feeds["one"].drop(1)
             assert await it.take_all() == ["Gap", "updated a"]
 
 
@@ -75,7 +75,7 @@ async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) ->
         await it.change("added a")
         await it.take_all()
         async with no_room(disk, it):
-            await it.streams["one"].replay(1, None, None)
+            await it.feeds["one"].replay(1, None, None)
             assert await it.take_all() == ["added a"]
 
 

@@ -27,30 +27,30 @@ WITH_LATE = AUDIT | {"late": StartPolicy.SNAPSHOT}
 
 
 class Taker:
-    """A sink's stream, read to its end."""
+    """A sink's feed, read to its end."""
 
     def __init__(self, outbox: Outbox, sink: str = "audit") -> None:
         feeds = feeds_of(outbox)
         feeds.processor.remove(sink)
         self.sinks = outbox.sinks
-        self.stream = feeds.feed(sink)
+        self.feed = feeds.feed(sink)
         self.held: list[Fetch[Record]] = []
 
     async def take(self, limit: int = 100) -> Sequence[Record]:
         """Takes a range, without settling it."""
         async with asyncio.timeout(10 * BUSY):
-            self.held.append(await self.stream.take(limit))
+            self.held.append(await self.feed.take(limit))
         return self.held[-1].items
 
     def settle(self) -> None:
         for fetch in self.held:
-            self.stream.settle(fetch)
+            self.feed.settle(fetch)
         self.held.clear()
 
     async def rest(self, limit: int = 100) -> list[Record]:
         """Takes and settles all waiting records."""
         found: list[Record] = []
-        while not self.stream.exhausted:
+        while not self.feed.exhausted:
             found += await self.take(limit)
             self.settle()
         return found
@@ -125,7 +125,7 @@ async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: P
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
         await (await Informed().begin(outbox)).exports(outbox, "updated shop/a", "deleted shop/c", "added shop/d")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         records = await taker.rest()
 
     assert named(records) == [
@@ -150,7 +150,7 @@ def named(records: Sequence[Record]) -> list[tuple[str, str | None, bool]]:
 async def test_a_snapshot_of_nothing_is_none(tmp_path: Path) -> None:
     async with opened(tmp_path, WITH_LATE) as outbox:
         assert outbox.sinks["late"].backfill is None
-        assert Taker(outbox, "late").stream.exhausted
+        assert Taker(outbox, "late").feed.exhausted
 
 
 async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ async def test_a_snapshot_goes_on_after_a_crash_where_it_was_saved(tmp_path: Pat
         await taker.take(2)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, WITH_LATE) as outbox:
-        assert outbox.sinks.lag("late") == 5
+        assert outbox.sinks.backlog_records("late") == 5
         assert await Taker(outbox, "late").delivered() == [
             "added shop/p2",
             *(f"added shop/p{n}" for n in (3, 4, 5)),
             "snapshot",
         ]
-        assert outbox.sinks.lag("late") == 0
+        assert outbox.sinks.backlog_records("late") == 0
 
 
 async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) -> None:
@@ -246,9 +246,9 @@ async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) ->
         assert await taker.delivered() == ["added shop/a"]
         for _ in range(3):
             await informer.exports(outbox, "updated shop/a", "updated shop/a")
-        assert await taker.stream.compact(outbox.boot_last) == (6, 1)
+        assert await taker.feed.compact(outbox.last_at_start) == (6, 1)
         await informer.exports(outbox, "updated shop/a")
-        assert await taker.stream.compact(outbox.boot_last) == (2, 1)
+        assert await taker.feed.compact(outbox.last_at_start) == (2, 1)
         [record] = await taker.rest()
 
         assert isinstance(record, Delta)
@@ -261,7 +261,7 @@ async def test_what_is_reported_as_added_has_no_state_before(tmp_path: Path) -> 
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         [record] = await taker.rest()
 
         assert isinstance(record, Delta)
@@ -278,19 +278,19 @@ async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
         informer = await Informed().begin(outbox)
         for name in ("a", "b", "c"):
             await informer.exports(outbox, f"added shop/{name}", f"updated shop/{name}")
-        assert await taker.stream.compact(outbox.boot_last) == (6, 3)
+        assert await taker.feed.compact(outbox.last_at_start) == (6, 3)
         await informer.exports(outbox, "deleted shop/a", "updated shop/b", "updated shop/c")
-        assert await taker.stream.compact(outbox.boot_last) == (6, 2)
+        assert await taker.feed.compact(outbox.last_at_start) == (6, 2)
         await informer.exports(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
-        assert await taker.stream.drop(outbox.last - 1) == (10, 2)
+        assert await taker.feed.drop(outbox.last - 1) == (10, 2)
         assert await taker.delivered() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
 
 
 async def shorten(taker: Taker, outbox: Outbox, policy: str) -> None:
     if policy == "compact":
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
     else:
-        await taker.stream.drop(outbox.last)
+        await taker.feed.drop(outbox.last)
 
 
 SHORTENED = {"compact": ["updated shop/a"], "drop": ["gap"]}
@@ -316,7 +316,7 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
             assert outbox.records == 0, "no record is kept for this sink"
             assert outbox.backlog_of("audit").records == len(in_flight) + 1
         for fetch in taker.held[:settled]:
-            taker.stream.settle(fetch)
+            taker.feed.settle(fetch)
         await outbox.maintain()
         assert outbox.backlog_of("audit").records == len(in_flight) - settled + 1
         assert (await outbox.check()).problems == []
@@ -325,7 +325,7 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
         del taker.held[:settled]
         taker.settle()
         assert await taker.delivered() == SHORTENED[policy]
-        assert outbox.sinks.lag("audit") == 0
+        assert outbox.sinks.backlog_records("audit") == 0
     async with opened(left) as outbox:
         again = Taker(outbox)
         assert await again.delivered() == in_flight[settled:] + SHORTENED[policy]
@@ -339,7 +339,7 @@ async def test_records_in_flight_at_a_replay_return_as_they_were(tmp_path: Path)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.take()
-        await taker.stream.replay(1, None, None)
+        await taker.feed.replay(1, None, None)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, retention=Retention(retain_bytes=1 << 30)) as outbox:
         found = await Taker(outbox).rest()
@@ -356,7 +356,7 @@ async def test_the_oldest_age_counts_from_the_records_in_flight(tmp_path: Path) 
         outbox.backlog_of("audit")
         began = asyncio.get_running_loop().time()
         await informer.exports(outbox, "updated shop/a")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         least = asyncio.get_running_loop().time() - began
         assert outbox.backlog_of("audit").age >= least
         taker.settle()
@@ -371,7 +371,7 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.rest()
         await informer.exports(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         await outbox.maintain()
         left = crashed(tmp_path, tmp_path / "left")
         expected = await taker.rest()
@@ -385,13 +385,13 @@ async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> 
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         assert await taker.delivered() == ["added shop/a"]
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind what was written before.
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         assert await Taker(outbox).delivered() == []
-        assert outbox.sinks.lag("audit") == 0
+        assert outbox.sinks.backlog_records("audit") == 0
 
 
 async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -> None:
@@ -401,12 +401,12 @@ async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -
         await informer.exports(outbox, "added shop/a")
         await taker.take()
         await informer.exports(outbox, "added shop/b", "deleted shop/b")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         taker = Taker(outbox)
         assert await taker.delivered() == ["added shop/a"]
-        assert outbox.sinks.lag("audit") == 0
+        assert outbox.sinks.backlog_records("audit") == 0
         await (await Informed().begin(outbox)).exports(outbox, "added shop/c")
         assert await taker.delivered() == ["added shop/c"]
 
@@ -418,14 +418,14 @@ async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path
         await informer.exports(outbox, "added shop/a")
         await taker.take()
         await informer.exports(outbox, "added shop/b", "deleted shop/b")
-        await taker.stream.compact(outbox.boot_last)
-        waiting = tasks.create_task(taker.stream.take(10))
+        await taker.feed.compact(outbox.last_at_start)
+        waiting = tasks.create_task(taker.feed.take(10))
         await asyncio.sleep(0)
         taker.settle()
         async with asyncio.timeout(5 * BUSY):
             await waiting
         assert await taker.delivered() == []
-        assert outbox.sinks.lag("audit") == 0
+        assert outbox.sinks.backlog_records("audit") == 0
 
 
 # ── Gaps ─────────────────────────────────────────────────────────────────────
@@ -437,7 +437,7 @@ async def test_what_was_dropped_is_said_in_its_place(tmp_path: Path) -> None:
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "added shop/c")
         await taker.take(1)
-        assert await taker.stream.drop(3) == (2, 2)
+        assert await taker.feed.drop(3) == (2, 2)
         [gap, c] = await taker.rest()
 
         assert isinstance(gap, Gap)
@@ -451,14 +451,14 @@ async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> N
         pods = await Informed().begin(outbox)
         deployments = await Informed(DEPLOYMENTS).begin(outbox)
         await pods.exports(outbox, "added shop/a", "added bank/a", "added shop/b")
-        await taker.stream.drop(3)
+        await taker.feed.drop(3)
         await deployments.exports(outbox, "added shop/web")
         await pods.exports(outbox, "added mall/c")
         left = crashed(tmp_path, tmp_path / "left")
         first = await about(taker)
     async with opened(left) as outbox:
         taker = Taker(outbox)
-        await taker.stream.drop(4)
+        await taker.feed.drop(4)
         widened = await about(taker)
 
     assert first == ({("pods", "shop"), ("pods", "bank")}, True)
@@ -470,7 +470,7 @@ async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, m
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         await (await Informed().begin(outbox)).exports(outbox, *(f"added space-{n}/a" for n in range(6)))
-        await taker.stream.drop(5)
+        await taker.feed.drop(5)
         assert await about(taker) == ({("pods", None)}, True)
 
 
@@ -485,11 +485,11 @@ async def test_a_gap_that_waits_is_widened(tmp_path: Path) -> None:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, *(f"added shop/p{number}" for number in range(6)))
-        await taker.stream.drop(2)
+        await taker.feed.drop(2)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         taker = Taker(outbox)
-        assert await taker.stream.drop(5) == (1, 5)
+        assert await taker.feed.drop(5) == (1, 5)
         [gap, last] = await taker.rest()
 
         assert isinstance(gap, Gap)
@@ -504,11 +504,11 @@ async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) ->
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.rest()
         await informer.exports(outbox, "deleted shop/a")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
         await informer.exports(outbox, "added shop/a")
-        await taker.stream.drop(outbox.last)
+        await taker.feed.drop(outbox.last)
         await informer.exports(outbox, "updated shop/b")
-        await taker.stream.compact(outbox.boot_last)
+        await taker.feed.compact(outbox.last_at_start)
 
         assert await taker.delivered() == ["deleted shop/a", "gap", "updated shop/b"]
 
@@ -523,7 +523,7 @@ async def test_only_what_was_meant_for_the_sink_is_counted_as_missing(tmp_path: 
         )
         await outbox.append(batch)
 
-        assert await taker.stream.drop(3) == (1, 2)
+        assert await taker.feed.drop(3) == (1, 2)
 
 
 # ── Replay ───────────────────────────────────────────────────────────────────
@@ -566,19 +566,19 @@ async def test_what_is_reported_once_more(
         log = await everything(outbox)
         kind = None if resource is None else await outbox.ledger.kind_of(resource)
 
-        found = await taker.stream.replay(start, kind, namespace)
+        found = await taker.feed.replay(start, kind, namespace)
         records = await taker.rest(limit=2)
 
         assert found == Replayed(len(expected), min(expected, default=0), max(expected, default=0))
         assert records == [replace(record, replay=1) for record in log if record.sequence in expected]
-        assert outbox.sinks.lag("audit") == 0
+        assert outbox.sinks.backlog_records("audit") == 0
 
 
 async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path) -> None:
     retention = Retention(retain_bytes=1 << 30)
     async with opened(tmp_path, retention=retention) as outbox:
         taker = await replayable(outbox)
-        await taker.stream.replay(4, None, None)
+        await taker.feed.replay(4, None, None)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
         left = crashed(tmp_path, tmp_path / "left")
         records = await taker.delivered()
@@ -601,13 +601,13 @@ async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
     async with opened(tmp_path, retention=retention) as outbox:
         taker = await replayable(outbox)
         first_delivery = delivery_ids(await everything(outbox))
-        await taker.stream.replay(1, None, None)
+        await taker.feed.replay(1, None, None)
         handed_out = delivery_ids(await taker.take(3))
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, retention=retention) as outbox:
         again = Taker(outbox)
         repeated = await again.rest()
-        await again.stream.replay(1, None, None)
+        await again.feed.replay(1, None, None)
         replayed = await again.rest()
 
     assert delivery_ids(repeated) == [f"{each}/replay/1" for each in first_delivery]
@@ -619,9 +619,9 @@ async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
 async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = await replayable(outbox)
-        await taker.stream.replay(1, None, None)
+        await taker.feed.replay(1, None, None)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
-        await taker.stream.compact(outbox.last)
+        await taker.feed.compact(outbox.last)
         replayed = await taker.rest()
 
     assert {record.delivery_id.rpartition("/replay/")[2] for record in replayed} == {"1"}
@@ -632,13 +632,13 @@ async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path)
     async with opened(tmp_path, retention=retention) as outbox:
         taker = await replayable(outbox)
         for _ in range(3):
-            await taker.stream.replay(1, None, None)
+            await taker.feed.replay(1, None, None)
             await taker.rest()
     (tmp_path / f"{FILE}.damaged").write_text("of old age")
     async with opened(tmp_path, retention=retention) as outbox:
         taker = Taker(outbox)
         [gap] = await taker.rest()
-        await taker.stream.replay(1, None, None)
+        await taker.feed.replay(1, None, None)
         [again] = await taker.rest()
 
     assert isinstance(gap, Gap)
@@ -649,19 +649,19 @@ async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path)
 async def test_during_a_backfill_a_replay_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = await replayable(outbox)
-        await taker.stream.replay(1, None, None)
+        await taker.feed.replay(1, None, None)
         await taker.take(2)
         with pytest.raises(UnknownTarget, match=r"still gets a replay, 4 records to go: ask again after it"):
-            await taker.stream.replay(1, None, None)
+            await taker.feed.replay(1, None, None)
         await taker.rest()
-        assert (await taker.stream.replay(6, None, None)).records == 1
+        assert (await taker.feed.replay(6, None, None)).records == 1
 
 
 async def test_a_replay_whose_caller_is_gone_is_reported_all_the_same(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
         taker = await replayable(outbox)
         async with asyncio.TaskGroup() as tasks:
-            asking = tasks.create_task(taker.stream.replay(5, None, None))
+            asking = tasks.create_task(taker.feed.replay(5, None, None))
             await asyncio.sleep(0)
             asking.cancel()
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind it.
@@ -679,14 +679,14 @@ async def test_what_left_the_log_is_not_reported_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = await replayable(outbox)  # Without retention.
 
-        assert await taker.stream.replay(BEGINNING, None, None) == Replayed(0, 0, 0)
-        assert taker.stream.exhausted
+        assert await taker.feed.replay(BEGINNING, None, None) == Replayed(0, 0, 0)
+        assert taker.feed.exhausted
 
 
 async def test_what_is_replayed_stays_until_it_was_reported(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_age=3600.0)) as outbox:
         taker = await replayable(outbox)
-        await taker.stream.replay(1, None, None)
+        await taker.feed.replay(1, None, None)
     async with opened(tmp_path) as outbox:  # Without retention from now on.
         await outbox.maintain()
         assert (await outbox.check()).problems == []

@@ -204,7 +204,7 @@ async def test_a_compacted_state_is_garbage_when_its_successor_is_gone(tmp_path:
         for steps in (["updated shop/a", "updated shop/b"], ["updated shop/a", "updated shop/b"], ["deleted shop/b"]):
             await informer.exports(outbox, *steps)
             await live_goes_on(outbox)
-            await outbox.sinks.compact("slow", outbox.sinks["slow"].settled, outbox.boot_last)
+            await outbox.sinks.compact("slow", outbox.sinks["slow"].settled, outbox.last_at_start)
             await live_goes_on(outbox)
             assert (await outbox.check()).problems == []
             assert (await outbox.check()).objects == len(informer.known)

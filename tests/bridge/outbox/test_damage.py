@@ -303,8 +303,8 @@ async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
         informer = await listed(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b")
         [gap, *_] = await everything(outbox)
-        await compacted.stream.compact(outbox.boot_last)
-        await dropped.stream.drop(outbox.last - 1)
+        await compacted.feed.compact(outbox.last_at_start)
+        await dropped.feed.drop(outbox.last - 1)
 
         found = await compacted.rest()
         assert found[0] == gap
@@ -312,7 +312,7 @@ async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
         found = await dropped.rest()
         assert found[0] == gap
         assert story(found) == ["gap", "gap", "sync shop/b"]
-        await compacted.stream.replay(0, None, None)
+        await compacted.feed.replay(0, None, None)
         assert (await compacted.rest())[0].sequence == gap.sequence
 
 
@@ -359,7 +359,7 @@ async def test_the_gap_waits_for_sinks_that_hear_of_it_later(tmp_path: Path) -> 
         await outbox.maintain()
     async with opened(tmp_path, TWO) as outbox:
         assert story((await outbox.read(outbox.sinks["live"].settled, 10)).items) == ["gap"]
-        assert outbox.sinks.lag("audit") == 0
+        assert outbox.sinks.backlog_records("audit") == 0
 
 
 async def test_a_marker_that_cannot_be_written_in_full_counts(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ async def test_a_question_that_is_a_bug_ends_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, AUDIT) as outbox:
         with pytest.raises(ZeroDivisionError):
             await outbox._store.ask(lambda _: 1 / 0)
-        await outbox._store.clear_up()
+        await outbox._store.examine_suspicion()
 
 
 @pytest.mark.parametrize(("table", "statement"), [(table, statement) for table, statement, _ in HARMS.values()])
@@ -200,7 +200,7 @@ async def test_who_only_looks_hears_of_it_and_the_check_finds_it(tmp_path: Path,
     loosely(tmp_path, table, statement)
 
     with pytest.raises(Damaged):  # noqa: PT012  # while it is opened, or by the check
-        async with await Outbox.open(tmp_path, {}, report=lambda _: None, as_it_is=True) as outbox:
+        async with await Outbox.open(tmp_path, {}, report=lambda _: None, only_existing=True) as outbox:
             [problem, *_] = (await outbox.check()).problems
             raise Damaged(problem)
     assert not list(tmp_path.glob("*aside*"))  # noqa: ASYNC240

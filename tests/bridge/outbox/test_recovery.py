@@ -129,7 +129,7 @@ async def test_whoever_was_refused_holds_nothing(tmp_path: Path) -> None:
 
 async def looked_at(directory: Path) -> Outbox:
     facts: list[Fact] = []
-    return await Outbox.open(directory, {"new": StartPolicy.SNAPSHOT}, report=facts.append, as_it_is=True)
+    return await Outbox.open(directory, {"new": StartPolicy.SNAPSHOT}, report=facts.append, only_existing=True)
 
 
 async def test_who_only_looks_makes_no_state(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ async def test_a_database_whose_log_alone_is_left_is_damage(state: Path, tmp_pat
     (left / FILE).unlink()
 
     with pytest.raises(Damaged, match=r"is missing, and outbox\.db-wal is there"):
-        await Outbox.open(left, {}, report=lambda _: None, as_it_is=True)
+        await Outbox.open(left, {}, report=lambda _: None, only_existing=True)
     async with opened(left) as outbox:
         assert story(await everything(outbox)) == ["gap"]
 
@@ -204,7 +204,7 @@ async def test_a_reader_sees_the_mark_where_nothing_else_is_left(state: Path) ->
             await outbox.run()
 
     with pytest.raises(Damaged, match="was removed while it was in use"):
-        await Outbox.open(state, {}, report=lambda _: None, as_it_is=True)
+        await Outbox.open(state, {}, report=lambda _: None, only_existing=True)
 
 
 # ── Who holds it ─────────────────────────────────────────────────────────────
