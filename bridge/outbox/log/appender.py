@@ -194,12 +194,11 @@ class Appender:
     def _number(
         self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool
     ) -> tuple[list[Delta], list[int], list[bool], list[int | None]]:
-        """The records of these changes, and three lists for ``work.Append``: the resource of each record, whether the
-        record is a state, and the record that held the previous state (None if there was none, or if the change is no
-        state). Deletes and resyncs keep the resource that their object's last record names, even if the informer
-        follows another version by now. An object that changes twice in a batch replaces its record of the same batch,
-        which had no number when the informer made the change. KeyError is a bug: an informer stops after a batch that
-        could not be appended."""
+        """The records of these changes, and three lists for ``statements.Append``: the resource of each record, whether
+        the record is a state, and the record that held the previous state (None without one). Deletes and resyncs keep
+        the resource that their object's last record names, even if the informer follows another version by now. An
+        object that changes twice in a batch replaces its record of the same batch, which had no number when the
+        informer made the change. A KeyError is a bug: an informer stops after a batch that could not be appended."""
         time = self._clock()
         deltas: list[Delta] = []
         resources: list[int] = []
