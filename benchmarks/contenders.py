@@ -18,7 +18,7 @@ from benchmarks.build import CLIENT_GO, FSYNCS, KUBE_RS, PYTHON_CLIENT, Program,
 from benchmarks.destinations import Destination, File, Hook, KafkaTopics, NatsStream, SinkDestination, Tally
 from benchmarks.processes import Child
 from benchmarks.servers import Brokers, LoadServer
-from tests.cluster.servers.process import free_port
+from tests.cluster.servers.ports import reserve_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Bridge(Contender):
                     "resources": [*pods, *widgets],
                     "state": {"directory": "./state"},
                     "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
-                    "telemetry": {"listen": f"127.0.0.1:{free_port()}"},
+                    "telemetry": {"listen": f"127.0.0.1:{reserve_port()}"},
                     **self._options,
                 }
             )

@@ -14,7 +14,8 @@ from benchmarks.build import LOAD, CannotBuild, provide
 from tests.cluster import build as testbed
 from tests.cluster.recipes import KAFKA, NATS, Recipe
 from tests.cluster.servers import Kafka, Nats, Server
-from tests.cluster.servers.process import free_port, says_ok
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import says_ok
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class LoadServer(Server):
     def __init__(self, folder: Path, load: Load) -> None:
         super().__init__(folder)
         self.load = load
-        address = f"127.0.0.1:{free_port()}"
+        address = f"127.0.0.1:{reserve_port()}"
         self.url = f"http://{address}"
-        secured = f"127.0.0.1:{free_port()}"
+        secured = f"127.0.0.1:{reserve_port()}"
         self.tls_url = f"https://{secured}"
         self.ca_file = folder / "ca.pem"
         self.hook_url = f"{self.url}/load/hook"

@@ -19,7 +19,7 @@ from nats.js.api import StreamConfig
 from sinks import registry
 from sinks.base import Sink, SinkType, SinkUnavailable
 from tests.cluster.servers import Kafka, Nats
-from tests.cluster.servers.process import free_port
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 from tests.kit.tcp_line import Line
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
@@ -77,7 +77,7 @@ class Destination(ABC):
 
     def nowhere(self) -> dict[str, Any]:
         """What to change in the options so that they lead to nothing."""
-        return self.at(free_port())
+        return self.at(reserve_port())
 
     @abstractmethod
     def at(self, port: int) -> dict[str, Any]:
@@ -199,8 +199,8 @@ class KafkaBehindALine(Kafka):
     """Has a second address, for those who come by a line: a client goes to where the broker says, wherever it began."""
 
     def __init__(self, folder: Path, build: Path) -> None:
-        self.line_port = free_port()
-        self.behind_the_line = free_port()
+        self.line_port = reserve_port()
+        self.behind_the_line = reserve_port()
         super().__init__(folder, build)
 
     def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,8 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster.servers.process import Process, Server, ServerFailed, free_port, says_ok
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import Process, Server, ServerFailed, says_ok
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 
@@ -68,7 +69,7 @@ class BridgeProcess(Server):
         """``config`` is written to a file, or is one. ``environ`` is added to the environment. Unless it ``waits`` for
         /readyz, ``start`` returns when /healthz answers."""
         super().__init__(folder)
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"127.0.0.1:{reserve_port()}"
         self.state = folder / "state"
         """Its `state.directory`. Another one counts from the next start on."""
         self.state.mkdir(exist_ok=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 from bridge import playground
 from bridge.playground.http.faults import Faults
-from bridge.playground.server import bound_to
+from tests.cluster.servers.ports import hold_port
 from tests.kit.misbehaviour import Misbehaviour
 
 
@@ -18,18 +18,26 @@ class Playground(playground.Playground):
         super().__init__(**options)
         kinds = self.catalogue
         self.misbehave.attach(self._state.store, self.watches, lambda name: kinds.named(name).collection)
+        self._held: socket.socket | None = None
+
+    async def __aenter__(self) -> Self:
+        self._held = hold_port()
+        self._port = self._held.getsockname()[1]
+        return await super().__aenter__()
+
+    async def __aexit__(self, *raised: object) -> None:
+        await super().__aexit__(*raised)
+        if self._held is not None:
+            self._held.close()
 
     @asynccontextmanager
     async def refusing_connections(self) -> AsyncIterator[None]:
         """Takes the server down during the block: open connections are dropped, new connections refused. Objects,
         history and port stay."""
         await self._close()
-        # A bound socket that does not listen keeps the port, and the system refuses connections to it.
-        placeholder: socket.socket = bound_to(self._port)
         try:
             yield
         finally:
-            placeholder.close()
             await self._listen()
 
     async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:

@@ -152,7 +152,7 @@ class ScriptedServer:
     failures: list[BaseException] = field(default_factory=list)
     """Of handlers. Raised at the end."""
     port: int = 0
-    """A free one is taken, and kept when the server is started again."""
+    """That it listens on. 0: a free one is taken."""
     _handlers: dict[str, list[Handler]] = field(default_factory=dict)
     _server: asyncio.Server | None = None
     _connections: set[asyncio.Task[None]] = field(default_factory=set)

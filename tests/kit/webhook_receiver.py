@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.cluster.servers.ports import reserve_port
+
 
 @dataclass(frozen=True, slots=True)
 class Posted:
@@ -57,7 +59,7 @@ class WebhookReceiver:
         self._under_way: Counter[str] = Counter()
         self._waits: set[asyncio.Event] = set()
         self._tls = tls
-        self._port = 0
+        self._port = reserve_port()
         self._runner: web.AppRunner | None = None
 
     @property
@@ -75,7 +77,6 @@ class WebhookReceiver:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls, reuse_address=True)
         await site.start()
-        self._port = self._runner.addresses[0][1]
         return self
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from bridge.cli.arguments import UsageError, duration
 from bridge.cli.exits import Exit
 from bridge.cli.parser import parse
 from tests.bridge.cli.conftest import Command, in_a_process
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 from tests.kit.playground import Playground
@@ -34,11 +35,6 @@ def a_config(folder: Path, server: str, **sections: Any) -> Path:
     path = folder / "kubedelta.yaml"
     path.write_text(yaml.safe_dump(content | sections), encoding="utf-8")
     return path
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 # ── Words ────────────────────────────────────────────────────────────────────
@@ -85,14 +81,14 @@ def test_every_mistake_in_a_file_is_printed_and_nothing_starts(
 
 
 def test_an_offline_check_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = a_config(tmp_path, f"http://127.0.0.1:{closed_port()}")
+    path = a_config(tmp_path, f"http://127.0.0.1:{reserve_port()}")
 
     assert main(["check", "--offline", "-c", str(path)]) == Exit.OK
     assert capsys.readouterr().out.startswith("ok ")
 
 
 def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    port = closed_port()
+    port = reserve_port()
     path = a_config(tmp_path, f"http://127.0.0.1:{port}")
 
     assert main(["check", "-c", str(path)]) == Exit.UNAVAILABLE

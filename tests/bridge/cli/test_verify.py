@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from sinks.base import ALL_STORED
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.bridge.cli.conftest import Command
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.playground import Playground
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
@@ -172,8 +172,7 @@ async def test_an_unknown_sink_is_named_with_the_configured_ones(command: Comman
 
 
 async def test_a_missing_file_or_an_absent_cluster_is_unavailable(command: Command, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = reserve_port()
     config = str(a_config(tmp_path, f"http://127.0.0.1:{port}"))
 
     no_file = await command("verify", "copy", "-c", config)

@@ -38,6 +38,7 @@ from bridge.model.answers import (
     WatchRequest,
 )
 from bridge.model.resource import Resource, Scope
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer, answering, streaming
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
@@ -383,16 +384,12 @@ async def test_an_endless_error_page_is_not_read_to_its_end(server: ScriptedServ
         await hung_up.wait()
 
 
-async def test_nobody_listening_is_busy_and_names_the_server(server: ScriptedServer) -> None:
-    gone = f"http://127.0.0.1:{server.port}"
-    await server.__aexit__()
-    try:
-        async with connect(ClusterAccess(server=gone)) as client:
-            answer = Busy(f"cannot connect to {gone}: Connection refused")
-            assert await list_once(client) == answer
-            assert await watch_whole(client) == [answer]
-    finally:
-        await server.__aenter__()
+async def test_nobody_listening_is_busy_and_names_the_server() -> None:
+    gone = f"http://127.0.0.1:{reserve_port()}"
+    async with connect(ClusterAccess(server=gone)) as client:
+        answer = Busy(f"cannot connect to {gone}: Connection refused")
+        assert await list_once(client) == answer
+        assert await watch_whole(client) == [answer]
 
 
 async def test_a_status_line_in_another_encoding_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:

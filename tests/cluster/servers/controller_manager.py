@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.servers.kube_apiserver import KubeApiServer
-from tests.cluster.servers.process import Server, free_port, says_ok
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import Server, says_ok
 
 CONTROLLERS = (
     "cronjob-controller",
@@ -29,7 +30,7 @@ class ControllerManager(Server):
     def __init__(self, folder: Path, build: Path, api: KubeApiServer, controllers: Sequence[str] = CONTROLLERS) -> None:
         super().__init__(folder)
         self.api = api
-        self.port = free_port()
+        self.port = reserve_port()
         self._binary = build / "kube-controller-manager"
         self._controllers = controllers
 

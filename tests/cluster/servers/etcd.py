@@ -9,7 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.cluster.servers.process import Server, free_port, says_ok
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import Server, says_ok
 
 
 class Etcd(Server):
@@ -17,8 +18,8 @@ class Etcd(Server):
 
     def __init__(self, folder: Path, build: Path) -> None:
         super().__init__(folder)
-        self.url = f"http://127.0.0.1:{free_port()}"
-        self._peer_url = f"http://127.0.0.1:{free_port()}"
+        self.url = f"http://127.0.0.1:{reserve_port()}"
+        self._peer_url = f"http://127.0.0.1:{reserve_port()}"
         self._binary = build / "etcd"
         self._data = folder / "data"
 

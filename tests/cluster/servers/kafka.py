@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from tests.cluster.servers.process import Server, ServerFailed, free_port
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import Server, ServerFailed
 
 _SILENT = {"log_level": 0, "socket.timeout.ms": 10_000}
 _NOT_YET = {
@@ -45,13 +46,13 @@ class Kafka(Server):
 
     def __init__(self, folder: Path, build: Path, properties: Mapping[str, str] | None = None) -> None:
         super().__init__(folder)
-        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self.bootstrap = f"127.0.0.1:{reserve_port()}"
         self._class_path = build / "*"
         self._settings = folder / "server.properties"
         self._settings.write_text("".join(f"{k}={v}\n" for k, v in self._defaults(properties or {}).items()))
 
     def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
-        controller = f"127.0.0.1:{free_port()}"
+        controller = f"127.0.0.1:{reserve_port()}"
         return {
             "process.roles": "broker,controller",
             "node.id": "1",

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.cluster.servers.etcd import Etcd
-from tests.cluster.servers.process import Server, free_port, says_ok
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import Server, says_ok
 
 USERS = {"admin": "system:masters", "restricted": "restricted"}
 """Each user's group. `admin` may do everything; `restricted` nothing but discovery until a test binds a role to it."""
@@ -31,7 +32,7 @@ class KubeApiServer(Server):
     def __init__(self, folder: Path, build: Path, etcd: Etcd, flags: Sequence[str] = ()) -> None:
         super().__init__(folder)
         self.etcd = etcd
-        self.port = free_port()
+        self.port = reserve_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.ca_file = folder / "certificates" / "apiserver.crt"
         """The certificate that the server made for itself at its first start, with the authority that signed it."""

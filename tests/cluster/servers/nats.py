@@ -10,7 +10,8 @@ import nats
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from tests.cluster.servers.process import Server, free_port, says_ok
+from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import Server, says_ok
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,9 @@ class Nats(Server):
 
     def __init__(self, folder: Path, build: Path, flags: Sequence[str] = ()) -> None:
         super().__init__(folder)
-        self.port = free_port()
+        self.port = reserve_port()
         self.url = f"nats://127.0.0.1:{self.port}"
-        self.monitor_url = f"http://127.0.0.1:{free_port()}"
+        self.monitor_url = f"http://127.0.0.1:{reserve_port()}"
         self._binary = build / "nats-server"
         self._flags = flags
 

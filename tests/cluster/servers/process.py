@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -192,22 +190,6 @@ class Server(ABC):
             except subprocess.TimeoutExpired:
                 continue
             raise ServerFailed(f"{self} ended with {code} before it was ready\n{self.log_tail()}")
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on.
-
-    From below the range of outgoing connections. A port of that range may be taken while its server is down, even by
-    a client that tries to reach the server: on loopback a connection can meet itself.
-    """
-    while True:
-        port = random.randrange(12_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def says_ok(url: str, tls: ssl.SSLContext | None = None) -> bool:

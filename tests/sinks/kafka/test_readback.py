@@ -22,7 +22,7 @@ from sinks.kafka.sink import KafkaSink
 from sinks.kafka.topic_names import topics_pattern
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
-from tests.cluster.servers.process import free_port
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 
 ANYTHING = [ReadFilter()]
@@ -148,7 +148,7 @@ async def test_no_topic_at_all_is_named(kafka: Kafka) -> None:
 
 
 async def test_brokers_that_cannot_be_reached_are_named() -> None:
-    server = f"127.0.0.1:{free_port()}"
+    server = f"127.0.0.1:{reserve_port()}"
     chosen = KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5})
     with pytest.raises(SinkUnavailable, match=f"cannot read from {server}"):
         async with reading(chosen):

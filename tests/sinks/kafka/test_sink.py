@@ -21,7 +21,7 @@ from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, OwnServers, fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
-from tests.cluster.servers.process import free_port
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
@@ -288,7 +288,7 @@ async def test_close_does_not_wait_for_a_broker_that_is_away(start_kafka: StartK
 
 
 async def test_nobody_listening_is_reported() -> None:
-    options = KafkaOptions(bootstrap_servers=f"127.0.0.1:{free_port()}", connect_timeout=Duration(1))
+    options = KafkaOptions(bootstrap_servers=f"127.0.0.1:{reserve_port()}", connect_timeout=Duration(1))
     sink = KafkaSink("audit", options, cluster="prod")
 
     with pytest.raises(SinkUnavailable, match=r"cannot reach 127\.0\.0\.1:\d+: .*Connection refused"):
@@ -314,7 +314,7 @@ class SecuredKafka(Kafka):
     """Has a second listener that wants TLS and a password."""
 
     def __init__(self, folder: Path, build: Path, certificate: Certificate) -> None:
-        self.secured = f"127.0.0.1:{free_port()}"
+        self.secured = f"127.0.0.1:{reserve_port()}"
         folder.mkdir(parents=True)
         self._keystore = folder / "keystore.pem"
         convert = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(certificate.key)]

@@ -21,7 +21,7 @@ from sinks.nats.readback import NatsReadBack
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
-from tests.cluster.servers.process import free_port
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, changes
 
 CLUSTER = "prod"
@@ -146,7 +146,7 @@ async def test_a_stream_that_is_not_there_is_named(nats_server: Nats) -> None:
 
 
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
-    url = f"nats://127.0.0.1:{free_port()}"
+    url = f"nats://127.0.0.1:{reserve_port()}"
     chosen = NatsOptions.model_validate({"servers": [url], "stream": "K8S", "connect_timeout": 0.5})
     with pytest.raises(SinkUnavailable, match=re.escape(f"cannot connect to {url}")):
         async with reading(chosen):

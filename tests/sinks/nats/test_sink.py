@@ -24,7 +24,7 @@ from sinks.nats.options import NatsOptions
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
-from tests.cluster.servers.process import free_port
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes, ids_of
@@ -579,7 +579,7 @@ async def test_nobody_listening_is_reported() -> None:
     with pytest.raises(SinkUnavailable, match=r"cannot connect to nats://127\.0\.0\.1:\d+: .*(refused|failed)"):
         await NatsSink(
             "live",
-            NatsOptions(servers=(f"nats://127.0.0.1:{free_port()}",), stream="K8S", connect_timeout=Duration(1)),
+            NatsOptions(servers=(f"nats://127.0.0.1:{reserve_port()}",), stream="K8S", connect_timeout=Duration(1)),
             cluster="prod",
         ).open()
 

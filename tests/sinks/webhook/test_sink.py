@@ -22,6 +22,7 @@ from config.values import Duration
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair, verifies
@@ -438,8 +439,8 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(slow_at_first, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
+    port = reserve_port()
+    server = await asyncio.start_server(slow_at_first, "127.0.0.1", port)
     sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
     await sink.open()
     async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as group:
