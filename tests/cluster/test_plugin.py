@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import httpcore  # noqa: F401 (see below)
 import pytest
 
 from tests.cluster import recipes
 
 pytest_plugins = ["pytester"]
+# pytester forgets the modules that a run inside of this process imported. httpx imports httpcore when it is first used,
+# and would then not know the errors of a second httpcore.
 
 REPOSITORY = Path(__file__).parents[2]
 
