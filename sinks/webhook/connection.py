@@ -13,9 +13,11 @@ from bridge.model.primitives.wrong_protocol import BEGINNING, wants_https
 from sinks.errors import SinkUnavailable, WrongOption
 from sinks.secret_files import SecretFile
 from sinks.tls import tls_context
+from sinks.webhook.auth.authorization import authorization_of
 from sinks.webhook.auth.signature import WebhookKey, keys_in
 from sinks.webhook.examine import header_value
 from sinks.webhook.http.client import HTTP_ERRORS, HttpClient, HttpResponse, describe, is_unreachable
+from sinks.webhook.http.networks import NetworkPolicy
 from sinks.webhook.options import WebhookOptions
 
 _LONG = 8
@@ -43,6 +45,8 @@ class WebhookConnection:
         self._secret_headers = {
             name: SecretFile(path, f"header_files.{name}") for name, path in options.header_files.items()
         }
+        self._authorization = authorization_of(options)
+        self._networks = NetworkPolicy(options.allow_networks)
         self._secret = SecretFile(options.secret_file, "secret_file") if options.secret_file else None
         self._client: HttpClient | None = None
         self._opening = asyncio.Lock()
@@ -104,6 +108,8 @@ class WebhookConnection:
         """Values that an excerpt of a response must not repeat: secret headers, long public headers, keys, the
         signature, and the URL behind the host."""
         values = [self.headers[name.lower()] for name in self._secret_headers]
+        if self._authorization is not None:
+            values += [self.headers["authorization"], *self._authorization.secrets]
         values += [value for value in self._options.headers.values() if len(value) >= _LONG]
         values += signature.split()
         values += [text for key in self.keys for text in key.encoded]
@@ -122,6 +128,8 @@ class WebhookConnection:
         files = self._options.header_files
         secrets = {name: header_value(file.read(), name, files[name]) for name, file in self._secret_headers.items()}
         chosen = {name.lower(): value for name, value in (self._options.headers | secrets).items()}
+        if self._authorization is not None:
+            chosen["authorization"] = self._authorization.read()
         self.headers = {"user-agent": "kubedelta"} | chosen
         if self._secret is not None and self._options.secret_file is not None:
             self.keys = keys_in(self._secret.read(), self._options.secret_file)
@@ -134,7 +142,9 @@ class WebhookConnection:
 
         def session() -> aiohttp.ClientSession:
             # A connection for each lane, and no cookies: requests must not depend on each other.
-            connector = aiohttp.TCPConnector(ssl=tls, limit=options.concurrency)
+            connector = aiohttp.TCPConnector(
+                ssl=tls, limit=options.concurrency, socket_factory=self._networks.new_socket
+            )
             return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
         # trust_env=False: a proxy of the environment is not meant for records.

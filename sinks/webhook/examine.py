@@ -1,4 +1,4 @@
-"""Checks options for a webhook without the endpoint: the files that they name."""
+"""Checks options for a webhook without the endpoint: the files that they name, and addresses that need no resolver."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sinks.errors import WrongOption, wrong_options
 from sinks.secret_files import read_secret
 from sinks.tls import Step, check_tls_files
+from sinks.webhook.auth.authorization import authorization_of
 from sinks.webhook.auth.signature import keys_in
-from sinks.webhook.options import HEADER_VALUE, WebhookOptions
+from sinks.webhook.http.networks import NetworkPolicy
+from sinks.webhook.option_types import HEADER_VALUE
+from sinks.webhook.options import WebhookOptions
 
 
 def examine(options: WebhookOptions) -> Sequence[WrongOption]:
@@ -31,6 +35,9 @@ def _steps(options: WebhookOptions) -> Iterator[Step]:
         yield partial(_header, name, path)
     if options.secret_file is not None:
         yield partial(_keys, options.secret_file)
+    if (authorization := authorization_of(options)) is not None:
+        yield authorization.read
+    yield partial(_address, "url", options.url, NetworkPolicy(options.allow_networks))
 
 
 def _header(name: str, path: Path) -> None:
@@ -39,3 +46,13 @@ def _header(name: str, path: Path) -> None:
 
 def _keys(path: Path) -> None:
     keys_in(read_secret(path, "secret_file"), path)
+
+
+def _address(option: str, url: str, policy: NetworkPolicy) -> None:
+    """Names are resolved, and their addresses checked, when a connection is made."""
+    try:
+        reason = policy.why_refused(urlsplit(url).hostname or "")
+    except ValueError:
+        return
+    if reason:
+        raise WrongOption(option, reason)

@@ -2,88 +2,57 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from bridge.model.primitives.addresses import is_loopback
-from config.rules import Above, Is, Rule, needs
-from config.values import HOST, PORT, Between, Count, Duration, Matching, Names
+from config.rules import Above, Given, Is, Not, Rule, needs, together
+from config.values import Between, Count, Duration, Matching
 from sinks.options import EventOptions, Format
+from sinks.webhook.option_types import HeaderFiles, Headers, Network, Url
 
-
-def _any_case(pattern: str) -> str:
-    """The pattern for letters of any case. Without a flag, because a JSON Schema has no flags."""
-    return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
-
-
-_NAME = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_OURS = _any_case("content-type|content-length|transfer-encoding|host|connection|ce-.*|webhook-.*")
-_CREDENTIALS = _any_case(
-    ".*authorization.*|.*cookie.*|.*token.*|.*secret.*|.*password.*|.*credential.*|.*signature.*|.*api[-_]?key.*|.*-aut"
-    "h"
-)
-
-
-def _why_no_header(name: str) -> str:
-    if not re.fullmatch(_NAME, name):
-        return f"{name!r} is no name for a header"
-    if re.fullmatch(_OURS, name):
-        return f"the header {name} is set by the sink"
-    return f"{name} is a credential by its name: put its value into a file, and name the file in header_files"
-
-
-_HEADER_OF_FILE = Matching(f"(?!(?:{_OURS})$){_NAME}", _why_no_header, longest=256)
-_HEADER = Matching(f"(?!(?:{_OURS}|{_CREDENTIALS})$){_NAME}", _why_no_header, longest=256)
-HEADER_VALUE = Matching(r"[\t\x20-\x7e]*", "the value of a header is printable ASCII")
-
-
-def _why_no_url(url: str) -> str:
-    if re.search(r"[\x00-\x20\x7f]", url):
-        return "a URL has no spaces and no control characters"
-    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
-        return "no user and password in the URL: put an Authorization header into header_files"
-    if "#" in url:
-        return "a fragment (#…) is never sent: leave it out"
-    if re.match(f"https?://{HOST}", url):
-        return "the host or the port in the URL is none: a port is a number up to 65535"
-    return "a URL that begins with http:// or https:// and names a host is needed"
-
-
-def _has_an_address(url: str) -> str:
-    try:
-        (urlsplit(url).hostname or "").encode("idna")
-    except ValueError:
-        raise ValueError("the host or the port in the URL is none") from None
-    return url
+_AUTHORIZATION = ("username", "bearer_token_file")
+"""Options that give the header Authorization; at most one of them is set."""
 
 
 class WebhookOptions(EventOptions):
     """A POST for each record: a CloudEvent in the structured form, or an envelope as the data of a binary
     CloudEvent."""
 
-    url: Annotated[
-        str,
-        Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?", _why_no_url),
-        AfterValidator(_has_an_address),
-    ] = Field(
-        description="The URL of the POST: http:// or https://. Redirects are not followed. User and password belong"
-        " into header_files.",
+    url: Url = Field(
+        description="The URL of the POST: http:// or https://. Redirects are not followed. User and password do not"
+        " belong here: see username and password_file.",
         examples=["https://example.test/hook"],
     )
-    headers: Annotated[dict[str, Annotated[str, HEADER_VALUE]], Names(_HEADER)] = Field(
+    headers: Headers = Field(
         default={},
         description="Public headers of every request. Authorization, Cookie, X-Api-Key and other headers that are"
         " credentials by their name belong into header_files.",
         examples=[{"X-Team": "shop"}],
     )
-    header_files: Annotated[dict[str, Path], Names(_HEADER_OF_FILE)] = Field(
+    header_files: HeaderFiles = Field(
         default={},
         description="Secret headers of every request: name to a file with a single line. A changed file is read again.",
-        examples=[{"Authorization": "/run/secrets/hook-token"}],
+        examples=[{"X-Api-Key": "/run/secrets/hook-token"}],
+    )
+    username: Annotated[str, Matching(r"[^\x00-\x1f\x7f:]+", "a user's name has no colon", longest=256)] | None = Field(
+        default=None,
+        description="The user of HTTP Basic authentication (Authorization: Basic), with password_file.",
+        examples=["kubedelta"],
+    )
+    password_file: Path | None = Field(
+        default=None,
+        description="The file with the password of username. A changed file is read again.",
+        examples=["/run/secrets/hook-password"],
+    )
+    bearer_token_file: Path | None = Field(
+        default=None,
+        description="The file with a token that every request carries (Authorization: Bearer). A changed file is read"
+        " again: tokens of service accounts, which the kubelet renews, work.",
+        examples=["/var/run/secrets/tokens/hook"],
     )
     secret_file: Path | None = Field(
         default=None,
@@ -126,8 +95,27 @@ class WebhookOptions(EventOptions):
         examples=["/run/secrets/tls.key"],
     )
 
+    allow_networks: tuple[Network, ...] | None = Field(
+        default=None,
+        max_length=100,
+        description="The networks that the sink may connect to, as addresses with or without a prefix. Each connection"
+        " is checked by its real address, so that a name cannot lead elsewhere. Without the option all addresses are"
+        " permitted, private ones and loopback too, as endpoints in a cluster need, but not link-local addresses"
+        " (169.254.0.0/16, fe80::/10) and others where clouds serve credentials of the machine. Those are permitted by"
+        " entries of their own only, such as 169.254.7.7; 0.0.0.0/0 does not permit them.",
+        examples=[["10.0.0.0/8", "fd00::/8"]],
+    )
+
     rules = (
         *EventOptions.rules,
+        *together("username", "password_file"),
+        *(
+            Rule(
+                Given(one), Not(Given(other)), f"{one} and {other} both make the header Authorization: keep one of them"
+            )
+            for index, one in enumerate(_AUTHORIZATION)
+            for other in _AUTHORIZATION[:index]
+        ),
         needs("key_file", "cert_file"),
         Rule(
             Above("batch", 1),
@@ -137,14 +125,23 @@ class WebhookOptions(EventOptions):
     )
 
     def clear_text(self) -> str | None:
-        parts = urlsplit(self.url)
-        if parts.scheme == "https" or not self.header_files or is_loopback(parts.hostname or ""):
+        credentials = [name for name in ("header_files", "password_file", "bearer_token_file") if getattr(self, name)]
+        if not credentials or _is_private(self.url):
             return None
-        return "url is http://: anybody on the way can read the header_files; use https://"
+        return f"url is http://: anybody on the way can read {' and '.join(credentials)}; use https://"
 
     @model_validator(mode="after")
     def _has_each_header_once(self) -> Self:
-        both = {name.lower() for name in self.headers} & {name.lower() for name in self.header_files}
-        if both:
+        files = {name.lower() for name in self.header_files}
+        if both := {name.lower() for name in self.headers} & files:
             raise ValueError(f"{', '.join(sorted(both))} is in headers and in header_files: keep one of them")
+        for option in _AUTHORIZATION:
+            if "authorization" in files and getattr(self, option) is not None:
+                raise ValueError(f"Authorization is in header_files and made by {option}: keep one")
         return self
+
+
+def _is_private(url: str) -> bool:
+    """Whether nobody on the way can read a request to this URL."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")

@@ -35,7 +35,9 @@ BEYOND_A_SCHEMA = (
     r"found \"[^\"]*\"; (a duration from 0 to|a number of bytes from 0 to|at (least|most) [0-9.]+([smhd]|[KMG]iB)?) ",
     r"may mean the same objects as resources\[",  # one entry beside another
     r"is in headers and in header_files",  # whatever the case of its letters
+    r"Authorization is in header_files and made by",
     r"the host or the port in the URL is none",  # IDNA
+    r"is no network: an address, or",
     r"has a brace that belongs to no placeholder|is not a template|unknown placeholder",
 )
 """What the loader alone can refuse, by its words."""

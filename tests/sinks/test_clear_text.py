@@ -35,6 +35,8 @@ PASSWORD = {"user": "u", "password_file": "p"}
     ("options", "named"),
     [
         (webhook("http://hook.example", **TOKEN), "header_files"),
+        (webhook("http://hook.example", username="u", password_file="p"), "password_file"),
+        (webhook("http://hook.example", bearer_token_file="t"), "bearer_token_file"),
         (nats("nats://a.example", **PASSWORD), "password"),
         (nats("tls://a.example", "nats://b.example", token_file="t"), "token"),
         (kafka("a.example:9092", "sasl_plaintext", "PLAIN"), "PLAIN"),
@@ -52,6 +54,8 @@ def test_what_anybody_on_the_way_could_read_is_named(options: SinkOptions, named
         webhook("http://hook.example"),
         webhook("http://hook.example", secret_file="s"),  # It signs, and is not sent.
         webhook("http://127.0.0.1:8000", **TOKEN),
+        webhook("https://hook.example", bearer_token_file="t"),
+        webhook("http://localhost:8000", username="u", password_file="p"),
         webhook("http://[::1]:8000", **TOKEN),
         nats("tls://a.example", **PASSWORD),
         nats("nats://a.example", **PASSWORD, ca_file="c"),

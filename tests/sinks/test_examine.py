@@ -76,6 +76,8 @@ def test_what_a_file_of_a_setting_holds_is_not_repeated(tmp_path: Path) -> None:
         ("nats", "credentials_file", lambda path: {"credentials_file": path}),
         ("nats", "nkey_seed_file", lambda path: {"nkey_seed_file": path}),
         ("webhook", "secret_file", lambda path: {"secret_file": path}),
+        ("webhook", "password_file", lambda path: {"username": "me", "password_file": path}),
+        ("webhook", "bearer_token_file", lambda path: {"bearer_token_file": path}),
         ("webhook", "header_files.Authorization", lambda path: {"header_files": {"Authorization": path}}),
     ],
 )
@@ -119,8 +121,22 @@ def test_a_secret_that_is_none_of_its_kind_is_named(tmp_path: Path) -> None:
     assert received("webhook", header_files={"X-Key": path}) == (
         f"header_files.X-Key: {path} is not one line of printable ASCII"
     )
+    assert received("webhook", username="me", password_file=path) == (
+        f"password_file: {path} is not one line of printable text"
+    )
+    assert received("webhook", bearer_token_file=path) == (
+        f"bearer_token_file: {path} holds no token: one word of printable ASCII"
+    )
     path.write_bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
     assert received("nats", nkey_seed_file=path) == ""
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]", "[fd00:ec2::254]"])
+def test_an_address_of_credentials_is_refused(host: str) -> None:
+    [wrong] = examined("webhook", url=f"http://{host}/latest/meta-data")
+    assert wrong.option == "url"
+    assert "allow_networks may permit it by name" in wrong.reason
+    assert examined("webhook", url=f"http://{host}/", allow_networks=[host.strip("[]")]) == []
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

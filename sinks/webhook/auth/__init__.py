@@ -1,4 +1,5 @@
 """How a request proves who sent it.
 
-signature  signatures of Standard Webhooks, symmetric and asymmetric
+authorization  the header Authorization, from files
+signature      signatures of Standard Webhooks, symmetric and asymmetric
 """

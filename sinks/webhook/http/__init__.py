@@ -1,5 +1,6 @@
 """HTTP requests to an endpoint, and the meaning of the responses.
 
 client     an HTTP client, and its errors in words
+networks   the addresses that a sink may connect to
 responses  the meaning of a response for the posted records
 """

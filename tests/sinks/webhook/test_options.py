@@ -13,7 +13,7 @@ from sinks.webhook.options import WebhookOptions
     [
         ({"url": "ftp://example.test"}, "begins with http:// or https://"),
         ({"url": "example.test/hook"}, "begins with http:// or https://"),
-        ({"url": "https://me:secret@example.test"}, "no user and password in the URL"),
+        ({"url": "https://me:secret@example.test"}, "no user and password in the URL: see username and password_file"),
         ({"url": "https://example.test/#part"}, "fragment"),
         ({"url": "https://example.test:port/"}, "the host or the port in the URL is none"),
         ({"url": "https://example.test:99999/"}, "the host or the port in the URL is none"),
@@ -36,6 +36,19 @@ from sinks.webhook.options import WebhookOptions
         ({"url": "https://example.test", "format": "envelope", "batch": 2}, "leave batch at 1"),
         ({"url": "https://example.test", "before": True}, "set format: envelope"),
         ({"url": "https://example.test", "headers": {"X": "1"}, "header_files": {"x": "/f"}}, "x is in headers and"),
+        ({"url": "https://example.test", "header_files": {"Content-Encoding": "/f"}}, "is set by the sink"),
+        ({"url": "https://example.test", "username": "me"}, "username and password_file belong together"),
+        ({"url": "https://example.test", "username": "a:b", "password_file": "/f"}, "a user's name has no colon"),
+        (
+            {"url": "https://example.test", "username": "me", "password_file": "/f", "bearer_token_file": "/f"},
+            "bearer_token_file and username both make the header Authorization",
+        ),
+        (
+            {"url": "https://example.test", "header_files": {"AUTHORIZATION": "/f"}, "bearer_token_file": "/f"},
+            "Authorization is in header_files and made by bearer_token_file",
+        ),
+        ({"url": "https://example.test", "allow_networks": ["10.0.0.1/8"]}, "10.0.0.1/8 is no network"),
+        ({"url": "https://example.test", "allow_networks": ["example.test"]}, "a network is expected"),
         ({"url": "https://example.test", "retries": 3}, "Extra inputs are not permitted"),
     ],
 )

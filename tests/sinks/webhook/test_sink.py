@@ -314,6 +314,56 @@ async def test_headers_come_from_the_options_and_from_files(receiver: WebhookRec
     assert (headers["x-team"], headers["user-agent"], headers["authorization"]) == ("shop", "ours", "Bearer hush")
 
 
+async def test_a_password_is_sent_and_a_renewed_one_taken_up(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    file = mounted(tmp_path, "hüsh:1\n")
+    sink = await opened(receiver, username="me", password_file=file)
+
+    await sink.deliver([a_delta(1)])
+    mounted(tmp_path, "hush:2")
+    await sink.deliver([a_delta(2)])
+    await sink.close()
+
+    sent = [posted.headers["authorization"] for posted in receiver.accepted]
+    assert sent == [f"Basic {b64encode(f'me:{password}'.encode()).decode()}" for password in ("hüsh:1", "hush:2")]
+
+
+async def test_a_token_is_sent_and_a_renewed_one_taken_up(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    file = mounted(tmp_path, "first.token\n")
+    sink = await opened(receiver, bearer_token_file=file)
+
+    await sink.deliver([a_delta(1)])
+    mounted(tmp_path, "second token")
+    failed = await sink.deliver([a_delta(2)])
+    mounted(tmp_path, "second.token")
+    await sink.deliver([a_delta(2)])
+    await sink.close()
+
+    assert [posted.headers["authorization"] for posted in receiver.accepted] == [
+        "Bearer first.token",
+        "Bearer second.token",
+    ]
+    assert failure_of(failed) == f"bearer_token_file: {file} holds no token: one word of printable ASCII"
+
+
+@pytest.mark.parametrize("way", ["basic", "bearer"])
+async def test_an_echo_of_authorization_is_redacted(receiver: WebhookReceiver, tmp_path: Path, way: str) -> None:
+    (tmp_path / "secret").write_text("hüsh/hush")
+    if way == "bearer":
+        (tmp_path / "secret").write_text("hush/hush")
+    named = {"username": "me", "password_file": tmp_path / "secret"}
+    sink = await opened(receiver, **(named if way == "basic" else {"bearer_token_file": tmp_path / "secret"}))
+    receiver.answer = lambda posted: Answer(
+        400, body=f"{posted.headers['authorization']} = hüsh/hush hush/hush".encode()
+    )
+    receipt = await sink.deliver([a_delta()])
+    await sink.close()
+
+    kept = receipt.answers[0]
+    secret = "hüsh/hush" if way == "basic" else "hush/hush"
+    assert secret not in kept
+    assert receiver.asked[0].headers["authorization"].partition(" ")[2] not in kept
+
+
 async def test_an_answer_changes_nothing_about_later_requests(receiver: WebhookReceiver) -> None:
     sink = await opened(receiver)
     receiver.answer = lambda posted: Answer(headers={"Set-Cookie": "session=hush; Path=/"})
