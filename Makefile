@@ -93,7 +93,7 @@ lock: $(READY) ## renew the three requirements files from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --group dev -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
 
-reference: $(READY) ## renew config/reference.yaml from the schema
+reference: chart ## renew config/reference.yaml and the generated files of deploy/chart from the options
 	$(BIN)/kubedelta schema --reference > config/reference.yaml
 
 chart: $(READY) ## renew the generated files of deploy/chart

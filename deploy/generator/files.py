@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from deploy.generator import CHART
+from deploy.generator.dashboard import dashboard
 from deploy.generator.names import resource_names
 from deploy.generator.schema import values_schema
 
@@ -15,6 +16,7 @@ def generated() -> dict[str, str]:
     """Path in the chart → contents."""
     names = asyncio.run(resource_names())
     return {
+        "files/dashboard.json": _json(dashboard()),
         "files/kubedelta.yaml": (CHART.parent / "kubedelta.yaml").read_text(encoding="utf-8"),
         "files/resources.json": _lines(names),
         "values.schema.json": _json(values_schema()),

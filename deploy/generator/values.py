@@ -99,6 +99,12 @@ class PrometheusRule(Part):
     disabled: list[str] = Field(default=[], description="Names of alerts to leave out.")
 
 
+class Dashboard(Part):
+    enabled: bool = Field(default=False, description="Creates a ConfigMap with a dashboard for Grafana's sidecar.")
+    labels: Texts = Field(default={"grafana_dashboard": "1"}, description="By which the sidecar finds it.")
+    annotations: Texts = Field(default={}, description="Such as the sidecar's folder.")
+
+
 def _toleration(taint: str) -> Anything:
     return {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
 
@@ -127,6 +133,7 @@ class Values(Part):
     prometheusRule: PrometheusRule = Field(
         default=PrometheusRule(), description="The alerts, for the Prometheus Operator."
     )
+    dashboard: Dashboard = Field(default=Dashboard(), description="For Grafana.")
     resources: Anything = Field(
         default={
             "requests": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"},

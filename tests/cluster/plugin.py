@@ -28,7 +28,7 @@ RECIPE_OF_FIXTURE = {
     "kubernetes_build": recipes.KUBERNETES,
     "nats_build": recipes.NATS,
     "kafka_build": recipes.KAFKA,
-    "promlint_build": recipes.PROMLINT,
+    "promtool_build": recipes.PROMTOOL,
     "helm_build": recipes.HELM,
     "prometheus_operator_build": recipes.PROMETHEUS_OPERATOR,
 }
@@ -143,8 +143,8 @@ def kafka_build(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def promlint_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.PROMLINT, pytestconfig)
+def promtool_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.PROMTOOL, pytestconfig)
 
 
 @pytest.fixture(scope="session")

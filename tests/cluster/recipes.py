@@ -41,10 +41,11 @@ class Recipe:
         return f"{self.name}-{self.version}-{decides.hexdigest()[:12]}"
 
 
-def _go(name: str, module: str, *packages: str, output: str = "") -> Recipe:
+def _go(name: str, module: str, *packages: str, output: str = "", tags: str = "") -> Recipe:
     sources = (RECIPES / name / "go.mod", RECIPES / name / "go.sum", *(RECIPES / name).glob("*.go"))
     version = _version(sources[0], rf"^(?:require)?\s*{re.escape(module)} v(\S+)")
-    command = ("go", "build", "-trimpath", "-ldflags", _ldflags(version), "-o", f"{{out}}/{output}", *packages)
+    chosen = ("-tags", tags) if tags else ()
+    command = ("go", "build", "-trimpath", *chosen, "-ldflags", _ldflags(version), "-o", f"{{out}}/{output}", *packages)
     return Recipe(name, version, Group.GO, sources, command)
 
 
@@ -88,8 +89,13 @@ KUBERNETES = _go(
     "k8s.io/kubernetes/cmd/kube-controller-manager",
 )
 
-PROMLINT = _go("promlint", "github.com/prometheus/client_golang", ".")
-"""No server: Prometheus' own linter of metrics, without the whole of promtool around it."""
+PROMTOOL = _go(
+    "promtool",
+    "github.com/prometheus/prometheus",
+    "github.com/prometheus/prometheus/cmd/promtool",
+    tags="remove_all_sd",  # or the clients of a dozen clouds are built in
+)
+"""No server: Prometheus' own judge of metrics and rules."""
 
 HELM = _go("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm")
 """No server: what renders and lints the chart."""
@@ -102,4 +108,4 @@ PROMETHEUS_OPERATOR = _of_module(
 )
 """The definitions of its custom resources."""
 
-ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMLINT, HELM, PROMETHEUS_OPERATOR)
+ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR)

@@ -81,7 +81,7 @@ def test_recipes_say_the_versions_that_they_pin() -> None:
         "nats": "2.15.2",
         "kafka": "4.1.1",
         "kubernetes": "1.36.3",
-        "promlint": "1.25.0",
+        "promtool": "0.315.0",
         "helm": "4.3.1",
         "prometheus-operator": "0.85.0",
     }

@@ -56,6 +56,7 @@ EVERYTHING: Values = {
     "podDisruptionBudget": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "prometheusRule": {"enabled": True, "runbookUrl": "https://docs.test/alerts", "disabled": ["KubedeltaAbsent"]},
+    "dashboard": {"enabled": True},
     "nodeSelector": {"disk": "ssd"},
     "affinity": {"nodeAffinity": {}},
     "topologySpreadConstraints": [

@@ -14,6 +14,7 @@ REFERENCE = reference(TYPES)
 
 FOR_OPERATORS = (
     "README.md",
+    "docs/alerts.md",
     "docs/configuration.md",
     "docs/events.md",
     "docs/glossary.md",

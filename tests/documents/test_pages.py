@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.facts import InformerStarted
-from bridge.model.resource import Resource, Scope
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
-from bridge.telemetry import Metrics
 from tests.documents.pages import FOR_OPERATORS, ROOT, code_spans, everything, read, section
+from tests.kit.exposed_metrics import exposed_metrics
 
 WORDS = {"README.md": 1_200, "ARCHITECTURE.md": 2_500}
 """Most words of a page."""
@@ -43,24 +39,9 @@ def test_the_glossary_defines_our_words() -> None:
 # ── Metrics ──────────────────────────────────────────────────────────────────
 
 
-def _exposed() -> dict[str, set[str]]:
-    """Each family that a bridge exposes, with its labels."""
-    metrics = Metrics(version="0", failures={"logs": 0})
-    metrics.expect_sinks("copy")
-    metrics.observe(InformerStarted(Resource("", "v1", "pods", "Pod", True), Scope()))
-    pods = InformerStatus(
-        resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, last_contact=1
-    )
-    sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
-    body, _ = metrics.render(StatusSnapshot(informers=(pods,), sinks=(sink,), disk_free_bytes=1), "")
-    named = re.findall(r"^# TYPE (\S+) ", body.decode(), re.MULTILINE)
-    families = zip(named, text_string_to_metric_families(body.decode()), strict=True)
-    return {name: {label for sample in family.samples for label in sample.labels} - {"le"} for name, family in families}
-
-
 def test_the_page_of_metrics_has_every_family_and_its_labels() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*?) ?\| (.+?) \| (.+?) \|$", read("docs/metrics.md"), re.MULTILINE)
-    exposed = _exposed()
+    exposed = exposed_metrics()
 
     assert sorted(name for name, *_ in rows) == sorted(exposed)
     for name, labels, meaning, action in rows:
@@ -72,4 +53,4 @@ def test_the_page_of_metrics_has_every_family_and_its_labels() -> None:
 def test_every_metric_that_a_page_names_exists() -> None:
     named = {re.split(r"[{ ]", each)[0] for each in code_spans(*FOR_OPERATORS) if each.startswith("kubedelta_")}
     assert named
-    assert named <= set(_exposed())
+    assert named <= set(exposed_metrics())

@@ -1,0 +1,27 @@
+"""The metrics that a bridge exposes."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bridge.facts import InformerStarted
+from bridge.model.resource import Resource, Scope
+from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.telemetry import Metrics
+
+
+def exposed_metrics() -> dict[str, set[str]]:
+    """Each family, by its name in Prometheus, with its labels (without ``le``)."""
+    metrics = Metrics(version="0", failures={"logs": 0})
+    metrics.expect_sinks("copy")
+    metrics.observe(InformerStarted(Resource("", "v1", "pods", "Pod", True), Scope()))
+    pods = InformerStatus(
+        resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, last_contact=1
+    )
+    sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
+    body, _ = metrics.render(StatusSnapshot(informers=(pods,), sinks=(sink,), disk_free_bytes=1), "")
+    named = re.findall(r"^# TYPE (\S+) ", body.decode(), re.MULTILINE)
+    families = zip(named, text_string_to_metric_families(body.decode()), strict=True)
+    return {name: {label for sample in family.samples for label in sample.labels} - {"le"} for name, family in families}
