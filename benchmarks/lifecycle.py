@@ -10,7 +10,7 @@ from dataclasses import replace
 from benchmarks.contenders import Bridge
 from benchmarks.meter import Figures
 from benchmarks.processes import Child, ChildFailed
-from benchmarks.runs import LOOK, SETTLE, STALL, Around, running
+from benchmarks.runs import POLL_INTERVAL, SETTLE, STALL, Around, running
 from benchmarks.servers import Load, LoadServer
 
 DEPENDENCIES = (
@@ -91,4 +91,4 @@ def _wait_until(child: Child, is_so: Callable[[], bool]) -> None:
     while not is_so():
         if child.ended or time.monotonic() > deadline:
             raise ChildFailed(f"it ended, or took more than {STALL:.0f} s\n{child.log_tail()}")
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)

@@ -16,7 +16,7 @@ from benchmarks.meter import Figures, acknowledged_ms, per_event, read
 from benchmarks.processes import Child, ChildFailed, Usage
 from benchmarks.servers import Brokers, Load, LoadServer
 
-LOOK = 0.02
+POLL_INTERVAL = 0.02
 """Seconds between two looks at whether everything has arrived: the error of every time that is measured."""
 SETTLE = 2.0
 """Seconds of quiet before memory and CPU are read: what is put off until later counts too."""
@@ -63,7 +63,7 @@ class Running:
             if ended or time.monotonic() - since > STALL:
                 why = "it ended" if ended else f"nothing came for {STALL:.0f} s"
                 raise ChildFailed(f"{arrived} of {objects} arrived, and then {why}\n{self.child.log_tail()}")
-            time.sleep(LOOK)
+            time.sleep(POLL_INTERVAL)
 
     def end(self) -> Usage:
         """Wait for its end, after the last of its records."""
@@ -138,7 +138,7 @@ def _timed(run: Running, events: int, rate: float, settle: float) -> Figures:
 def _settle(child: Child, seconds: float) -> None:
     until = time.monotonic() + seconds
     while not child.ended and time.monotonic() < until:
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
         child.peak_bytes()
 
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.build import CannotBuild
 from benchmarks.contenders import Bridge
 from benchmarks.processes import Child, ChildFailed
-from benchmarks.runs import LOOK, SETTLE, STALL, Around, follow, running
+from benchmarks.runs import POLL_INTERVAL, SETTLE, STALL, Around, follow, running
 from benchmarks.servers import Brokers, Load, brokers
 
 LOAD = Load(pods=10_000)
@@ -61,7 +61,7 @@ def _next_table(child: Child) -> str:
     while len(found := tables(child.output())) == before:
         if child.ended or time.monotonic() > deadline:
             raise ChildFailed(f"it printed no table\n{child.log_tail()}")
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
     return found[-1]
 
 

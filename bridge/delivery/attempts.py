@@ -34,7 +34,7 @@ class SinkAttempts:
         name: str,
         make_sink: Callable[[], Sink],
         *,
-        behind: Callable[[], int],
+        backlog_records: Callable[[], int],
         report: Report,
         retry: Retry,
         jitter: Callable[[], float],
@@ -43,7 +43,7 @@ class SinkAttempts:
         to 1 for each delay."""
         self._name = name
         self._make_sink = make_sink
-        self._behind = behind
+        self._backlog_records = backlog_records
         self._report = report
         self._jitter = jitter
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
@@ -169,7 +169,9 @@ class SinkAttempts:
 
     def delayed(self, failure: RetryLater, delay: float, records: int) -> None:
         """Reports that so many records wait ``delay`` seconds for their next attempt."""
-        self._report(DeliveryDelayed(self._name, records, failure.reason, delay, self._behind(), failure.after))
+        self._report(
+            DeliveryDelayed(self._name, records, failure.reason, delay, self._backlog_records(), failure.after)
+        )
 
     def _bounded(self, failure: RetryLater) -> RetryLater:
         """Bounds the pause that the destination asked for: a mistake there must not stop the sink for ever."""

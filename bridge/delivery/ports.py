@@ -27,7 +27,7 @@ class RecordSource(Protocol):
         ...
 
     @property
-    def behind(self) -> int:
+    def backlog_records(self) -> int:
         """Records that are not settled, taken or not."""
         ...
 

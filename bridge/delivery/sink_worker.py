@@ -62,7 +62,12 @@ class SinkWorker(ABC):
         self._now = now
         self._max_batch = max_batch
         self._attempts = SinkAttempts(
-            name, make_sink, behind=lambda: pending.behind, report=report, retry=retry or Retry(), jitter=jitter
+            name,
+            make_sink,
+            backlog_records=lambda: pending.backlog_records,
+            report=report,
+            retry=retry or Retry(),
+            jitter=jitter,
         )
         self._parking = Parking(name, dead_letters, on_rejected, report)
         self._progress = asyncio.Event()

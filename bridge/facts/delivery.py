@@ -54,7 +54,7 @@ class DeliveryDelayed(msgspec.Struct, frozen=True):
     """Records of this attempt; 0 if the sink could not be opened."""
     reason: str
     retry_after: float
-    behind: int
+    backlog_records: int
     """The sink's backlog, in records."""
     asked: float | None = None
     """Seconds that the destination asked for (Retry-After), if it did."""

@@ -11,9 +11,9 @@ from bridge.outbox import Outbox, drop_through, why_full
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan
 
-LOOK = 0.25
+CHECK_INTERVAL = 0.25
 """Seconds between two checks of the backlogs. Bounds are in records, so a backlog grows little in between."""
-_WORTH_IT = 1000
+_COMPACT_AFTER = 1000
 """Records."""
 _SETTING = "max_backlog"
 """Path of the bounds in a sink's configuration."""
@@ -44,7 +44,7 @@ class Backpressure:
     async def run(self) -> None:
         """Compacts and drops, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_INTERVAL)
             for plan in self._plans:
                 if plan.when_full is not WhenFull.BLOCK and self._why_full(plan):
                     await self._shorten(plan)
@@ -65,7 +65,7 @@ class Backpressure:
         self._report(IntakeBlocked(plan.name, self._outbox.sinks.backlog_records(plan.name)))
         while (why := self._why_full(plan)) and not self._released:
             self.blocked = f"the backlog of sink {plan.name} is full: {why}"
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_INTERVAL)
         self.blocked = ""
         if not why:
             self._report(IntakeResumed(plan.name, self._now() - began))
@@ -82,7 +82,7 @@ class Backpressure:
             return
         if plan.name in self._compacted:
             through, left = self._compacted[plan.name]
-            if last - through < _worth_it(plan.bounds.records, left):
+            if last - through < _min_new_records(plan.bounds.records, left):
                 return  # Another compaction would leave about as many records.
         before, after = await feed.compact(self._outbox.last_at_start)
         self._compacted[plan.name] = (last, after)
@@ -93,9 +93,9 @@ class Backpressure:
         return why_full(plan.bounds, self._outbox.backlog_of(plan.name), _SETTING)
 
 
-def _worth_it(bound: int | None, left: int) -> int:
+def _min_new_records(bound: int | None, left: int) -> int:
     """Number of new records behind a compaction that left ``left`` records, before the next compaction, whose cost
     grows with both. A small bound that compaction can reach is kept exactly."""
-    if bound is not None and left < bound <= _WORTH_IT:
+    if bound is not None and left < bound <= _COMPACT_AFTER:
         return 1
-    return max(min(_WORTH_IT, bound or _WORTH_IT), left)
+    return max(min(_COMPACT_AFTER, bound or _COMPACT_AFTER), left)

@@ -55,7 +55,7 @@ class SinkFeed:
         return self._listener.in_memory
 
     @property
-    def behind(self) -> int:
+    def backlog_records(self) -> int:
         """See delivery.ports.RecordSource."""
         return self._sinks.backlog_records(self.sink)
 

@@ -1,4 +1,4 @@
-"""The load server: what clients read of it is what an API server would have reported them."""
+"""The load server: clients read the same from it as from an API server."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_its_peak_is_known_after_it_is_gone(start: START, tmp_path: Path) -> Non
     assert child.peak_bytes() > 80e6
 
 
-def test_an_end_that_is_none_is_reported_with_what_it_wrote(start: START) -> None:
+def test_a_child_that_fails_is_reported_with_its_output(start: START) -> None:
     with pytest.raises(ChildFailed, match=r"it ended with 3\na word"):
         start("import os, sys; print(os.environ['SAYS']); sys.exit(3)").wait(30)
 

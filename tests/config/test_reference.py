@@ -110,7 +110,7 @@ def test_the_schema_is_json_of_2020_12_without_unknown_options() -> None:
     assert all(each["additionalProperties"] is False for each in schema["$defs"].values() if "properties" in each)
 
 
-def test_sinks_are_reported_apart_by_their_type_in_the_schema() -> None:
+def test_the_schema_distinguishes_sinks_by_their_type() -> None:
     sink = json_schema(TYPES)["properties"]["sinks"]["additionalProperties"]
     assert sink["discriminator"]["propertyName"] == "type"
     assert set(sink["discriminator"]["mapping"]) == set(TYPES)

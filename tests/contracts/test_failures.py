@@ -32,7 +32,7 @@ from tests.kit.records import changes
 pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
 
 
-async def test_a_destination_that_is_not_there_is_reported_of_in_time(destination: Destination) -> None:
+async def test_an_absent_destination_is_reported_in_time(destination: Destination) -> None:
     batch = changes(5)
     sink = destination.sink(**destination.nowhere())
     async with the_loop_is_free():

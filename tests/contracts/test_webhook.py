@@ -12,7 +12,7 @@ from bridge.delivery import LaneWorker
 from bridge.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
-from tests.bridge.delivery.fakes import FakeLetters, FakePending
+from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
 from tests.contracts.destinations import AnEndpoint
 from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.deadlines import BUSY
@@ -48,7 +48,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
         return ACCEPTED
 
     endpoint.receiver.answer = answer
-    pending, letters, kind = FakePending(sent), FakeLetters(), registry.types()["webhook"]
+    pending, letters, kind = FakeRecordSource(sent), FakeDeadLetters(), registry.types()["webhook"]
     lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
     assert lanes is not None
     worker = LaneWorker(

@@ -199,8 +199,8 @@ class BridgeProcess(Server):
         """Wait until these sinks, or all, have settled everything that is in the outbox now."""
 
         def is_settled(metrics: Metrics) -> bool:
-            lags = metrics.samples["kubedelta_sink_backlog_records"]
-            return all(lag == 0 for labels, lag in lags if not sinks or labels["sink"] in sinks)
+            backlogs = metrics.samples["kubedelta_sink_backlog_records"]
+            return all(records == 0 for labels, records in backlogs if not sinks or labels["sink"] in sinks)
 
         return await self.until(f"{', '.join(sinks) or 'every sink'} has everything", is_settled, timeout)
 

@@ -12,8 +12,8 @@ from tests.kit.simulated_cluster import SimulatedCluster
 
 
 @dataclass
-class Audience:
-    """Every change must make sense against what was reported before it. Nothing is reported twice within an epoch,
+class Consumers:
+    """Every change must make sense after the exported changes before it. No change is exported twice within an epoch,
     nothing goes back in time, and a position is right in both directions."""
 
     cluster: SimulatedCluster
@@ -36,7 +36,7 @@ class Audience:
             self.check_position()
 
     def check_position(self) -> None:
-        """A watch from there sends every change that was not reported yet, and no other."""
+        """A watch from there sends every change that was not exported yet, and no other."""
         if not self.cluster.lost and self.epoch == self.cluster.epochs:
             assert self.state == self.cluster.states[self.position]
 

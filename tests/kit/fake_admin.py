@@ -1,4 +1,4 @@
-"""A state to look after, in memory: answers what it is reported to, and remembers what it was asked."""
+"""An AdminOperations in memory: gives the answers that a test sets, and remembers the requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bridge.model.admin import Cursors, CursorStatus, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
 
 
-def a_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
+def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
     fields = {
         "number": number,
         "sink": sink,
@@ -29,7 +29,7 @@ class FakeAdmin:
     def __init__(self) -> None:
         self.found = Cursors(1, 40, [CursorStatus("hook", 40, 0, 0, 0.0, True)])
         self.replayed = Replayed(30, 11, 40)
-        self.letters: list[DeadLetter] = []
+        self.stored: list[DeadLetter] = []
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.asked: list[tuple[object, ...]] = []
@@ -51,7 +51,7 @@ class FakeAdmin:
         self._take("dead_letters", sink, after, limit)
         if sink is not None:
             self._expect(sink)
-        return [each for each in self.letters if each.number > after and sink in (None, each.sink)][:limit]
+        return [each for each in self.stored if each.number > after and sink in (None, each.sink)][:limit]
 
     async def dead_letter_body(self, number: int) -> bytes:
         self._take("dead_letter_body", number)
@@ -96,4 +96,4 @@ class FakeAdmin:
 
     def _count(self, sink: str, numbers: Sequence[int] | None) -> int:
         self._expect(sink)
-        return len(self.letters) if numbers is None else len(numbers)
+        return len(self.stored) if numbers is None else len(numbers)

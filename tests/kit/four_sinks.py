@@ -1,4 +1,4 @@
-"""One destination of each kind, as a bridge is reported of them and as they are read afterwards."""
+"""One destination of each kind: its configuration for a bridge, and a reader for the test."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FourSinks:
         return {name: {**options, **self.options.get(name, {})} for name, options in sinks.items()}
 
     async def streams(self) -> dict[str, Stream]:
-        """What each sink was reported until now, by name."""
+        """The records that each sink received until now, by name."""
         return {
             "log": from_kafka(await asyncio.to_thread(self.kafka.read_all, self.name)),
             "live": from_nats(await self.nats.read_all(self.name)),

@@ -41,7 +41,7 @@ class Informed:
         """Each step is an op and a key: ``added shop/web``."""
         batch = self.batch([self.change(step) for step in steps], position)
         deltas = await outbox.append(batch)
-        self.rests(batch, deltas)
+        self.offload(batch, deltas)
         return deltas
 
     def batch(self, changes: list[Change], position: str | None) -> ChangeBatch:
@@ -61,7 +61,7 @@ class Informed:
             self.bodies[key] = thing.body
         return Change(Op(op), self.evidence, thing, before, targets)
 
-    def rests(self, batch: ChangeBatch, deltas: Sequence[Delta]) -> None:
+    def offload(self, batch: ChangeBatch, deltas: Sequence[Delta]) -> None:
         """The bodies of this batch are in these records."""
         for change, delta in zip(batch.changes, deltas, strict=True):
             if change.op not in (Op.DELETED, Op.SYNC) and change.object.key in self.known:

@@ -1,4 +1,4 @@
-"""Whether a sink was reported everything that happened. The truth comes from the store; nothing is taken on trust."""
+"""Whether a sink received everything that happened. The truth comes from the store; nothing is taken on trust."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LISTS = frozenset({"listed", "relisted"})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a sink was reported that has not lost anything. Everything else is an AssertionError."""
+    """Counts of the records of a sink that has lost nothing. A loss is an AssertionError."""
 
     who: str
     versions: int
@@ -33,7 +33,7 @@ class Verdict:
     relisted: int
     """Found by comparing a list with the ledger."""
     skipped: int
-    """Versions that were not reported because nobody could see them any more: what was reported next of the object says
+    """Versions that were not delivered because nobody could see them any more: the object's next delivered record says
     so, or the object came and went unseen."""
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ def judge(stream: Sequence[Received], happened: Sequence[Happened], who: str) ->
     """Everything that can be asked of a stream of a cluster that was watched all the time, or from a first list on."""
     __tracebackhide__ = True
     assert_equal_where_repeated(stream, who)
-    assert_repeated_in_stretches(stream, who)
+    assert_repeated_in_runs(stream, who)
     assert_in_order(stream, who)
     first = without_repeats(stream)
     assert_makes_sense(first, who)
@@ -58,14 +58,14 @@ def judge(stream: Sequence[Received], happened: Sequence[Happened], who: str) ->
 
 
 def judge_all(streams: Mapping[str, Sequence[Received]], happened: Sequence[Happened]) -> dict[str, Verdict]:
-    """Each sink by itself, printed; and all of them were reported the same."""
+    """Each sink by itself, printed; and all of them received the same records."""
     __tracebackhide__ = True
     verdicts = {who: judge(stream, happened, who) for who, stream in streams.items()}
     print(*verdicts.values(), sep="\n")
     received = {who: {each.unique_id: each for each in stream} for who, stream in streams.items()}
     (one, expected), *others = received.items()
     for other, have in others:
-        assert have == expected, f"{other} and {one} were not reported the same"
+        assert have == expected, f"{other} and {one} did not receive the same"
     return verdicts
 
 
@@ -73,7 +73,7 @@ def judge_all(streams: Mapping[str, Sequence[Received]], happened: Sequence[Happ
 
 
 def assert_equal_where_repeated(stream: Iterable[Received], who: str) -> None:
-    """Who is reported again is reported the same; and one thing has one number."""
+    """A repeated record is the same record; and a record has one number."""
     __tracebackhide__ = True
     first: dict[tuple[int, str], Received] = {}
     by_number: dict[int, Received] = {}
@@ -83,12 +83,12 @@ def assert_equal_where_repeated(stream: Iterable[Received], who: str) -> None:
             changed.append(f"{received}, and before it {first[received.unique_id]}")
         elif by_number.setdefault(received.sequence, received).unique_id != received.unique_id:
             twice.append(f"{received} and {by_number[received.sequence]}")
-    assert_none(who, reported_again_and_changed=changed, two_with_one_number=twice)
+    assert_none(who, delivered_again_and_changed=changed, two_with_one_number=twice)
 
 
-def assert_repeated_in_stretches(stream: Iterable[Received], who: str) -> None:
+def assert_repeated_in_runs(stream: Iterable[Received], who: str) -> None:
     """Whoever goes back to an earlier record of an object goes on from there without leaving one out. So a consumer
-    that does not recognise repetitions is right again as soon as the telling has caught up."""
+    that does not recognise repetitions is right again as soon as the deliveries have caught up."""
     __tracebackhide__ = True
     places: dict[str, dict[tuple[int, str], int]] = defaultdict(dict)
     at: dict[str, int] = {}
@@ -98,7 +98,7 @@ def assert_repeated_in_stretches(stream: Iterable[Received], who: str) -> None:
         if place > at.get(received.subject, -1) + 1:
             wrong.append(received)
         at[received.subject] = place
-    assert_none(who, left_out_when_reported_again=wrong)
+    assert_none(who, left_out_when_delivered_again=wrong)
 
 
 def assert_makes_sense(first: Iterable[Received], who: str) -> None:
@@ -122,9 +122,9 @@ def assert_makes_sense(first: Iterable[Received], who: str) -> None:
 
 
 def assert_true(first: Iterable[Received], happened: Iterable[Happened], who: str) -> None:
-    """What was reported happened, and the objects were so. What a list showed may stand for steps that nobody saw: any
-    version of the object may then be reported as its addition, and a delete carries the last version that was
-    reported."""
+    """Every delivered change happened, and the objects were so. What a list showed may stand for steps that nobody saw:
+    any version of the object may then be delivered as its addition, and a delete carries the last version that was
+    delivered."""
     __tracebackhide__ = True
     exact = {each.version: each for each in happened}
     states = {each.version[:2]: each for each in happened if each.version.op != "deleted"}
@@ -152,8 +152,8 @@ def _is_a_state(received: Received) -> bool:
 
 
 def assert_complete(first: Sequence[Received], happened: Sequence[Happened], who: str) -> int:
-    """Every version was reported. One that nobody could see is excused by what was reported next of its object, which
-    says that it was found in a list. Returns how many were excused."""
+    """Every version was delivered. One that nobody could see is excused by the next delivered record of its object,
+    which says that it was found in a list. Returns how many were excused."""
     __tracebackhide__ = True
     stories: dict[str, list[Received]] = defaultdict(list)
     for received in first:
@@ -187,7 +187,8 @@ def _missing(existed: Sequence[Happened], story: Sequence[Received]) -> list[Hap
 
 
 def _is_excused(each: Happened, story: Sequence[Received]) -> bool:
-    """A delete that a list showed has the number of the last version that was reported: it happened some time later."""
+    """A delete that a list showed has the number of the last version that was delivered: it happened some time
+    later."""
     after = [
         event
         for event in story

@@ -1,4 +1,4 @@
-"""What a destination was reported, in one form whatever the destination, and what can be asked of it."""
+"""The records of a destination, in one form whatever the destination, and assertions about them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ Stream: TypeAlias = Sequence[AnyReceived]
 
 def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyReceived]:
     """Binary CloudEvents: attributes in `ce_…` headers. The key must be the event's partition key. Notices that are
-    reported in every partition beside their own topic are left out."""
+    stored in every partition beside their own topic are left out."""
     stream = []
     for record in records:
         headers = {name: (value or b"").decode() for name, value in record.headers}
@@ -158,8 +158,8 @@ def received_lists(stream: Stream) -> list[Received]:
 
 
 def rebuilt(stream: Iterable[Received], through: int | None = None) -> dict[str, Manifest]:
-    """The objects, by subject, of who applied what it was reported in the order of arrival. With ``through``, what that
-    was when the cluster was at this version."""
+    """The objects, by subject, of a consumer that applied the records in the order of arrival. With ``through``, what
+    that was when the cluster was at this version."""
     objects: dict[str, Manifest] = {}
     for received in stream:
         if through is not None and int(received.resource_version) > through:
@@ -216,18 +216,18 @@ def assert_same_state(have: Mapping[str, Manifest], want: Mapping[str, Manifest]
 
 
 def assert_each_once(stream: Iterable[Received], want: Iterable[Version], who: str) -> None:
-    """Exactly these versions were reported, each of them once."""
+    """Exactly these versions were delivered, each of them once."""
     have, wanted = Counter(received.version for received in stream), set(want)
     assert_none(
         who,
         missing=sorted(wanted - have.keys()),
         extra=sorted(have.keys() - wanted),
-        reported_more_than_once=[version for version, count in have.items() if count > 1],
+        delivered_more_than_once=[version for version, count in have.items() if count > 1],
     )
 
 
 def assert_in_order(stream: Iterable[Received], who: str) -> None:
-    """Of each object, versions ascend; of each name, sequences do. What is reported again with an equal id is left
+    """Of each object, versions ascend; of each name, sequences do. A repeated record with an equal id is left
     out."""
     newest: dict[str, Received] = {}
     by_subject: dict[str, Received] = {}
@@ -255,7 +255,7 @@ def without_repeats(stream: Iterable[Received]) -> list[Received]:
 
 
 def repeats(stream: Iterable[Received]) -> int:
-    """How many were reported again."""
+    """How many were delivered again."""
     return sum(count - 1 for count in Counter(received.unique_id for received in stream).values())
 
 

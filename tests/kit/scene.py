@@ -1,5 +1,5 @@
 """A namespace of the breakable cluster that a bridge watches for four sinks, and the judge of what it
-reported."""
+delivered."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Scene:
         await asyncio.to_thread(self.servers.api.restart)  # It had the steps in its watch cache.
 
     async def until_received(self, bridge: BridgeProcess, *sinks: str, timeout: float = 120) -> None:
-        """Wait until these sinks, or all, were reported all that has happened until now."""
+        """Wait until these sinks, or all, have received all that has happened until now."""
         markers = await self.mark()
         await bridge.until("the last changes are read", lambda _: self._has(markers), timeout)
         await bridge.until_delivered(*sinks, timeout=timeout)
@@ -92,13 +92,13 @@ class Scene:
             return await asyncio.gather(*made)
 
     def _has(self, objects: list[Manifest]) -> bool:
-        """Whether the file has been reported of them."""
+        """Whether the file has them."""
         written = b""
         with suppress(FileNotFoundError):
             written = self.sinks.file.read_bytes()
         return all(each["metadata"]["uid"].encode() in written for each in objects)
 
-    # ── What was reported ────────────────────────────────────────────────────────
+    # ── What was delivered ───────────────────────────────────────────────────────
 
     def written(self) -> list[Received]:
         """By the file alone, until now."""

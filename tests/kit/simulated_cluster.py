@@ -1,6 +1,6 @@
 """An API server in a few lines, for one resource: versions, history, pages, watches, WatchList; and what goes wrong.
 
-It speaks the ListerWatcher's words, needs no network, and remembers what it reported, so that a test can compare.
+It speaks the ListerWatcher's words, needs no network, and remembers what it sent, so that a test can compare.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Watch:
     """Everything up to this version has been put into ``coming``."""
     epoch: int
     after: int = 0
-    """What happened up to this version belongs to no watch from it, though it may be reported."""
+    """What happened up to this version belongs to no watch from it, though it may be sent."""
     coming: deque[WatchAnswer] = field(default_factory=deque)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -66,7 +66,7 @@ class SimulatedCluster:
         self.history: list[tuple[int, Event]] = []
         self.states: dict[int, dict[str, ApiObject]] = {1: {}}
         self.announced: list[Event] = []
-        """Every event that a plain watch has reported readably, and that a watch from its version is to send."""
+        """Every event that a plain watch has sent readably, and that a watch from its version is to send."""
         self.unreadable_keys: set[str] = set()
         """Objects that no list can show."""
         self.next_answers: deque[ErrorAnswer] = deque()
@@ -78,13 +78,13 @@ class SimulatedCluster:
         self.chunk = 1000
         """Events that come at once."""
         self.repeats = False
-        """A watch begins with the change that has its version, which was reported before."""
+        """A watch begins with the change that has its version, which was sent before."""
         self.latency = 0.0
         """Seconds before a request is answered."""
         self.newest_exported = 0
         """The newest version that any answer named since the last restore."""
         self.lost = False
-        """An event was reported to nobody."""
+        """An event was sent to nobody."""
         self.epochs = 1
         self.requests: list[ListRequest | WatchRequest] = []
         self.proofs: list[ListRequest] = []
@@ -150,7 +150,7 @@ class SimulatedCluster:
     # ── What goes wrong ──────────────────────────────────────────────────────
 
     def spoil_next_event(self, how: str | None) -> None:
-        """``lost``, ``unreadable``, ``twice`` or, by itself, ``again``; None for reported as it should be."""
+        """``lost``, ``unreadable``, ``twice`` or, by itself, ``again``; None for an event sent as it should be."""
         self._spoil = how
 
     def compact(self) -> None:
@@ -158,7 +158,7 @@ class SimulatedCluster:
         self.oldest = self.version
 
     def end_watches(self, end: End, *, in_the_middle: bool = False) -> None:
-        """After everything that happened was reported, or in the middle of it."""
+        """After everything that happened was sent, or in the middle of it."""
         for watch in self._watches:
             if in_the_middle:
                 watch.coming.clear()

@@ -60,7 +60,7 @@ class Line:
         self._left[back] = passed
 
     def block(self) -> None:
-        """Nothing passes, and nobody is reported."""
+        """Nothing passes, and neither end learns of it."""
         self._flows.clear()
 
     def mend(self) -> None:

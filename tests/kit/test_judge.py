@@ -27,14 +27,14 @@ HAPPENED = [
 ]  # fmt: skip
 
 
-def reported_of(happened: Sequence[Happened]) -> list[Received]:
+def delivered_of(happened: Sequence[Happened]) -> list[Received]:
     return [
         Received("/".join(each.version), each.version.op, each.subject, *each.version[:2], number, "watched", each.data)
         for number, each in enumerate(happened, start=1)
     ]
 
 
-STREAM = reported_of(HAPPENED)
+STREAM = delivered_of(HAPPENED)
 
 
 def found_in_a_list(*received: Received) -> list[Received]:
@@ -42,12 +42,12 @@ def found_in_a_list(*received: Received) -> list[Received]:
 
 
 def found_deleted(last: Received) -> Received:
-    """A delete that a list showed: it carries the version and the state that were reported last."""
+    """A delete that a list showed: it carries the version and the state that were delivered last."""
     return replace(last, id=f"{last.uid}/{last.resource_version}/deleted", op="deleted", evidence="relisted",
                    sequence=last.sequence + 1)  # fmt: skip
 
 
-def test_who_was_reported_everything_has_lost_nothing() -> None:
+def test_a_sink_that_received_everything_has_lost_nothing() -> None:
     verdict = judge(STREAM, HAPPENED, "log")
 
     assert (verdict.versions, verdict.delivered, verdict.duplicates) == (6, 6, 0)
@@ -105,9 +105,9 @@ DELETED_AS_IT_NEVER_WAS = [
     ("stream", "complaint"),
     [
         pytest.param(OVERTAKEN, "out of order", id="overtaken"),
-        pytest.param(LEFT_OUT_AGAIN, "left out when reported again", id="left out when reported again"),
-        pytest.param(CHANGED_AGAIN, "reported again and changed", id="changed when reported again"),
-        pytest.param(NUMBERED_AGAIN, "reported again and changed", id="reported again under another number"),
+        pytest.param(LEFT_OUT_AGAIN, "left out when delivered again", id="left out when delivered again"),
+        pytest.param(CHANGED_AGAIN, "delivered again and changed", id="changed when delivered again"),
+        pytest.param(NUMBERED_AGAIN, "delivered again and changed", id="delivered again under another number"),
         pytest.param(ADDED_TWICE, "impossible", id="added twice"),
         pytest.param(UNTRUE, "1 different", id="untrue"),
         pytest.param(INVENTED, "1 never happened", id="invented"),
@@ -121,11 +121,11 @@ def test_no_stream_is_excused_that_would_mislead_a_consumer(stream: list[Receive
         judge(stream, HAPPENED, "log")
 
 
-def test_sinks_that_were_reported_different_things_are_found() -> None:
+def test_sinks_that_received_different_records_are_found() -> None:
     judge_all({"log": STREAM, "copy": [*STREAM, *STREAM]}, HAPPENED)
     renumbered = [replace(received, sequence=received.sequence + 1) for received in STREAM]
 
-    with pytest.raises(AssertionError, match="copy and log were not reported the same"):
+    with pytest.raises(AssertionError, match="copy and log did not receive the same"):
         judge_all({"log": STREAM, "copy": renumbered}, HAPPENED)
 
 

@@ -82,10 +82,10 @@ def test_differing_states_are_named_without_their_content() -> None:
     [
         (STREAM[1:], "1 missing"),
         ([*STREAM, a_received(5)], "1 extra"),
-        ([*STREAM, STREAM[2]], "1 reported more than once"),
+        ([*STREAM, STREAM[2]], "1 delivered more than once"),
     ],
 )
-def test_what_was_not_reported_exactly_once_is_counted(stream: list[Received], complaint: str) -> None:
+def test_missing_and_repeated_records_are_counted(stream: list[Received], complaint: str) -> None:
     want: list[Version] = [received.version for received in STREAM]
     assert_each_once(STREAM, want, "log")
 
@@ -103,7 +103,7 @@ def test_what_came_too_early_is_out_of_order(stream: list[Received]) -> None:
         assert_in_order(stream, "log")
 
 
-def test_what_is_reported_again_counts_where_it_came_first() -> None:
+def test_a_repeated_record_counts_where_it_came_first() -> None:
     assert without_repeats([*STREAM, STREAM[0]]) == STREAM
     assert_in_order([*STREAM, *STREAM], "log")
 

@@ -1,4 +1,4 @@
-"""Compaction, judged by a consumer: who was reported what is left knows what one knows who was reported everything."""
+"""Compaction, judged by a consumer: after the records that are left, it knows the same as after all records."""
 
 from __future__ import annotations
 
@@ -138,9 +138,7 @@ def test_what_was_before_an_update_is_what_the_consumer_has(data: st.DataObject,
 
 @often
 @given(st.data(), stories(), THROUGH)
-def test_whatever_part_was_reported_before_the_state_is_the_same(
-    data: st.DataObject, story: Story, through: int
-) -> None:
+def test_any_delivered_part_leads_to_the_same_state(data: st.DataObject, story: Story, through: int) -> None:
     kept = story.as_steps(compact(story.steps, through))
     before = story.known.copy().hears(story.with_bodies(prefix(data, story.steps, through)))
     consumer = before.copy().hears(story.with_bodies(kept))
@@ -148,7 +146,7 @@ def test_whatever_part_was_reported_before_the_state_is_the_same(
     assert consumer.knows_what(story.all_received())
     doubtful = {(step.key, step.uid) for step in story.steps if step.sequence <= through}
     assert {(step.key, step.uid) for step in consumer.surprises} <= doubtful
-    assert not [step for step in consumer.surprises if step.op is Op.UPDATED], "what came was not reported"
+    assert not [step for step in consumer.surprises if step.op is Op.UPDATED], "an addition was not delivered"
     deleted = {(step.key, step.uid) for step in kept if step.op is Op.DELETED}
     assert before.objects - story.all_received().objects <= deleted
 
@@ -164,7 +162,7 @@ def test_a_record_delivered_twice_keeps_its_id(story: Story, through: int) -> No
 @often
 @given(st.data(), stories(), THROUGH)
 def test_kept_records_can_be_compacted_with_later_ones(data: st.DataObject, story: Story, through: int) -> None:
-    """The first compaction happened in the middle; some of what it left was reported until the second."""
+    """The first compaction happened in the middle; some of its records were delivered until the second."""
     middle = data.draw(st.integers(0, len(story.steps)))
     early, late = story.steps[:middle], story.steps[middle:]
     consumer = story.known.copy().hears(story.with_bodies(prefix(data, early, through)))
@@ -180,9 +178,7 @@ def test_kept_records_can_be_compacted_with_later_ones(data: st.DataObject, stor
 
 @often
 @given(st.data(), stories(), THROUGH)
-def test_after_a_crash_what_was_left_counts_as_perhaps_reported(
-    data: st.DataObject, story: Story, through: int
-) -> None:
+def test_after_a_crash_unsettled_records_may_be_delivered(data: st.DataObject, story: Story, through: int) -> None:
     """Nobody knows how much of it was, so everything up to the crash is in doubt."""
     middle = data.draw(st.integers(0, len(story.steps)))
     early, late = story.steps[:middle], story.steps[middle:]
@@ -213,7 +209,7 @@ def test_even_what_cannot_happen_leads_to_the_state_of_each_name(
 
 @often
 @given(stories(orderly=False), THROUGH, st.integers(1, 7))
-def test_a_fold_in_pieces_is_a_fold_at_once(story: Story, through: int, size: int) -> None:
+def test_compaction_in_pieces_is_compaction_at_once(story: Story, through: int, size: int) -> None:
     compaction = Compaction(through)
     for start in range(0, len(story.steps), size):
         compaction.fold(story.steps[start : start + size])

@@ -45,7 +45,7 @@ async def _fill(directory: Path) -> None:
 
 
 async def _with_log(directory: Path) -> None:
-    """As a killed process leaves it: a sink is reported a snapshot, and the newest records are in the log alone."""
+    """As a killed process leaves it: a sink receives a snapshot, and the newest records are in the log alone."""
     async with opened(directory, SINKS) as outbox:
         await (await Informed(padding=300).begin(outbox)).exports(outbox, *(f"added shop/late-{n}" for n in range(10)))
         crashed(directory, directory.with_name(f"{directory.name}-killed"))

@@ -1,4 +1,4 @@
-"""One id of one source is reported once, whatever becomes of scopes, resources, the server's history and the bridge."""
+"""An id of a source is exported once, whatever becomes of scopes, resources, the server's history and the bridge."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class IdentityMachine(RuleBasedStateMachine):
     # ── The bridge ───────────────────────────────────────────────────────────
 
     async def open(self, scopes: tuple[Scope, ...], killed_after: int | None = None) -> None:
-        """With ``killed_after`` so many objects that left were reported, and again."""
+        """With ``killed_after`` so many objects that left were exported, and again."""
         await self.open_outbox()
         if killed_after is not None:
             await self.adopt_in_part(scopes, killed_after)
@@ -214,8 +214,8 @@ class IdentityMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.backups)
     @rule(data=st.data(), scopes=st.none() | SCOPES)
     def is_restored_from_a_backup(self, data: st.DataObject, scopes: tuple[Scope, ...] | None) -> None:
-        """While the bridge runs, or is down. What comes as far as what was reported cannot be reported from it: so all
-        that will be undone was reported, and the new history is looked at before it goes on."""
+        """While the bridge runs, or is down. A history as long as the exported one proves no restore: so all
+        changes that will be undone were exported, and the new history is looked at before it goes on."""
         backup = data.draw(st.sampled_from(self.backups))
 
         async def restored() -> None:

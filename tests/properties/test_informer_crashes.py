@@ -31,7 +31,7 @@ from bridge.model.change import ChangeBatch, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
-from tests.kit.consumers import Audience
+from tests.kit.consumers import Consumers
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import Event, SimulatedCluster
@@ -55,7 +55,7 @@ class FirstSaved:
 
 
 class Resyncs:
-    """One listener that wants everything reported again from time to time."""
+    """One listener that wants everything exported again from time to time."""
 
     def resync_periods(self) -> Mapping[str, float]:
         return {"audit": 47.0}
@@ -81,7 +81,7 @@ class Lives:
     """Announced to a life that ended, in a history that no later life could ask for."""
 
     def __post_init__(self) -> None:
-        self.targets = Audience(self.cluster, self.with_body)
+        self.targets = Consumers(self.cluster, self.with_body)
         self.informer: SharedInformer | None = None
         self.running: asyncio.Task[None] | None = None
         self.uncommitted: set[Announcement] = set()
@@ -107,8 +107,8 @@ class Lives:
         await asyncio.sleep(self.slow)
 
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
-        """As the outbox sees the state before a change: where it rests, or what was reported earlier in the same
-        batch."""
+        """As the outbox sees the state before a change: the record that holds it, or the state exported earlier in the
+        same batch."""
         if isinstance(known.state, bytes):
             assert self.targets.state[key].body is known.state
             return ApiObject(key, known.uid, known.resource_version, known.state)
@@ -271,7 +271,7 @@ class World:
 
     @asynccontextmanager
     async def lives(self) -> AsyncGenerator[Lives]:
-        """Ends when all is reported; what was reported leads to what there is."""
+        """Ends when all is exported; the exported changes lead to the present state."""
         cluster = SimulatedCluster()
         cluster.catches_up, cluster.chunk = self.catches_up, self.chunk
         for name in "abcdabcd":
@@ -345,8 +345,8 @@ async def restore(
 ) -> Lives:
     """The new history begins with a write that takes the place of an old one, version and object, and may be longer
     than the old one by the time we look; and crashes come while the new epoch begins. Where nothing that is known was
-    undone (but deletes), a longer one cannot be reported from the old one: then no more is written before the ledger
-    has the new epoch."""
+    undone (but deletes), a longer one cannot be distinguished from the old one: then no more is written before the
+    ledger has the new epoch."""
     async with world.lives() as lives:
         cluster = lives.cluster
         for (step, what), seconds in history:

@@ -1,4 +1,4 @@
-"""Handlers that come, go and dawdle while a cluster lives: each is reported a history that makes sense and leads to
+"""Handlers that come, go and dawdle while a cluster lives: each receives a history that makes sense and leads to
 what there is, from whichever moment it began."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.kit.virtual_time import run_in_virtual_time
 
 
 class Follower:
-    """Rebuilds the state from what it is reported, and believes nothing."""
+    """Rebuilds the state from the changes that it receives, and checks each."""
 
     def __init__(self, slow: float) -> None:
         self.slow = slow
@@ -100,5 +100,5 @@ async def play(history: list[Step], watch_list: bool) -> None:
 
 @settings(max_examples=150)
 @given(history=st.lists(steps, min_size=8, max_size=40), watch_list=st.booleans())
-def test_every_handler_is_reported_what_leads_to_what_there_is(history: list[Step], watch_list: bool) -> None:
+def test_every_handler_gets_the_changes_up_to_the_present_state(history: list[Step], watch_list: bool) -> None:
     run_in_virtual_time(play(history, watch_list))

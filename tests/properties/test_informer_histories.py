@@ -1,8 +1,8 @@
 """Random histories of an API server, played through the real Reflector, DeltaFIFO, Indexer and Controller.
 
 Whatever the server does (it cuts, expires, forgets, loses, repeats, garbles, lags behind, refuses, is restored), the
-changes that are reported must make sense one by one and lead to what the server has in the end; and whatever it
-announced readably is reported exactly once.
+exported changes must make sense one by one and lead to what the server has in the end; and whatever it
+announced readably is exported exactly once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bridge.model.answers import (
 from bridge.model.change import ChangeBatch, Op
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
-from tests.kit.consumers import Audience
+from tests.kit.consumers import Consumers
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
@@ -47,7 +47,7 @@ A_WHILE = 4000.0
 class Outlet:
     """Where the Controller delivers to."""
 
-    targets: Audience
+    targets: Consumers
     slow: float = 0.0
 
     async def deliver(self, batch: ChangeBatch) -> None:
@@ -116,8 +116,8 @@ class Run:
 
     async def restore(self, name: str) -> None:
         """The new history begins with a write that uses a version again. A server that has caught up with the version
-        that we have seen by the time we ask again cannot be reported from the old one: neither is the newest version
-        unseen when it is restored, nor is anything more written until we have asked."""
+        that we have seen by the time we ask again cannot be distinguished from the old one: neither is the newest
+        version unseen when it is restored, nor is anything more written until we have asked."""
         older = sorted(version for version in self.cluster.states if version < self.cluster.version)
         if len(older) > 1 and self.cluster.newest_exported == self.cluster.version:
             self.cluster.restore(older[-2])
@@ -164,7 +164,7 @@ async def play(
         start=NotSynced(watch_list=watch_list),
         jitter=lambda: jitter,
     )
-    targets = Audience(cluster, indexer.with_body)
+    targets = Consumers(cluster, indexer.with_body)
     outlet = Outlet(targets, slow)
     run = Run(cluster, reflector, fifo, outlet)
     async with asyncio.TaskGroup() as tasks:

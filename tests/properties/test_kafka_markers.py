@@ -157,7 +157,7 @@ TOPICS_OF: dict[str, Resource] = {topic: resource for resource, topic in TOPICS.
 
 
 async def deliver(broker: Broker, fetches: Sequence[Sequence[Record]], crashes: dict[int, int], may_ask: bool) -> None:
-    """As a worker does it; what was not saved is reported again after a crash."""
+    """As a worker does it; unsaved records are delivered again after a crash."""
     saved, place = [b""], 0
     sink = a_sink(broker, b"", may_ask=may_ask)
     with patch("sinks.kafka.topics.Topics.unusable", no_topic_is_unusable):

@@ -48,22 +48,22 @@ class ShiftingLoop(asyncio.SelectorEventLoop):
 
 @dataclass
 class Consumer:
-    """What one sink was reported, and has to be reported."""
+    """The records that a sink received, and those that it has to receive."""
 
     state: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
     """Object → the version and the body it has."""
     unknown: set[tuple[str, str]] = field(default_factory=set)
     """Objects of which a Gap said that something is missing."""
     due: set[int] = field(default_factory=set)
-    """Records it must be reported: those that nobody compacted or dropped."""
+    """Records that it must receive: those that nobody compacted or dropped."""
     heard: dict[int, Delta] = field(default_factory=dict)
     ops_may_differ: bool = False
-    """It was reported things out of turn that came as they stand in the log as well: a replay."""
+    """It received a replay: records that it also received from the log."""
     newest: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Object → the record it was last reported, since nothing had to be reported again."""
+    """Object → its last delivered record, since nothing had to be delivered again."""
     outstanding: list[Fetch[Record]] = field(default_factory=list)
     out_of_turn: bool = False
-    """What it was reported last did not stand in the log."""
+    """Its last record was not in the log."""
 
     def begin_again(self) -> None:
         self.newest.clear()
@@ -276,7 +276,7 @@ class OutboxMachine(RuleBasedStateMachine):
         batch = part.informer.batch(self.draw_changes(part, data), self.draw_position(data))
         deltas = self.run(self.outbox.append(batch))
         self.took(part, deltas, batch)
-        part.informer.rests(batch, deltas)
+        part.informer.offload(batch, deltas)
 
     def crash_within_append(self, data: st.DataObject) -> None:
         """The write-ahead log is cut off anywhere in what the batch wrote: all of it is there, or nothing."""
@@ -389,7 +389,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def keep_up(self, data: st.DataObject) -> None:
-        """All sinks but one are reported everything, and what they do not need any more leaves."""
+        """All sinks but one receive everything, and records that no sink needs leave the log."""
         behind = self.draw_sink(data)
         for name in self.configured:
             if name != behind or data.draw(st.booleans()):
@@ -397,7 +397,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.maintain(data)
 
     def drain(self, name: str) -> None:
-        """It is reported everything that there is: then it knows what is, and was reported every record it was to be
+        """It receives everything that there is: then it knows the state, and received every record that it had to
         reported."""
         consumer = self.consumers[name]
         while not self.feeds[name].exhausted or consumer.outstanding:
@@ -428,7 +428,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.excuse(name, through)
 
     def excuse(self, name: str, through: int) -> None:
-        """What was not handed out of these may be reported in fewer records, or as missing."""
+        """Records of these that were not handed out may come as fewer records, or as a gap."""
         self.consumers[name].due -= {number for number in self.written if number <= through}
 
     @rule(data=st.data())

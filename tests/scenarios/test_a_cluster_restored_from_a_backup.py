@@ -155,7 +155,7 @@ def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], 
 
 @asynccontextmanager
 async def a_life_that_is_undone(world: World) -> AsyncIterator[KubeClient]:
-    """Inside, the bridge runs, and has been reported all that is to be undone."""
+    """Inside, the bridge runs, and has exported all that will be undone."""
     async with KubeClient(world.api) as kube:
         await live(kube)
         async with world.bridge.started():

@@ -1,4 +1,4 @@
-"""A frozen API server is noticed and followed on; and in the middle of load the bridge itself is reported to end."""
+"""A frozen API server is noticed and followed on; and in the middle of load the bridge itself is asked to end."""
 
 from __future__ import annotations
 

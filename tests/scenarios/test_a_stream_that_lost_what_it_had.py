@@ -1,4 +1,4 @@
-"""A JetStream stream that is purged, deleted or reported again, under a bridge that is a process of its own."""
+"""A JetStream stream that is purged, deleted or receives a replay, under a bridge that is a process of its own."""
 
 from __future__ import annotations
 

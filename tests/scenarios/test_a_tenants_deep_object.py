@@ -1,4 +1,4 @@
-"""A tenant makes a custom resource nested as deep as the API server takes it, beside others. The others are reported as
+"""A tenant makes a custom resource nested as deep as the API server takes it, beside others. The others are exported as
 if it were not there; of the deep one is reported that it is there."""
 
 from __future__ import annotations

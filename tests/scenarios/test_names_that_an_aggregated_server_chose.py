@@ -46,7 +46,7 @@ def serving(list_of: str, name: str, **members: object) -> Handler:
 
 
 @pytest.mark.parametrize("resources", [["*"], ["cm", "*.evil.example.com"]], ids=["everything", "a short name"])
-async def test_no_secret_is_asked_for_and_what_has_a_name_is_reported(resources: list[str], tmp_path: Path) -> None:
+async def test_no_secret_is_requested_and_named_resources_are_exported(resources: list[str], tmp_path: Path) -> None:
     deltas = tmp_path / "deltas.ndjson"
     config = {
         "resources": resources,

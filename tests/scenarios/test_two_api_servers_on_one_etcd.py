@@ -147,7 +147,7 @@ def _is_received(state: State, sinks: FourSinks) -> bool:
 
 
 def _net_changes(before: State, after: State) -> list[Version]:
-    """What who knew the one state must be reported to know the other."""
+    """The changes that lead from one state to the other."""
     changes = []
     for subject in before.keys() | after.keys():
         old, new = before.get(subject), after.get(subject)

@@ -20,7 +20,7 @@ KEPT, CHANGED, DELETED, RECREATED = "kept", "changed", "deleted", "recreated"
 
 
 @pytest.mark.parametrize("expired", [False, True], ids=["the position held", "the position had expired"])
-async def test_what_happened_meanwhile_is_reported_after_the_start(scene: Scene, expired: bool) -> None:
+async def test_changes_during_the_downtime_are_exported_at_the_start(scene: Scene, expired: bool) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as kube, bridge.started():
         for kind in KINDS:

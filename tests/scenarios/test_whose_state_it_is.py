@@ -1,4 +1,4 @@
-"""The state belongs to one bridge, one cluster and one past: anything else is refused, or reported apart."""
+"""The state belongs to one bridge, one cluster and one past: anything else is refused, or recognised."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_what_is_not_there_has_a_word_of_its_own() -> None:
     assert template.render(a_gap()) == template.render(a_snapshot()) == "_._._.notice"
 
 
-def test_names_of_one_resource_are_reported_apart() -> None:
+def test_names_of_one_resource_make_different_texts() -> None:
     template = Template("{resource}.{name}", "prod", escape=str)
 
     assert [template.render(a_delta(key=f"shop/{name}")) for name in "ab"] == ["pods.a", "pods.b"]

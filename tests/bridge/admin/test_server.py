@@ -23,7 +23,7 @@ from bridge.admin.socket_file import SocketFile
 from bridge.facts import Fact, OperatorCommand
 from bridge.model.admin import Cursors, CursorStatus, ReplayRequest, StateReport, UnknownTarget
 from tests.kit.deadlines import BUSY
-from tests.kit.fake_admin import FakeAdmin, a_letter
+from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 
 
 @pytest.fixture
@@ -109,10 +109,15 @@ async def test_a_replay_is_asked_for_with_all_its_words(
 
 
 async def test_dead_letters_come_page_by_page(client: AdminClient, admin: FakeAdmin) -> None:
-    admin.letters = [a_letter(1), a_letter(2, parked=True), a_letter(3, retrying=True), a_letter(4, "audit")]
+    admin.stored = [
+        a_dead_letter(1),
+        a_dead_letter(2, parked=True),
+        a_dead_letter(3, retrying=True),
+        a_dead_letter(4, "audit"),
+    ]
 
-    assert await client.dead_letters() == admin.letters
-    assert await client.dead_letters("hook", after=1, limit=1) == admin.letters[1:2]
+    assert await client.dead_letters() == admin.stored
+    assert await client.dead_letters("hook", after=1, limit=1) == admin.stored[1:2]
     assert await client.dead_letters(after=4) == []
     assert admin.asked == [
         ("dead_letters", None, 0, 1000),
@@ -148,7 +153,7 @@ async def test_the_object_of_a_dead_letter_arrives_byte_for_byte(client: AdminCl
 
 @pytest.mark.parametrize("what", ["retry", "drop"])
 async def test_letters_are_chosen_by_number_or_all_of_a_sink(client: AdminClient, admin: FakeAdmin, what: str) -> None:
-    admin.letters = [a_letter(number) for number in (1, 2, 3)]
+    admin.stored = [a_dead_letter(number) for number in (1, 2, 3)]
 
     assert await getattr(client, what)("hook", [1, 3]) == 2
     assert await getattr(client, what)("hook") == 3
@@ -173,7 +178,7 @@ async def test_what_one_asks_does_not_wait_for_what_another_asked(tmp_path: Path
             return self.report
 
     admin = Checking()
-    admin.letters = [a_letter(number) for number in range(1, 4)]
+    admin.stored = [a_dead_letter(number) for number in range(1, 4)]
     async with (
         AdminServer(tmp_path, admin),
         AdminClient(tmp_path) as one,
@@ -182,8 +187,8 @@ async def test_what_one_asks_does_not_wait_for_what_another_asked(tmp_path: Path
     ):
         check = group.create_task(one.state_check())
         await admin.began.wait()
-        letters = [group.create_task(each.dead_letters()) for each in (one, other) for _ in range(20)]
-        assert all(page == admin.letters for page in await asyncio.gather(*letters))
+        dead_letters = [group.create_task(each.dead_letters()) for each in (one, other) for _ in range(20)]
+        assert all(page == admin.stored for page in await asyncio.gather(*dead_letters))
         assert not check.done()
         admin.may_end.set()
     assert check.result() == admin.report
@@ -327,7 +332,7 @@ async def test_a_bridge_that_stands_still_is_not_waited_for(tmp_path: Path, monk
 @pytest.mark.usefixtures("way")
 async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path, admin: FakeAdmin) -> None:
     facts: list[Fact] = []
-    admin.letters = [a_letter(1), a_letter(2)]
+    admin.stored = [a_dead_letter(1), a_dead_letter(2)]
     admin.bodies = {1: b"{}"}
     async with AdminServer(tmp_path, admin, facts.append), AdminClient(tmp_path) as client:
         await client.cursors()

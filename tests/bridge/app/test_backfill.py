@@ -1,4 +1,4 @@
-"""What sinks are reported when backfills, crashes and full disks meet: an outbox as the bridge uses it, and one
+"""The records of sinks when backfills, crashes and full disks meet: an outbox as the bridge uses it, and one
 taker."""
 
 from __future__ import annotations

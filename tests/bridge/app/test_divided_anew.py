@@ -62,7 +62,7 @@ IN_NONE = f"{PATH}/widgets/o", "test/example.test/widgets//o"
 
 
 async def everything(directory: Path, cluster: Playground, wanted: tuple[Wanted, ...]) -> list[tuple[str, str, str]]:
-    """What a sink is reported that reads the whole log from the disk."""
+    """The records of a sink that reads the whole log from the disk."""
     async with life(directory, cluster, wanted, name="auditor", start=StartPolicy.EARLIEST) as run:
         pass
     return names_of(run.sink.deltas)

@@ -1,4 +1,4 @@
-"""What was reported as deleted though it was there, and is reported again: consumers drop what has the id of something
+"""Objects exported as deleted while they existed, and exported again: consumers drop a record with the id of something
 reported."""
 
 from __future__ import annotations

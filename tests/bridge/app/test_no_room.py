@@ -79,7 +79,7 @@ async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) ->
             assert await it.take_all() == ["added a"]
 
 
-async def test_a_rejected_record_is_buried_and_asked_for_again(tmp_path: Path, disk: Disk) -> None:
+async def test_a_rejected_record_is_a_dead_letter_and_is_retried(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
         dead_letters = it.outbox.sinks.dead_letters["one"]

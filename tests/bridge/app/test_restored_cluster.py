@@ -34,7 +34,7 @@ def live_through(cluster: Playground) -> None:
 
 
 def be_forgotten(cluster: Playground) -> None:
-    """After the backup, and reported."""
+    """After the backup, and exported."""
     cluster.patch("configmaps", "changed", {"data": {"value": "lost"}})
     cluster.delete("configmaps", "deleted")
     cluster.create("configmaps", a_config_map("lost"))
@@ -70,7 +70,7 @@ def names(state: dict[tuple[str, str], bytes]) -> set[str]:
 
 
 async def until_received(run: Run, before: Sequence[Delta] = ()) -> None:
-    """The state that was reported is that of the cluster."""
+    """The exported state is that of the cluster."""
     async with asyncio.timeout(20 * BUSY):
         while not is_received([*before, *run.sink.deltas]):  # noqa: ASYNC110  # nothing announces it
             await asyncio.sleep(0.01)

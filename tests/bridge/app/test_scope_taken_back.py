@@ -1,4 +1,4 @@
-"""A scope that left the configuration, and came back before all of it was reported."""
+"""A scope that left the configuration, and came back before all of it was exported."""
 
 from __future__ import annotations
 

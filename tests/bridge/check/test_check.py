@@ -308,9 +308,7 @@ async def test_deletes_that_happened_are_no_fault_of_the_configuration(
     assert findings["state"].verdict is CheckResult.RIGHT
 
 
-async def test_what_would_be_reported_is_not_counted_without_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_forecast_counts_objects_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "MOST_OBJECTS", 2)
     async with Playground() as cluster:
         for name in ("a", "b", "c"):

@@ -28,7 +28,7 @@ from bridge.model.admin import AdminOperations, Cursors, CursorStatus, Replayed,
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command, Ended, in_a_process
-from tests.kit.fake_admin import FakeAdmin, a_letter
+from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 
 ACTIONS = ["list", "show", "retry", "drop"]
 
@@ -208,7 +208,7 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
         ),
     ],
 )
-async def test_a_replay_says_what_will_be_reported(
+async def test_a_replay_says_which_records_will_be_delivered(
     running: AdminCommand, state: FakeAdmin, words: str, request_made: ReplayRequest
 ) -> None:
     assert await running(f"replay hook {words}") == (
@@ -257,7 +257,7 @@ async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: AdminComm
     )
 
 
-async def test_machines_are_reported_whether_the_bridge_runs(running: AdminCommand) -> None:
+async def test_json_output_says_whether_the_bridge_runs(running: AdminCommand) -> None:
     assert await running("replay hook --from 11 --json") == (
         Exit.OK,
         lines('{"records":30,"first":11,"last":40,"running":true}'),
@@ -265,7 +265,7 @@ async def test_machines_are_reported_whether_the_bridge_runs(running: AdminComma
     )
 
 
-async def test_machines_are_reported_that_the_bridge_does_not_run(stopped: AdminCommand) -> None:
+async def test_json_output_says_that_the_bridge_does_not_run(stopped: AdminCommand) -> None:
     for words, answer in {
         "replay hook --from 11": {"records": 30, "first": 11, "last": 40, "running": False},
         "dead-letters retry hook 1 2": {"retried": 2, "running": False},
@@ -322,10 +322,10 @@ def test_times_with_any_offset_become_the_form_of_a_record(moment: datetime) -> 
 
 
 async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters = [
-        a_letter(7),
-        a_letter(8, parked=True, reason="waits for 7"),
-        a_letter(12, "audit", retrying=True, resource="deployments.apps", reason="line one\nline\x1b[31m two"),
+    state.stored = [
+        a_dead_letter(7),
+        a_dead_letter(8, parked=True, reason="waits for 7"),
+        a_dead_letter(12, "audit", retrying=True, resource="deployments.apps", reason="line one\nline\x1b[31m two"),
     ]
 
     code, out, _ = await running("dead-letters list")
@@ -341,7 +341,7 @@ async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state:
 
 
 async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters = [a_letter(number) for number in range(1, 2502)]
+    state.stored = [a_dead_letter(number) for number in range(1, 2502)]
 
     code, out, _ = await running("dead-letters list hook")
 
@@ -353,14 +353,14 @@ async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state
 
 
 async def test_the_list_is_one_object_a_line_for_machines(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters = [a_letter(number, reason="line one\nline two") for number in range(1, 1002)]
+    state.stored = [a_dead_letter(number, reason="line one\nline two") for number in range(1, 1002)]
 
     code, out, _ = await running("dead-letters list --json")
 
     assert code == Exit.OK
-    letters = [json.loads(line) for line in out.splitlines()]
-    assert [letter["number"] for letter in letters] == list(range(1, 1002))
-    assert (letters[0]["reason"], letters[0]["parked"]) == ("line one\nline two", False)
+    dead_letters = [json.loads(line) for line in out.splitlines()]
+    assert [dead_letter["number"] for dead_letter in dead_letters] == list(range(1, 1002))
+    assert (dead_letters[0]["reason"], dead_letters[0]["parked"]) == ("line one\nline two", False)
 
 
 async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: AdminCommand) -> None:
@@ -369,7 +369,7 @@ async def test_an_empty_list_says_so_to_people_and_is_empty_json(running: AdminC
 
 
 async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters = [a_letter(6), a_letter(7, reason="x" * 200)]
+    state.stored = [a_dead_letter(6), a_dead_letter(7, reason="x" * 200)]
     state.bodies[7] = b'{"kind":"Pod","metadata":{"name":"web-7","labels":{}},"n":1.10}'
 
     assert await running("dead-letters show 7") == (
@@ -399,7 +399,7 @@ async def test_a_dead_letter_is_shown_whole_with_its_object(running: AdminComman
 
 
 async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters, state.bodies = [a_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
+    state.stored, state.bodies = [a_dead_letter(7, answer="no schema\nfor \x1b[2Jpods")], {7: b"{}"}
 
     _, out, _ = await running("dead-letters show 7")
 
@@ -410,7 +410,7 @@ async def test_a_destinations_answer_is_one_line_safe_for_terminals(running: Adm
 
 
 async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters, state.bodies = [a_letter(7)], {7: b'{"kind":"Pod"}'}
+    state.stored, state.bodies = [a_dead_letter(7)], {7: b'{"kind":"Pod"}'}
 
     code, out, _ = await running("dead-letters show 7 --json")
 
@@ -420,13 +420,13 @@ async def test_a_dead_letter_is_shown_to_machines_beside_its_object(running: Adm
 
 
 async def test_an_object_as_deep_as_kubernetes_takes_it_is_shown(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters, state.bodies = [a_letter(7)], {7: b'{"a":' * 9_900 + b"1" + b"}" * 9_900}
+    state.stored, state.bodies = [a_dead_letter(7)], {7: b'{"a":' * 9_900 + b"1" + b"}" * 9_900}
     code, out, _ = await running("dead-letters show 7 --json")
     assert (code, out.count('"a":')) == (Exit.OK, 9_900)
 
 
 async def test_a_deep_object_is_not_shown_at_the_square_of_its_length(running: AdminCommand, state: FakeAdmin) -> None:
-    state.letters, state.bodies = [a_letter(7)], {7: b"[" * 9_000 + b"1" + b"]" * 9_000}
+    state.stored, state.bodies = [a_dead_letter(7)], {7: b"[" * 9_000 + b"1" + b"]" * 9_000}
     code, out, _ = await running("dead-letters show 7")
     assert code == Exit.OK
     assert len(out) < 40_000
@@ -437,7 +437,7 @@ async def test_objects_are_printed_without_terminal_escapes(
     running: AdminCommand, state: FakeAdmin, option: str
 ) -> None:
     hostile = "\x9b31m\u202egnp\u2028\x7f"
-    state.letters = [a_letter(7, reason=hostile, resource=hostile)]
+    state.stored = [a_dead_letter(7, reason=hostile, resource=hostile)]
     state.bodies = {7: json.dumps({"kind": hostile}, ensure_ascii=False).encode()}
     for words in ("dead-letters show 7", "dead-letters list"):
         code, out, _ = await running(words + option)
@@ -447,7 +447,7 @@ async def test_objects_are_printed_without_terminal_escapes(
 
 @pytest.mark.parametrize("number", [5, 8])
 async def test_a_number_that_no_dead_letter_has_is_exit_1(running: AdminCommand, state: FakeAdmin, number: int) -> None:
-    state.letters = [a_letter(6), a_letter(7)]
+    state.stored = [a_dead_letter(6), a_dead_letter(7)]
     assert await running(f"dead-letters show {number}") == (
         Exit.NO,
         "",
@@ -468,7 +468,7 @@ async def test_a_number_that_no_dead_letter_has_is_exit_1(running: AdminCommand,
 async def test_dead_letters_are_retried_or_dropped_by_number_or_all(
     running: AdminCommand, state: FakeAdmin, words: str, asked: tuple[object, ...], printed: str
 ) -> None:
-    state.letters = [a_letter(number) for number in (7, 8, 9)]
+    state.stored = [a_dead_letter(number) for number in (7, 8, 9)]
     assert await running(f"dead-letters {words}") == (Exit.OK, lines(printed), "")
     assert state.asked == [asked]
 
@@ -562,7 +562,7 @@ EVERY = [
 async def test_every_command_works_on_the_files_where_no_bridge_runs(
     stopped: AdminCommand, state: FakeAdmin, words: str
 ) -> None:
-    state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
+    state.stored, state.bodies = [a_dead_letter(7)], {7: b"{}"}
     assert (await stopped(words))[0] == Exit.OK
     assert state.asked
 
@@ -572,7 +572,7 @@ async def test_the_files_are_not_opened_beside_a_running_bridge(
     running: AdminCommand, state: FakeAdmin, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "on_files", None)
-    state.letters, state.bodies = [a_letter(7)], {7: b"{}"}
+    state.stored, state.bodies = [a_dead_letter(7)], {7: b"{}"}
     assert (await running(words))[0] == Exit.OK
     assert state.asked
 

@@ -23,7 +23,7 @@ from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
         (5000 * 1024**4, "5000.0 TiB"),
     ],
 )
-def test_sizes_are_reported_in_powers_of_1024(count: int, printed: str) -> None:
+def test_sizes_are_shown_in_powers_of_1024(count: int, printed: str) -> None:
     assert size(count) == printed
 
 
@@ -37,7 +37,7 @@ def test_a_size_never_needs_four_digits_below_the_largest_unit(count: int) -> No
     ("seconds", "printed"),
     [(0.0, "0s"), (59.9, "59s"), (60.0, "1m"), (3599.0, "59m"), (3600.0, "1h"), (86_399.0, "23h"), (172_800.0, "2d")],
 )
-def test_ages_are_reported_in_the_largest_unit(seconds: float, printed: str) -> None:
+def test_ages_are_shown_in_the_largest_unit(seconds: float, printed: str) -> None:
     assert age(seconds) == printed
 
 

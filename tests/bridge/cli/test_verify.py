@@ -122,9 +122,7 @@ async def test_what_is_printed_is_bounded_and_gaps_are_reported(
     assert lines[4].startswith("copy: 5 missing, 0 stale, 0 extra")
 
 
-async def test_programs_are_reported_as_one_json_document(
-    command: Command, cluster: Playground, tmp_path: Path
-) -> None:
+async def test_a_verification_has_one_json_document(command: Command, cluster: Playground, tmp_path: Path) -> None:
     config = str(a_config(tmp_path, cluster.url))
     stored = config_map(cluster, "replaced")
     await write(tmp_path, [a_delta(1, stored)])

@@ -30,7 +30,7 @@ def named(records: Sequence[Record]) -> list[str]:
     ]
 
 
-class FakePending:
+class FakeRecordSource:
     """What happened, and how much of it is settled. A new worker begins behind that."""
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
@@ -60,7 +60,7 @@ class FakePending:
         return self._taken == len(self.records)
 
     @property
-    def behind(self) -> int:
+    def backlog_records(self) -> int:
         return len(self.records) - self.settled
 
     @property
@@ -102,13 +102,13 @@ class Kept:
 
 
 @dataclass
-class FakeLetters:
-    """Dead letters. To bury takes a while, and a cancelled burial may have been made or not."""
+class FakeDeadLetters:
+    """Dead letters. An addition takes a while, and a cancelled addition may have been made or not."""
 
     seconds: float = 0.001
     kept: dict[int, Kept] = field(default_factory=dict)
     added: list[NewDeadLetter] = field(default_factory=list)
-    pending: FakePending | None = None
+    pending: FakeRecordSource | None = None
     """Is woken when there is something to deliver again."""
 
     @property

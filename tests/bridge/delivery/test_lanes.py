@@ -324,7 +324,7 @@ async def test_a_notice_overtakes_nothing_and_nothing_overtakes_it() -> None:
 
 
 @virtual
-async def test_a_rejected_notice_is_buried_and_parks_nothing() -> None:
+async def test_a_rejected_notice_is_a_dead_letter_and_parks_nothing() -> None:
     world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)], lanes=ALONE)
     await world.run_until_idle()
 

@@ -1,4 +1,4 @@
-"""An operator who is quicker than a burial."""
+"""An operator who is quicker than the addition of a dead letter."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ async def test_a_notice_is_delivered_by_itself_in_its_place() -> None:
 
 
 @virtual
-async def test_a_rejected_notice_is_buried_and_parks_nothing() -> None:
+async def test_a_rejected_notice_is_a_dead_letter_and_parks_nothing() -> None:
     world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)])
     await world.run_until_idle()
 

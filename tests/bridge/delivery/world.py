@@ -13,7 +13,7 @@ from bridge.facts import Fact
 from bridge.model.policies import OnRejected
 from bridge.model.record import Record
 from sinks.base import Lanes
-from tests.bridge.delivery.fakes import FakeLetters, FakePending, ScriptedSink
+from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource, ScriptedSink
 from tests.kit.records import TIME
 from tests.kit.virtual_time import run_in_virtual_time
 
@@ -53,8 +53,8 @@ class World:
         **bounds: Any,
     ) -> None:
         self.sink = sink
-        self.pending = FakePending(records)
-        self.dead_letters = FakeLetters(pending=self.pending)
+        self.pending = FakeRecordSource(records)
+        self.dead_letters = FakeDeadLetters(pending=self.pending)
         self.facts: list[Fact] = []
         self._lanes = lanes
         self._settings: dict[str, Any] = {

@@ -115,7 +115,7 @@ async def test_an_object_flapping_by_its_labels_is_seen_each_time() -> None:
     assert [op for op, _, _ in world.delivered] == ["added", "deleted"] * 3
 
 
-async def test_unchanged_objects_of_a_relist_are_not_reported_again() -> None:
+async def test_unchanged_objects_of_a_relist_are_not_exported_again() -> None:
     world = World()
     async with world.running():
         await world.fifo.replace([WEB.at(1), DB.at(2)], "5")
@@ -349,7 +349,7 @@ async def test_an_objects_last_change_in_a_batch_offloads_its_body() -> None:
         assert dict(world.indexer.items()) == {WEB.key: ObjectVersion(WEB.born_again().uid, "6", 6)}
     ((changes, _),) = world.batches
     assert changes[2].before == ObjectVersion(WEB.uid, "1", WEB.at(1).body), (
-        "it rests nowhere while the batch is delivered"
+        "its body is in no record while the batch is delivered"
     )
 
 

@@ -140,9 +140,7 @@ def test_non_numeric_versions_change_in_order_of_arrival() -> None:
         (DeltaType.ADDED, OTHER.at(6), True),
     ],
 )
-def test_the_last_state_is_unpacked_only_where_it_is_reported(
-    kind: DeltaType, thing: ApiObject | None, needed: bool
-) -> None:
+def test_the_last_state_is_unpacked_only_for_an_export(kind: DeltaType, thing: ApiObject | None, needed: bool) -> None:
     delta = QueuedDelta(kind, WEB.key, thing, Evidence.WATCHED, 1)
 
     assert needs_last_state(delta, known_as(WEB.at(5))) is needed

@@ -658,7 +658,7 @@ def test_a_watch_that_ended_early_must_prove_its_history(state: State, end: Answ
 
 @pytest.mark.parametrize("state", [SYNCED, replace(LISTS, seen="7"), Listing(LISTS, "7", "token", complete=True)])
 @pytest.mark.parametrize("failure", [FAILED, Busy("nobody listens"), TOO_LARGE])
-def test_so_it_must_after_a_request_that_nobody_answered(state: State, failure: Answer) -> None:
+def test_a_request_without_an_answer_makes_a_proof_necessary(state: State, failure: Answer) -> None:
     assert isinstance(list_watch.step(state, failure).state, Proving)
 
 

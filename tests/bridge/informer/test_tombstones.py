@@ -13,7 +13,7 @@ WEB, DB = a_pod("web"), a_pod("db")
 @pytest.mark.parametrize(
     ("version", "exported"), [("9", True), ("10", True), ("11", False), ("100", False), ("x", False)]
 )
-def test_everything_up_to_the_position_was_reported(version: str, exported: bool) -> None:
+def test_everything_up_to_the_position_was_exported(version: str, exported: bool) -> None:
     assert Tombstones("10").cover(WEB.at(version)) is exported
 
 

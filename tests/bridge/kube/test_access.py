@@ -534,7 +534,7 @@ async def test_a_refused_plugin_certificate_is_replaced_on_reconnect(
     assert [shown_name(request) for request in tls_server.requests] == ["alice", "bob"]
 
 
-async def test_a_plugin_that_fails_under_way_is_reported_as_the_reason(kubeconfig: Kubeconfig) -> None:
+async def test_a_plugin_that_fails_under_way_is_the_reason(kubeconfig: Kubeconfig) -> None:
     kubeconfig.user = {"exec": {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}}
     message = await complaint(kubeconfig.access())
     assert message == f"GET /version: {kubeconfig.path}: user u: the credential plugin false ended with 1"

@@ -255,7 +255,7 @@ async def test_a_resource_with_a_bad_name_is_left_out_alone(
 
 @pytest.mark.parametrize("bad", ["../..", "Example.com", "a..b", "", "a" * 254, "évil.example"], ids=ascii)
 @pytest.mark.parametrize("serve", [serve_aggregated, serve_classic])
-async def test_so_is_a_group(
+async def test_a_group_with_a_bad_name_is_left_out(
     server: ScriptedServer, client: KubeClient, facts: list[Fact], serve: Any, bad: str
 ) -> None:
     serve(server, SMALL)
@@ -277,7 +277,9 @@ async def test_so_is_a_group(
 
 
 @pytest.mark.parametrize("bad", ["v1/../..", "V1", "", "v" * 64, "v1\n"], ids=ascii)
-async def test_so_is_a_version(server: ScriptedServer, client: KubeClient, facts: list[Fact], bad: str) -> None:
+async def test_a_version_with_a_bad_name_is_left_out(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact], bad: str
+) -> None:
     serve_aggregated(server, SMALL | {("example.com", bad): [Described("widgets", "Widget")]})
 
     assert names(await client.discover()) == EVERYTHING

@@ -91,12 +91,12 @@ async def test_a_plugins_token_is_used_and_kept(plugin: Plugin, api_version: str
     assert len(plugin.runs()) == 1
 
 
-async def test_a_plugin_is_reported_who_asks(plugin: Plugin) -> None:
+async def test_a_plugin_gets_the_request_as_an_exec_credential(plugin: Plugin) -> None:
     await plugin.credential().token()
     assert plugin.runs() == [{"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": False}}]
 
 
-async def test_a_plugin_that_wants_it_is_reported_about_the_cluster(plugin: Plugin) -> None:
+async def test_a_plugin_gets_the_cluster_if_it_is_configured_to(plugin: Plugin) -> None:
     await plugin.credential(provide_cluster_info=True, authority=b"PEM").token()
     [message] = plugin.runs()
     assert message["spec"]["cluster"] == {

@@ -105,7 +105,7 @@ def test_everything_else_stays_in_its_place_between_the_events() -> None:
     assert kinds == [Announced, Bookmark, Announced, Unreadable, Announced]
 
 
-def test_a_bookmark_says_how_far_everything_was_reported() -> None:
+def test_a_bookmark_has_the_version_up_to_which_all_was_sent() -> None:
     assert read(bookmark("41")) == [Bookmark("41")]
 
 

@@ -175,7 +175,7 @@ async def test_a_list_may_come_compressed(server: ScriptedServer, client: KubeCl
     assert server.requests[0].headers["accept-encoding"] == "gzip"
 
 
-async def test_parts_of_a_page_are_reported_while_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+async def test_parts_of_a_page_are_passed_on_while_it_comes(server: ScriptedServer, client: KubeClient) -> None:
     whole = json.dumps(pods(*(pod(f"p{number}", spec="x" * 1000) for number in range(1000)))).encode()
     go_on = asyncio.Event()
 
@@ -441,7 +441,7 @@ async def test_a_watch_opens_delivers_events_and_says_how_it_ended(server: Scrip
     assert answers[-1] == HungUp("the stream ended")
 
 
-async def test_an_event_is_reported_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+async def test_an_event_is_passed_on_as_soon_as_it_comes(server: ScriptedServer, client: KubeClient) -> None:
     text_found: asyncio.Queue[WatchAnswer] = asyncio.Queue()
 
     async def one_by_one(exchange: Exchange) -> None:

@@ -83,7 +83,7 @@ def test_core_names_keep_their_meaning_whoever_claims_them(name: str, claimed_as
 
 
 @pytest.mark.parametrize("name", ["deployments", "deploy", "Deployment", "hpa", "deployments.apps", "deploy.apps"])
-def test_nor_can_names_of_other_built_in_groups_be_claimed(name: str) -> None:
+def test_names_of_other_built_in_groups_cannot_be_claimed(name: str) -> None:
     word, _, group = name.lower().partition(".")
     claims = [Described(word, "Thing"), Described("things", word.capitalize()), Described("others", "O", (word,))]
     world = {("", "v1"): SMALL["", "v1"], (f"{group or 'evil'}.example.com", "v1"): claims} | SMALL

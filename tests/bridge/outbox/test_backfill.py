@@ -238,7 +238,7 @@ async def test_absence_counts_while_the_bridge_runs_until_the_return(tmp_path: P
 # ── Compaction ───────────────────────────────────────────────────────────────
 
 
-async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) -> None:
+async def test_a_compacted_update_has_the_state_before_the_first(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -256,7 +256,7 @@ async def test_a_folded_update_has_the_state_before_the_first(tmp_path: Path) ->
         assert record.before == first.body
 
 
-async def test_what_is_reported_as_added_has_no_state_before(tmp_path: Path) -> None:
+async def test_an_added_record_has_no_state_before(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(before=True)) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
@@ -557,7 +557,7 @@ async def replayable(outbox: Outbox) -> Taker:
         ("0", None, None, [1, 2, 3, 4, 5, 6]),
     ],
 )
-async def test_what_is_reported_once_more(
+async def test_a_replay_delivers_the_chosen_records_again(
     tmp_path: Path, start: int | str, resource: str | None, namespace: str | None, expected: list[int]
 ) -> None:
     retention = Retention(retain_bytes=1 << 30)
@@ -669,13 +669,13 @@ async def test_a_replay_whose_caller_is_gone_is_reported_all_the_same(tmp_path: 
         assert await taker.delivered() == ["added shopping/d", "deleted shop/a"]
 
 
-async def test_a_sink_that_does_not_exist_cannot_be_reported_again(tmp_path: Path) -> None:
+async def test_a_replay_of_an_unknown_sink_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         with pytest.raises(UnknownTarget, match=r"there is no sink live; there are: audit"):
             await outbox.sinks.replay("live", start=1, taken=0, kind=None, namespace=None)
 
 
-async def test_what_left_the_log_is_not_reported_again(tmp_path: Path) -> None:
+async def test_records_that_left_the_log_are_not_replayed(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         taker = await replayable(outbox)  # Without retention.
 
@@ -683,7 +683,7 @@ async def test_what_left_the_log_is_not_reported_again(tmp_path: Path) -> None:
         assert taker.feed.exhausted
 
 
-async def test_what_is_replayed_stays_until_it_was_reported(tmp_path: Path) -> None:
+async def test_replayed_records_stay_until_they_are_delivered(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_age=3600.0)) as outbox:
         taker = await replayable(outbox)
         await taker.feed.replay(1, None, None)
@@ -714,7 +714,7 @@ async def test_reading_the_log_is_bounded_by_unpacked_bytes(tmp_path: Path) -> N
         assert story(await everything(outbox)) == [f"added shop/p{number}" for number in range(25)]
 
 
-async def test_so_is_reading_what_is_reported_out_of_turn(tmp_path: Path) -> None:
+async def test_reading_a_backfill_is_bounded_by_unpacked_bytes(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await large(outbox)
     async with opened(tmp_path, WITH_LATE) as outbox:

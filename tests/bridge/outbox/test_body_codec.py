@@ -98,7 +98,7 @@ def test_one_changed_byte_is_noticed(with_dictionary: bool) -> None:
 
 
 @pytest.mark.parametrize("packed", [b"", b"no frame", BODIES[0]])
-def test_what_is_no_frame_is_reported_so(packed: bytes) -> None:
+def test_a_body_that_is_no_frame_is_an_error(packed: bytes) -> None:
     with pytest.raises(ValueError, match="not a packed body"):
         BodyCodec().unpack(packed)
 

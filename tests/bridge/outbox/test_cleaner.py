@@ -339,7 +339,7 @@ async def test_objects_that_change_hands_go_on_from_their_last_states(tmp_path: 
         assert (await outbox.check()).problems == []
 
 
-async def test_what_a_resource_reported_before_it_went_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_removed_resource_leaves_no_rows(tmp_path: Path) -> None:
     async with opened(tmp_path, {}) as outbox:
         informer = await a_day(outbox)
         async with outbox.ledger.removing(PODS, Scope()):

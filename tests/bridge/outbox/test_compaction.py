@@ -59,7 +59,7 @@ def test_the_newest_record_has_the_op_for_a_sink_without_others(backlog: str, le
         ("+1 =2 -3", ""),
     ],
 )
-def test_a_sync_is_reported_only_where_nothing_changed(backlog: str, left: str) -> None:
+def test_a_sync_is_exported_only_where_nothing_changed(backlog: str, left: str) -> None:
     assert text_of(compact(steps(backlog), uncertain_through=0)) == left
 
 
@@ -82,7 +82,7 @@ def test_a_delete_is_kept_where_the_sink_may_know_the_object(backlog: str, uncer
     ("backlog", "left"),
     [("+1", "+1"), ("+1 =2", "+1"), ("+1 ~2", "+1 ~2"), ("+1 ~2 =3 ~4", "+1 ~4"), ("-1 +2b ~3b", "-1 +2 ~3")],
 )
-def test_what_may_have_been_reported_is_reported_again_as_it_was(backlog: str, left: str) -> None:
+def test_perhaps_delivered_records_are_delivered_unchanged(backlog: str, left: str) -> None:
     """Under another op the record would have another id, and the sink could not recognise the repetition."""
     for uncertain_through in (2, 9):
         assert text_of(compact(steps(backlog), uncertain_through)) == left
@@ -114,7 +114,7 @@ def test_a_name_that_changed_hands_without_a_delete_is_unsure(backlog: str, left
         ("~1 -2 +3b ~4b", 0, {2: 2, 4: 3}),
     ],
 )
-def test_before_is_the_state_before_the_first_folded_record(
+def test_before_is_the_state_before_the_first_compacted_one(
     backlog: str, uncertain_through: int, left: dict[int, int]
 ) -> None:
     assert {each.sequence: each.before for each in compact(steps(backlog), uncertain_through)} == left
@@ -144,7 +144,7 @@ def test_objects_are_independent_in_the_order_of_kept_records() -> None:
     assert text_of(compact(backlog, uncertain_through=0)) == "~5 -7 +8"
 
 
-def test_a_backlog_is_folded_in_pieces_and_readable_at_any_time() -> None:
+def test_a_backlog_is_compacted_in_pieces_and_always_readable() -> None:
     compaction = Compaction(uncertain_through=0)
     left = []
     for step in steps("~1 ~2 -3 +4b"):

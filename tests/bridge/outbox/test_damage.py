@@ -316,7 +316,7 @@ async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
         assert (await compacted.rest())[0].sequence == gap.sequence
 
 
-async def test_a_crash_while_all_is_reported_again_changes_nothing(tmp_path: Path) -> None:
+async def test_a_crash_while_all_is_exported_again_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
         informer = await listed(outbox)
@@ -330,7 +330,7 @@ async def test_a_crash_while_all_is_reported_again_changes_nothing(tmp_path: Pat
         assert story(await everything(outbox)) == ["gap", "sync shop/a", "sync shop/b"]
 
 
-async def test_resources_that_come_later_are_reported_as_usual(tmp_path: Path) -> None:
+async def test_resources_that_come_later_are_exported_as_usual(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(os.urandom(50_000))
     async with opened(tmp_path, TWO) as outbox:
         await (await listed(outbox)).exports(outbox, "added shop/a")

@@ -43,7 +43,7 @@ async def retried(outbox: Outbox, limit: int = 100) -> list[int]:
     return [dead_letter.number for dead_letter in await of(outbox).next_retries(limit)]
 
 
-async def test_what_was_buried_is_there_after_a_crash(tmp_path: Path) -> None:
+async def test_added_dead_letters_survive_a_crash(tmp_path: Path) -> None:
     records: Sequence[Record] = [a_delta(1, before=b"{}"), a_gap(2, 3), a_snapshot()]
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([NewDeadLetter(record, "why", parked=False) for record in records])
@@ -68,7 +68,7 @@ async def test_a_record_that_is_a_letter_already_stays_one(tmp_path: Path) -> No
         assert (len(of(outbox)), of(outbox).parked) == (3, 2)
 
 
-async def test_they_are_reported_in_pages(tmp_path: Path) -> None:
+async def test_dead_letters_are_listed_in_pages(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(number, f"shop/p{number}") for number in range(1, 8)])
 
@@ -239,12 +239,12 @@ async def test_a_letter_does_not_need_the_log(tmp_path: Path) -> None:
         assert (await outbox.check()).problems == []
 
 
-async def test_a_burial_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path) -> None:
+async def test_an_addition_whose_caller_is_cancelled_can_be_dropped(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         async with asyncio.TaskGroup() as tasks:
-            burying = tasks.create_task(of(outbox).add_dead_letters([rejected(1)]))
+            adding = tasks.create_task(of(outbox).add_dead_letters([rejected(1)]))
             await asyncio.sleep(0)
-            burying.cancel()
+            adding.cancel()
         await of(outbox).add_dead_letters([rejected(1)])
 
         assert await of(outbox).drop(None) == 1
@@ -257,9 +257,9 @@ async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operat
         await of(outbox).add_dead_letters([rejected(1), rejected(2, "shop/db")])
         full = DeadLetters(outbox.sinks.dead_letters["audit"]._store, "audit", outbox_found(outbox), most=2)
         async with asyncio.TaskGroup() as tasks:
-            burying = tasks.create_task(full.add_dead_letters([rejected(3, "shop/new")]))
+            adding = tasks.create_task(full.add_dead_letters([rejected(3, "shop/new")]))
             await outbox.maintain()
-            assert not burying.done()
+            assert not adding.done()
             assert len(await waiting(outbox)) == 2
             await getattr(full, operator)([1])
         assert [number for number, *_ in await waiting(outbox)] == ([2, 3] if operator == "drop" else [1, 2, 3])

@@ -51,7 +51,7 @@ async def test_an_empty_directory_becomes_a_state(tmp_path: Path) -> None:
     assert fact.sqlite.startswith("3.")
 
 
-async def test_what_was_reported_is_there_again(tmp_path: Path) -> None:
+async def test_exported_objects_are_known_after_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/web", "added shop/db", "updated shop/web")

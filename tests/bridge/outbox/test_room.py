@@ -324,7 +324,7 @@ async def test_a_disk_that_is_full_is_waited_out_and_loses_nothing(small_disk: S
                 change = [informer.change(f"updated shop/p{(number + each) % 20}") for each in range(20)]
                 batch = informer.batch(change, "7")
                 deltas = await outbox.append(batch)
-                informer.rests(batch, deltas)
+                informer.offload(batch, deltas)
                 acknowledged.extend(deltas)
 
         async with asyncio.TaskGroup() as tasks:

@@ -61,14 +61,14 @@ async def test_a_last_transaction_written_out_of_order_never_happened(left: Path
 
 @pytest.mark.parametrize("part", [0, 1 / 3, 2 / 3])
 @pytest.mark.parametrize("where", [0, 10, 20, 500])
-async def test_what_was_durable_and_cannot_be_read_is_damage(left: Path, part: float, where: int) -> None:
+async def test_an_unreadable_committed_transaction_is_damage(left: Path, part: float, where: int) -> None:
     """In the number of the frame's page, its salt, its checksum, or the page."""
     flip(left / WAL, 32 + int(frames(left / WAL) * part) * FRAME + where)
     assert await found(left) == (["gap"], True)
 
 
 @pytest.mark.parametrize("where", range(0, 32, 4))
-async def test_so_is_the_header_of_the_log(left: Path, where: int) -> None:
+async def test_an_unreadable_header_of_the_log_is_damage(left: Path, where: int) -> None:
     flip(left / WAL, where)
     assert await found(left) == (["gap"], True)
 

@@ -80,7 +80,7 @@ async def test_requests_are_done_and_answered_in_their_order(writer: Writer, dis
     assert results == reported == names == kinds(disk)
 
 
-async def test_it_is_durable_before_anybody_is_reported(writer: Writer, disk: Disk) -> None:
+async def test_a_job_is_durable_before_its_commit_hook_runs(writer: Writer, disk: Disk) -> None:
     seen: list[list[str]] = []
 
     await writer.submit(an_insert("pods"), committed=lambda _: seen.append(kinds(disk)))

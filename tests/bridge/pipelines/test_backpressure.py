@@ -25,7 +25,7 @@ CHANGES = 100
 async def beside_a_stuck_sink(
     stuck: StuckSink, live: RecordingSink, bounds: BacklogBounds, policy: WhenFull
 ) -> AsyncIterator[World]:
-    """Its backlog reaches the bound by one change after the other, as fast as the other sink is reported."""
+    """Its backlog reaches the bound by one change after the other, as fast as the other sink receives them."""
     async with running(stuck, live, options={"sink-0": {"bounds": bounds, "when_full": policy}}) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))

@@ -96,7 +96,7 @@ async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: 
 
 
 class WaitsForWhatIsWatched(Counting):
-    """As Kafka's: a gap that may be about anything is reported where watched resources go."""
+    """As Kafka's: a gap that may be about anything is stored where records of watched resources go."""
 
     where: tuple[str, ...] = ()
 
@@ -109,7 +109,7 @@ class WaitsForWhatIsWatched(Counting):
 
 
 async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path) -> None:
-    """And everything that the first lists find is reported behind it. A restart reminds the sink of both."""
+    """Everything that the first lists find is delivered behind it. A restart reminds the sink of both."""
     async with opened(tmp_path):
         pass
     (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)

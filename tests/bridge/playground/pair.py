@@ -77,7 +77,7 @@ class Side:
         sent = {"Content-Type": "application/json"} if body is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         self.last = await self.http.request(method, path, content=content, headers=sent)
-        return Reply(self.last.status_code, _telling(self.last.headers), comparable(self.last.text))
+        return Reply(self.last.status_code, _compared_headers(self.last.headers), comparable(self.last.text))
 
     def json(self) -> Any:
         """The last answer as it came."""
@@ -104,7 +104,7 @@ class Side:
                     break
         while len(found) < lines and found and _is_plain_bookmark(found[-1]):
             found.pop()  # kube-apiserver sends one shortly before a watch times out, if its timer comes first.
-        return Reply(answer.status_code, _telling(answer.headers, "transfer-encoding"), "\n".join(found))
+        return Reply(answer.status_code, _compared_headers(answer.headers, "transfer-encoding"), "\n".join(found))
 
 
 def _is_plain_bookmark(line: str) -> bool:
@@ -121,7 +121,7 @@ async def _split(answer: httpx.Response) -> AsyncIterator[str]:
         yield rest.decode()
 
 
-def _telling(headers: httpx.Headers, *more: str) -> dict[str, str]:
+def _compared_headers(headers: httpx.Headers, *more: str) -> dict[str, str]:
     names = ("content-type", "cache-control", "retry-after", "vary", "content-encoding", *more)
     return {name: headers[name] for name in names if name in headers}
 

@@ -244,7 +244,7 @@ def test_dropped_or_left_out_records_warn_only_if_there_were_any() -> None:
         SnapshotEnded("audit", objects=3),
     ],
 )
-def test_a_state_is_reported_for_information(fact: Fact) -> None:
+def test_a_change_of_state_is_logged_as_info(fact: Fact) -> None:
     assert [level for level, _ in _logged(fact)] == ["info"]
 
 

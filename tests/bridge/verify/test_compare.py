@@ -135,7 +135,7 @@ def test_what_is_read_follows_from_lists_and_unknown_names() -> None:
 # ── Differences ──────────────────────────────────────────────────────────────
 
 
-def test_missing_stale_and_extra_are_reported_apart() -> None:
+def test_missing_stale_and_extra_are_distinguished() -> None:
     live = {"same": v(1), "changed": v(5), "recreated": v(6, "u2"), "new": v(7)}
     stored = {"same": v(1), "changed": v(4), "recreated": v(3), "old": v(2)}
 
@@ -213,7 +213,7 @@ def test_the_watch_gives_the_newest_of_each_incarnation() -> None:
 
 
 class World:
-    """Objects that come, change and go, each change reported in its order to a destination."""
+    """Objects that come, change and go, each change delivered in its order to a destination."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

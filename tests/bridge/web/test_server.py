@@ -32,7 +32,7 @@ def not_live(resource: str, scope: str, state: InformerState, reason: str = "") 
 
 
 class ABridge:
-    """Stands as it is reported to, and renders what it stands like."""
+    """Has the status that a test sets, and renders it."""
 
     def __init__(self) -> None:
         self.status = LIVE

@@ -46,7 +46,7 @@ class Etcd(Server):
         return int(answer["header"]["revision"])
 
     def compact(self) -> int:
-        """Forget all versions before the newest, and return that. Who misses the newest alone is still reported.
+        """Forget all versions before the newest, and return that. A watch that misses only the newest still gets it.
 
         An API server that is running still knows the newer ones in its watch cache; one with `--watch-cache=false`, or
         one started after this, answers 410 for them.

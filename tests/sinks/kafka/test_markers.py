@@ -1,4 +1,4 @@
-"""A gap and the end of a snapshot, reported in every partition that they belong to. Against a real broker."""
+"""A gap and the end of a snapshot, stored in every partition that they belong to. Against a real broker."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def by_partition(records: Sequence[KafkaRecord]) -> dict[int, list[KafkaRecord]]
     return found
 
 
-async def deliver(sink: KafkaSink, *stretches: Sequence[Record]) -> None:
+async def deliver(sink: KafkaSink, *batches: Sequence[Record]) -> None:
     """As a worker does it."""
-    for batch in stretches:
+    for batch in batches:
         assert await sink.deliver(batch) == ALL_STORED
 
 
@@ -93,7 +93,7 @@ async def test_each_partition_has_the_gap_between_its_records(kafka: Kafka, topi
 
 
 async def test_a_reader_of_any_partition_sees_a_complete_snapshot(kafka: Kafka, topics: str) -> None:
-    """Also where the sink was restarted in the middle of it, and what was not saved is reported again."""
+    """Also where the sink was restarted in the middle of it, and unsaved records are delivered again."""
     objects = [*some(PODS, 1, 50, SNAPSHOT), *some(DEPLOYMENTS, 100, 2, SNAPSHOT)]
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
         await deliver(sink, [a_snapshot(SnapshotEdge.BEGAN, count=52)], objects[:20])

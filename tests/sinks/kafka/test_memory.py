@@ -18,7 +18,7 @@ def test_what_is_saved_is_known_again() -> None:
     assert again.counts("snapshot/audit/10") == {}, "of another snapshot"
 
 
-def test_an_older_gap_that_is_reported_again_is_not_the_newest() -> None:
+def test_an_older_gap_that_comes_again_is_not_the_newest() -> None:
     memory = KafkaMemory()
     for gap in ("gap/1/5", "gap/90/100", "gap/7/9"):
         memory.add_gap(gap, marked=False)

@@ -43,8 +43,9 @@ async def test_a_refused_record_makes_no_other_come_twice(
 
 
 @pytest.mark.parametrize("after", [0.02])
-async def test_nor_where_the_broker_stands_still_meanwhile(start_kafka: StartKafka, after: float) -> None:
-    """For longer than the sink has patience: it waits for the answers, wherever the refusal came in between."""
+async def test_a_refusal_is_no_loss_where_the_broker_freezes_meanwhile(start_kafka: StartKafka, after: float) -> None:
+    """It freezes for longer than ``ack_timeout``: the sink waits for the answers, wherever the refusal came in
+    between."""
     server = start_kafka({})
     server.create_topic("k8s.pods", partitions=6, max_message_bytes="20000")
     batch = [a_delta(n, key=f"shop/web-{n % 60}", body=incompressible(3_000)) for n in range(1, 301)]

@@ -352,7 +352,7 @@ async def test_a_subject_of_another_stream_fails_the_batch(nats_server: Nats, na
     assert "another stream takes this subject" in failure_of(receipt)
 
 
-async def test_two_sinks_share_a_stream_when_they_are_reported_so(nats_server: Nats, nats_stream: MakeStream) -> None:
+async def test_two_sinks_share_a_stream_if_configured_so(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     mine, theirs = changes(300, keys=20), changes(300, keys=20, first=1001)
     async with (

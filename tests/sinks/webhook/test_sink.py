@@ -421,7 +421,7 @@ async def test_nothing_of_an_object_is_sent_behind_its_bad_event(receiver: Webho
     assert not behind & {event["id"] for posted in receiver.asked[1:] for event in posted.events}
 
 
-async def test_a_refusal_behind_what_failed_is_not_reported_yet(receiver: WebhookReceiver) -> None:
+async def test_a_refusal_behind_a_failed_record_is_not_reported_yet(receiver: WebhookReceiver) -> None:
     """What is in front of it would be taken for parked behind it."""
     sink = await opened(receiver, format="envelope", patch=True, before=True)
     good, failing = a_delta(1, before=b"{}"), a_delta(2, before=b"{}")
