@@ -1,32 +1,36 @@
 """The state on disk: every record until all sinks have settled it, the ledger of objects, positions and cursors.
 
-consumers     a cursor for each sink, backfills, compaction, dead letters
+appender      a batch of changes into records, ledger and position in one transaction
+checks        integrity of a database, and the state of another process
+consumers     SQL and decisions for each sink: its cursor, backfills, compaction, dead letters
+dead_letters  rejected and parked records of a sink
 errors        exceptions of this room
-log           records: appending, encoding, cleaning
+ledger        the last exported state of every object
+log           SQL and decisions for records and ledger: encoding, cleaning
 maintenance   the log in memory, its trimming and cleaning
-objects       the ledger: which objects were exported, in which version
 outbox        the interface for the other rooms
 rebuild       the new database in place of a damaged one
 recovery      opens the state at a start, and repairs what can be repaired
+sink_cursors  cursor, backfill and dead letters of every sink
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number
 writer        the writer thread with group commit
 """
 
+from bridge.outbox.appender import utc_now
+from bridge.outbox.checks.inspection import LedgerObject, StateInspection, look_at
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backlog import drop_through, why_full
 from bridge.outbox.consumers.cursors import SinkCursor
-from bridge.outbox.consumers.dead_letters import DeadLetters
-from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
-from bridge.outbox.log.appender import utc_now
+from bridge.outbox.ledger import Ledger
 from bridge.outbox.log.cleaner import CleanerPolicy
+from bridge.outbox.log.ledger_sql import covering
 from bridge.outbox.log.retention import Retention
-from bridge.outbox.objects.ledger import Ledger
-from bridge.outbox.objects.ledger_sql import covering
 from bridge.outbox.outbox import Outbox
+from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
-from bridge.outbox.storage.inspection import LedgerObject, StateInspection, look_at
 
 __all__ = [
     "FILE",

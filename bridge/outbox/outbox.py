@@ -18,21 +18,21 @@ from bridge.model.admin import DeadLetter, StateReport
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
+from bridge.outbox.appender import Appender, utc_now
+from bridge.outbox.checks import state_check
+from bridge.outbox.checks.integrity import damage_behind
 from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.backlog import BacklogSize
-from bridge.outbox.consumers.dead_letters import DeadLetters
-from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.errors import Damaged
+from bridge.outbox.ledger import Ledger
 from bridge.outbox.log import statements
-from bridge.outbox.log.appender import Appender, utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
-from bridge.outbox.objects.ledger import Ledger
 from bridge.outbox.recovery import OpenedState, open_existing, open_state
-from bridge.outbox.storage import state_check
-from bridge.outbox.storage.integrity import damage_behind
+from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed

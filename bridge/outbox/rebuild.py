@@ -12,8 +12,7 @@ import apsw
 from bridge.model.gaps import rebuilt_gap
 from bridge.model.policies import StartPolicy
 from bridge.outbox.errors import Damaged
-from bridge.outbox.log import record_codec
-from bridge.outbox.objects import ledger_sql
+from bridge.outbox.log import ledger_sql, record_codec
 from bridge.outbox.storage.database import one, usable
 from bridge.outbox.storage.mark import Mark
 

@@ -10,17 +10,16 @@ from pathlib import Path
 import apsw
 
 from bridge.model.policies import StartPolicy
+from bridge.outbox.checks.integrity import find_damage, require_small
 from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
-from bridge.outbox.log import cleaner, dictionaries, record_codec
+from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
-from bridge.outbox.objects import ledger_sql
 from bridge.outbox.rebuild import MOST, NEWEST_EPOCH, begin_anew, last_exported, unused_epoch
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
-from bridge.outbox.storage.integrity import find_damage, require_small
 from bridge.outbox.storage.mark import Mark
 from bridge.outbox.storage.state_directory import StateDirectory
 

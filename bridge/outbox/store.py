@@ -12,12 +12,11 @@ import apsw
 from bridge.facts import Report
 from bridge.model.admin import UnknownTarget
 from bridge.model.resource import Resource
+from bridge.outbox.checks.integrity import find_damage
 from bridge.outbox.errors import Damaged
-from bridge.outbox.log import statements
+from bridge.outbox.log import ledger_sql, statements
 from bridge.outbox.log.record_codec import Codec
-from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage.database import close, open_reader, understood
-from bridge.outbox.storage.integrity import find_damage
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import Writer
 

@@ -26,8 +26,8 @@ from bridge.model import object as api_object
 from bridge.model.answers import Announced, Page
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.outbox import writer
+from bridge.outbox.appender import Appender
 from bridge.outbox.log import statements
-from bridge.outbox.log.appender import Appender
 from bridge.outbox.outbox import Outbox
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.sink_feed import SinkFeed

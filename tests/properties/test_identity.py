@@ -44,7 +44,7 @@ CUT = st.none() | st.integers(0, 3)
 def orphans_leave_one_by_one_and_damages_are_an_hour_apart() -> Iterator[None]:
     hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
     with (
-        patch("bridge.outbox.objects.ledger._AT_ONCE", 1),
+        patch("bridge.outbox.ledger._AT_ONCE", 1),
         patch("bridge.outbox.rebuild.time_ns", side_effect=lambda: next(hours)),
     ):
         yield

@@ -5,8 +5,6 @@ backfill_plans    the records that become items of a backfill
 backlog           bounds of a backlog, and the records to drop above them (pure)
 compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
-dead_letters      rejected and parked records
-dead_letters_sql  their SQL
+dead_letters_sql  rejected and parked records
 gap_concerns      the resources and namespaces that a gap is about
-sink_cursors      cursor, backfill and dead letters of every sink
 """

@@ -19,7 +19,7 @@ from bridge.outbox.consumers.backfill import ITEM_COLUMNS, Backfill, BackfillIte
 from bridge.outbox.consumers.compaction import BacklogRecord, compact
 from bridge.outbox.consumers.gap_concerns import GapConcerns
 from bridge.outbox.log import record_codec
-from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, row
 
 _CHUNK = 10_000

@@ -14,7 +14,7 @@ from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backfill_plans import begin_snapshot
 from bridge.outbox.log import statements
-from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, row
 
 

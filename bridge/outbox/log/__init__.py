@@ -1,9 +1,9 @@
-"""The log of records.
+"""The log of records, and the ledger, which names the record with the last state of every object.
 
-appender       a batch of changes into records, ledger and position in one transaction
 body_codec     compressed bodies with a dictionary for each kind
 cleaner        deletes records that nobody needs, in bulk
 dictionaries   compression dictionaries in the database
+ledger_sql     the ledger, kinds, resources and informers
 record_codec   a row into its record; records in dead letters
 retention      the records kept beyond need, and the start of the log that follows (pure)
 sparse_index   bytes and ages of records, without a read of the log (pure)

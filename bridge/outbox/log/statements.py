@@ -8,9 +8,8 @@ import apsw
 import msgspec
 
 from bridge.model.record import Delta, Record
-from bridge.outbox.log import record_codec
+from bridge.outbox.log import ledger_sql, record_codec
 from bridge.outbox.log.record_codec import LogRow
-from bridge.outbox.objects import ledger_sql
 from bridge.outbox.storage.database import one
 
 MOST_BYTES = 16 << 20

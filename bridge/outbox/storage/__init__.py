@@ -2,12 +2,9 @@
 
 database          connections, their pragmas, and queries that always have a row
 directory_lock    one bridge for each directory, and nobody else in its files
-inspection        reads the state beside a running bridge
-integrity         finds damage wherever reading raised
 mark              the mark that an ended bridge leaves for the next start
 private_files     files with mode 0600
 schema            tables, format number, application id
-state_check       `kubedelta state check`
 state_directory   its files: identity, sizes, mark, and the database moved aside
 wal               finds a write-ahead log that lost its end
 """

@@ -15,7 +15,7 @@ from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.outbox import Outbox, Retention
-from bridge.outbox.log.appender import utc_now
+from bridge.outbox.appender import utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE

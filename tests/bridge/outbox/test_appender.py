@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bridge.outbox.log import appender
-from bridge.outbox.log.appender import utc_now
+from bridge.outbox import appender
+from bridge.outbox.appender import utc_now
 
 
 def test_the_time_of_a_record_is_now_in_utc() -> None:

@@ -13,10 +13,9 @@ from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
+from bridge.outbox.appender import Appender, RunningInformer
 from bridge.outbox.errors import OtherCluster
-from bridge.outbox.log import statements
-from bridge.outbox.log.appender import Appender, RunningInformer
-from bridge.outbox.objects import ledger_sql
+from bridge.outbox.log import ledger_sql, statements
 from bridge.outbox.storage.database import row
 from bridge.outbox.store import Store
 

@@ -15,7 +15,7 @@ from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, cursors
 from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind
 from bridge.outbox.consumers.cursors import Progress, SinkCursor
-from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.store import Store
 
 

@@ -11,7 +11,7 @@ import apsw
 
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.errors import StateUnusable
-from bridge.outbox.objects import ledger_sql
+from bridge.outbox.log import ledger_sql
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL

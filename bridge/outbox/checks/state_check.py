@@ -5,8 +5,8 @@ from __future__ import annotations
 import apsw
 
 from bridge.model.admin import StateReport
-from bridge.outbox.objects.ledger_sql import PRESENT
-from bridge.outbox.storage import integrity
+from bridge.outbox.checks import integrity
+from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, page_bytes, row
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import Disk

@@ -19,10 +19,9 @@ from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import backfill
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
-from bridge.outbox.log import dictionaries, record_codec
+from bridge.outbox.log import dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
-from bridge.outbox.objects import ledger_sql
-from bridge.outbox.objects.ledger_sql import PRESENT
+from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import is_damage, one, open_reader
 from bridge.outbox.storage.state_directory import StateDirectory

@@ -1,0 +1,6 @@
+"""Reads the whole state, or the state of another process.
+
+inspection   reads the state beside a running bridge
+integrity    finds damage wherever reading raised
+state_check  `kubedelta state check`
+"""
