@@ -115,7 +115,8 @@ LONGEST_TEST_NAME = 60
 """Characters, the prefix included: a report's line holds the name beside its file."""
 
 RETIRED = re.compile(
-    r"(?<![a-z])(errands?|told|aloft|courier|parcels?|stretch|upkeep|convicted)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z])(errands?|told|aloft|courier|parcels?|stretch(es)?|upkeep|stirred|convicted|burials?|buried|forsaken?)(?![a-z])",
+    re.IGNORECASE,
 )
 """Words that once stood for terms of the glossary. They are found within names too."""
 

@@ -5,6 +5,9 @@ A handler leaves the command, in the operator's notation, and its result with th
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
 import msgspec
 from aiohttp import web
 
@@ -15,6 +18,8 @@ from bridge.model.primitives.printable import counted
 COMMAND = web.RequestKey("command", str)
 RESULT = web.RequestKey("result", str)
 CONTINUED = web.RequestKey("continued", bool)
+
+ChangeDeadLetters: TypeAlias = Callable[[str, Sequence[int] | None], Awaitable[int]]
 
 
 class AdminHandlers:
@@ -69,16 +74,15 @@ class AdminHandlers:
         return web.Response(body=body, content_type="application/json")
 
     async def _retry(self, request: web.Request) -> web.Response:
-        chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
-        request[COMMAND] = f"dead-letters retry {chosen}"
-        count = await self._admin.retry(chosen.sink, chosen.numbers)
-        request[RESULT] = counted(count, "dead letter")
-        return json_response(Count(count))
+        return await self._change(request, "retry", self._admin.retry)
 
     async def _drop(self, request: web.Request) -> web.Response:
+        return await self._change(request, "drop", self._admin.drop)
+
+    async def _change(self, request: web.Request, verb: str, change: ChangeDeadLetters) -> web.Response:
         chosen = msgspec.json.decode(await request.read(), type=DeadLetterChoice)
-        request[COMMAND] = f"dead-letters drop {chosen}"
-        count = await self._admin.drop(chosen.sink, chosen.numbers)
+        request[COMMAND] = f"dead-letters {verb} {chosen}"
+        count = await change(chosen.sink, chosen.numbers)
         request[RESULT] = counted(count, "dead letter")
         return json_response(Count(count))
 

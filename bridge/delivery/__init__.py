@@ -13,7 +13,7 @@ workqueue     client-go's WorkQueue
 
 from bridge.delivery.circuit import Retry
 from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
-from bridge.delivery.sink_worker import SinkWorker
+from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
 from bridge.delivery.worker import Worker
 
-__all__ = ["MAX_RECORDS", "LaneWorker", "Retry", "SinkWorker", "Worker"]
+__all__ = ["MAX_RECORDS", "LaneWorker", "Retry", "SinkWorker", "Worker", "WorkerSettings"]

@@ -39,7 +39,7 @@ class SinkAttempts:
         retry: Retry,
         jitter: Callable[[], float],
     ) -> None:
-        """``behind``: returns the number of records that the sink has not settled. ``jitter``: returns a number from 0
+        """``backlog_records``: returns the number of unsettled records of the sink. ``jitter``: returns a number from 0
         to 1 for each delay."""
         self._name = name
         self._make_sink = make_sink

@@ -7,21 +7,17 @@ objects fail in a row, or the destination takes no record at all, the circuit st
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from bridge.delivery.circuit import Retry
 from bridge.delivery.lanes import Lane, LaneEntries, LaneEntry, RetriesInLanes, UnsettledFetch, UnsettledFetches
-from bridge.delivery.ports import DeadLetterStore, RecordSource, RetriedDeadLetter
-from bridge.delivery.sink_worker import SinkWorker, split_at_notices
+from bridge.delivery.sink_worker import SinkWorker, WorkerSettings, split_at_notices
 from bridge.delivery.workqueue import WorkQueue
-from bridge.facts import Report
-from bridge.model.policies import OnRejected
+from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.record import Delta
-from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, Sink
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
 
 MAX_RECORDS = 1000
 MAX_BYTES = 16 << 20  # of bodies
@@ -38,50 +34,23 @@ class LaneWorker(SinkWorker):
     """
 
     def __init__(
-        self,
-        name: str,
-        make_sink: Callable[[], Sink],
-        pending: RecordSource,
-        dead_letters: DeadLetterStore,
-        *,
-        report: Report,
-        now: Callable[[], str],
-        max_batch: int,
-        lanes: Lanes,
-        max_records: int = MAX_RECORDS,
-        max_bytes: int = MAX_BYTES,
-        on_rejected: OnRejected = OnRejected.PARK,
-        retry: Retry | None = None,
-        jitter: Callable[[], float] = random.random,
+        self, settings: WorkerSettings, lanes: Lanes, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES
     ) -> None:
-        """``max_batch``: most records of a fetch. ``retry``: for each lane, and for the circuit, which opens after so
-        many different lanes have failed in a row."""
-        retry = retry or Retry()
-        shared = lanes.batch > 1
+        """The circuit opens after ``retry.failures`` different lanes have failed in a row."""
+        retry, shared = settings.retry, lanes.batch > 1
         # With a single lane there are no other lanes to protect: every failure counts for the circuit.
         self._counts_lanes = not shared or lanes.concurrency > 1
         if shared and self._counts_lanes:
             # There are only so many lanes that can fail.
             retry = replace(retry, failures=min(retry.failures, lanes.concurrency))
-        super().__init__(
-            name,
-            make_sink,
-            pending,
-            dead_letters,
-            report=report,
-            now=now,
-            max_batch=max_batch,
-            on_rejected=on_rejected,
-            retry=retry,
-            jitter=jitter,
-        )
+        super().__init__(replace(settings, retry=retry))
         self._concurrency, self._max_delivery = lanes.concurrency, lanes.batch
-        self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, jitter=jitter)
+        self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, jitter=settings.jitter)
         self._lanes = LaneEntries(self._queue, lanes.concurrency if shared else None)
         self._unsettled = UnsettledFetches(max_records, max_bytes)
         self._in_lanes = 0
         """Entries in the lanes, and in flight."""
-        self._retries = RetriesInLanes(dead_letters)
+        self._retries = RetriesInLanes(settings.dead_letters)
         self._taking = False
         """The worker waits for records, not for room."""
 

@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridge.delivery.ports import DeadLetterStore, OrderingKey, RetriedDeadLetter
+from bridge.delivery.ports import DeadLetterStore
 from bridge.delivery.workqueue import WorkQueue
+from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, OrderingKey, Record
 
 Lane: TypeAlias = OrderingKey | int
 """An object; or a number, where all objects share some lanes."""

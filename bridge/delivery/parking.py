@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.ports import DeadLetterStore, NewDeadLetter
+from bridge.delivery.ports import DeadLetterStore
 from bridge.facts import RecordsParked, Report
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from sinks.base import is_blocked

@@ -7,10 +7,7 @@ from typing import Protocol
 
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import Record
-from sinks.base import OrderingKey
-
-__all__ = ["DeadLetterStore", "NewDeadLetter", "OrderingKey", "RecordSource", "RetriedDeadLetter"]
+from bridge.model.record import OrderingKey, Record
 
 
 class RecordSource(Protocol):

@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
 from bridge.delivery.parking import Parking
@@ -22,6 +24,25 @@ from sinks.base import Sink
 
 _CHECK_INTERVAL = 0.1
 """Seconds."""
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A sink, its records and dead letters, and the sink's policies."""
+
+    name: str
+    make_sink: Callable[[], Sink]
+    pending: RecordSource
+    dead_letters: DeadLetterStore
+    report: Report
+    now: Callable[[], str]
+    """Returns the time as RFC 3339, for gaps that the worker makes."""
+    max_batch: int
+    """Most records of a fetch."""
+    on_rejected: OnRejected = OnRejected.PARK
+    retry: Retry = Retry()
+    """For the circuit, and for each lane."""
+    jitter: Callable[[], float] = random.random
+    """Returns a number from 0 to 1 for each delay."""
 
 
 class SinkWorker(ABC):
@@ -40,36 +61,23 @@ class SinkWorker(ABC):
     destination did not acknowledge it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        make_sink: Callable[[], Sink],
-        pending: RecordSource,
-        dead_letters: DeadLetterStore,
-        *,
-        report: Report,
-        now: Callable[[], str],
-        max_batch: int,
-        on_rejected: OnRejected = OnRejected.PARK,
-        retry: Retry | None = None,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        """``now``: returns the time as RFC 3339, for gaps that the worker makes. ``max_batch``: records of a fetch."""
-        self.name = name
+    def __init__(self, settings: WorkerSettings) -> None:
+        pending = settings.pending
+        self.name = settings.name
         self._pending = pending
-        self._dead_letters = dead_letters
-        self._report = report
-        self._now = now
-        self._max_batch = max_batch
+        self._dead_letters = settings.dead_letters
+        self._report = settings.report
+        self._now = settings.now
+        self._max_batch = settings.max_batch
         self._attempts = SinkAttempts(
-            name,
-            make_sink,
+            settings.name,
+            settings.make_sink,
             backlog_records=lambda: pending.backlog_records,
-            report=report,
-            retry=retry or Retry(),
-            jitter=jitter,
+            report=settings.report,
+            retry=settings.retry,
+            jitter=settings.jitter,
         )
-        self._parking = Parking(name, dead_letters, on_rejected, report)
+        self._parking = Parking(settings.name, settings.dead_letters, settings.on_rejected, settings.report)
         self._progress = asyncio.Event()
 
     async def run(self) -> None:

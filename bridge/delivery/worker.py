@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.ports import OrderingKey, RetriedDeadLetter
 from bridge.delivery.sink_worker import SinkWorker, split_at_notices
-from bridge.model.record import Delta, Record
+from bridge.model.dead_letter import RetriedDeadLetter
+from bridge.model.record import Delta, OrderingKey, Record
 
 _NO_NOTICE = {Delta}
 

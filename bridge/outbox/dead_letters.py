@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
-from bridge.model.record import NO_OBJECT
+from bridge.model.record import NO_OBJECT, OrderingKey
 from bridge.outbox.consumers import dead_letters_sql
-from bridge.outbox.consumers.dead_letters_sql import OrderingKey, SavedDeadLetters
+from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.store import Store
 

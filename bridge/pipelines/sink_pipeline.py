@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker
+from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker, WorkerSettings
 from bridge.facts import Report, SinkPaused
 from bridge.outbox import DeadLetters, utc_now
 from bridge.pipelines.feeds import Feeds
@@ -62,26 +62,16 @@ def _make_worker(
     plan: SinkPlan, make: Callable[[], Sink], feed: SinkFeed, dead_letters: DeadLetters, report: Report
 ) -> SinkWorker:
     most = plan.most_in_flight
-    if plan.lanes is None:
-        return Worker(
-            plan.name,
-            make,
-            feed,
-            dead_letters,
-            report=report,
-            now=utc_now,
-            max_batch=min(plan.max_batch, most),
-            on_rejected=plan.on_rejected,
-        )
-    return LaneWorker(
-        plan.name,
-        make,
-        feed,
-        dead_letters,
+    settings = WorkerSettings(
+        name=plan.name,
+        make_sink=make,
+        pending=feed,
+        dead_letters=dead_letters,
         report=report,
         now=utc_now,
         max_batch=min(plan.max_batch, most),
-        max_records=min(MAX_RECORDS, most),
-        lanes=plan.lanes,
         on_rejected=plan.on_rejected,
     )
+    if plan.lanes is None:
+        return Worker(settings)
+    return LaneWorker(settings, plan.lanes, max_records=min(MAX_RECORDS, most))

@@ -20,10 +20,10 @@ _encode = msgspec.json.Encoder().encode
 def redacted_structure(body: bytes, presets: Set[Preset], digest: Digest) -> bytes:
     """The body decoded, redacted and encoded. Other values keep their meaning, and not always their spelling. Raises
     msgspec.DecodeError or RecursionError."""
-    return _encode(_Walk(presets, digest).redacted(_decode(body), ""))
+    return _encode(_Redactor(presets, digest).redacted(_decode(body), ""))
 
 
-class _Walk:
+class _Redactor:
     def __init__(self, presets: Set[Preset], digest: Digest) -> None:
         self._env = Preset.ENV in presets
         self._arguments = Preset.ARGUMENTS in presets

@@ -29,10 +29,14 @@ def start(tmp_path: Path) -> Iterator[START]:
         child.kill()
 
 
+def wait_for(file: Path, child: Child) -> None:
+    while not file.exists():
+        assert not child.ended
+
+
 def test_cpu_is_counted_while_it_runs(start: START, tmp_path: Path) -> None:
     child = start(f"{BUSY}open('busy', 'w').close()\nwhile True: time.sleep(60)")
-    while not (tmp_path / "busy").exists():
-        assert not child.ended
+    wait_for(tmp_path / "busy", child)
 
     assert 0.3 <= child.cpu_seconds() < 3
 
@@ -52,8 +56,7 @@ def test_switches_of_all_threads_are_counted(start: START, tmp_path: Path) -> No
         "def naps():\n    for _ in range(100): time.sleep(0.001)\n    open('slept', 'w').close()\n    time.sleep(60)\n"
         "threading.Thread(target=naps, daemon=True).start()\ntime.sleep(60)"
     )
-    while not (tmp_path / "slept").exists():
-        assert not child.ended
+    wait_for(tmp_path / "slept", child)
 
     assert child.switches() >= 100
 
@@ -67,8 +70,7 @@ def test_switches_are_known_after_the_end(start: START) -> None:
 
 def test_written_bytes_are_counted_until_the_end(start: START, tmp_path: Path) -> None:
     child = start("open('data', 'wb').write(bytes(1_000_000))\nopen('wrote', 'w').close()\nimport time\ntime.sleep(60)")
-    while not (tmp_path / "wrote").exists():
-        assert not child.ended
+    wait_for(tmp_path / "wrote", child)
     assert child.written_bytes() is not None
     child.kill()
 
@@ -77,8 +79,7 @@ def test_written_bytes_are_counted_until_the_end(start: START, tmp_path: Path) -
 
 def test_its_peak_is_known_after_it_is_gone(start: START, tmp_path: Path) -> None:
     child = start("held = bytearray(80_000_000)\ndel held\nopen('held', 'w').close()\nimport time\ntime.sleep(60)")
-    while not (tmp_path / "held").exists():
-        assert not child.ended
+    wait_for(tmp_path / "held", child)
     assert child.peak_bytes() > 80e6 > child.resident_bytes()
     child.kill()
 
@@ -104,7 +105,6 @@ def test_it_is_asked_to_end(start: START, tmp_path: Path) -> None:
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
         "open('ready', 'w').close()\ntime.sleep(60)"
     )
-    while not (tmp_path / "ready").exists():
-        assert not child.ended
+    wait_for(tmp_path / "ready", child)
 
     assert child.stop().code == 0

@@ -49,7 +49,7 @@ def test_who_asks_for_any_port_does_not_get_a_reserved_one(reuses: bool) -> None
             other.bind(("127.0.0.1", 0))
 
 
-def test_an_outgoing_connection_does_not_leave_by_a_reserved_port() -> None:
+def test_no_outgoing_connection_leaves_by_a_reserved_port() -> None:
     refused = pytest.raises(OSError, match="Cannot assign requested address")
     with socket.create_server(("127.0.0.1", 0)) as somewhere, any_free(reserve_port()) as client, refused:
         client.connect(somewhere.getsockname())

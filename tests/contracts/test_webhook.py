@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery import LaneWorker
+from bridge.delivery import LaneWorker, WorkerSettings
 from bridge.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
@@ -48,17 +48,20 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
         return ACCEPTED
 
     endpoint.receiver.answer = answer
-    pending, letters, kind = FakeRecordSource(sent), FakeDeadLetters(), registry.types()["webhook"]
+    kind = registry.types()["webhook"]
     lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
     assert lanes is not None
-    worker = LaneWorker(
-        *("hook", endpoint.sink, pending, letters),
+    settings = WorkerSettings(
+        name="hook",
+        make_sink=endpoint.sink,
+        pending=FakeRecordSource(sent),
+        dead_letters=FakeDeadLetters(),
         report=discard,
         now=str,
         max_batch=kind.max_batch,
-        lanes=lanes,
         jitter=lambda: 0.99,
     )
+    worker = LaneWorker(settings, lanes)
     async with asyncio.timeout(30 * BUSY), asyncio.TaskGroup() as group:
         running = group.create_task(worker.run())
         await worker.wait_idle()

@@ -93,7 +93,7 @@ def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[list[Record]]:
-    """Stretches as a worker hands them out: some changes, gaps, and one snapshot."""
+    """Batches as a worker hands them out: some changes, gaps, and one snapshot."""
     fetches: list[list[Record]] = []
     last = 0
 

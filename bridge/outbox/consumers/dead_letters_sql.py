@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import apsw
 
 from bridge.model.admin import DeadLetter, UnknownTarget
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, OrderingKey, Record
 from bridge.outbox.log import record_codec
 from bridge.outbox.storage.database import one
-
-OrderingKey: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)

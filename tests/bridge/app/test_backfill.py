@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
-from bridge.delivery import LaneWorker
+from bridge.delivery import LaneWorker, WorkerSettings
 from bridge.facts import discard
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
@@ -173,16 +173,16 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
     sink = RecordingSink()
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "added b", "updated a")
-        worker = LaneWorker(
-            "one",
-            lambda: sink,
-            it.feeds["one"],
-            it.outbox.sinks.dead_letters["one"],
+        settings = WorkerSettings(
+            name="one",
+            make_sink=lambda: sink,
+            pending=it.feeds["one"],
+            dead_letters=it.outbox.sinks.dead_letters["one"],
             report=discard,
             now=lambda: "2026-11-21T08:30:00.000001Z",
             max_batch=2,
-            lanes=Lanes(concurrency=4),
         )
+        worker = LaneWorker(settings, Lanes(concurrency=4))
         async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as tasks:
             working = tasks.create_task(worker.run())
             await worker.wait_idle()

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.delivery.ports import NewDeadLetter, OrderingKey, RetriedDeadLetter
+from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch, Missed
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, OrderingKey, Record
 from sinks.base import ALL_STORED, Receipt
 from tests.kit.records import a_delta
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from bridge.delivery import LaneWorker, Retry, SinkWorker, Worker
+from bridge.delivery import LaneWorker, Retry, SinkWorker, Worker, WorkerSettings
 from bridge.facts import Fact
 from bridge.model.policies import OnRejected
 from bridge.model.record import Record
@@ -57,25 +57,25 @@ class World:
         self.dead_letters = FakeDeadLetters(pending=self.pending)
         self.facts: list[Fact] = []
         self._lanes = lanes
-        self._settings: dict[str, Any] = {
-            "name": "audit",
-            "make_sink": lambda: self.sink,
-            "pending": self.pending,
-            "dead_letters": self.dead_letters,
-            "report": self.facts.append,
-            "now": lambda: TIME,
-            "max_batch": max_batch,
-            "on_rejected": on_rejected,
-            "retry": retry,
-            "jitter": jitter,
-        }
+        self._settings = WorkerSettings(
+            name="audit",
+            make_sink=lambda: self.sink,
+            pending=self.pending,
+            dead_letters=self.dead_letters,
+            report=self.facts.append,
+            now=lambda: TIME,
+            max_batch=max_batch,
+            on_rejected=on_rejected,
+            retry=retry,
+            jitter=jitter,
+        )
         self._bounds = bounds
         self.worker = self._make()
 
     def _make(self) -> SinkWorker:
         if self._lanes is None:
-            return Worker(**self._settings)
-        return LaneWorker(**self._settings, lanes=self._lanes, **self._bounds)
+            return Worker(self._settings)
+        return LaneWorker(self._settings, self._lanes, **self._bounds)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SinkWorker]:
@@ -90,7 +90,7 @@ class World:
                 task.cancel()
 
     async def run_until_idle(self) -> None:
-        """… and no letter is to be delivered again."""
+        """… and no dead letter is to be delivered again."""
         async with self.running() as worker:
             await self.until(lambda: not self.dead_letters.retrying)
             await worker.wait_idle()

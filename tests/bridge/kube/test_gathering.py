@@ -92,6 +92,14 @@ class Lines:
         self.tasks.append(asyncio.get_running_loop().create_task(line.follow()))
         return line
 
+    async def open_within_a_window(self) -> Line:
+        """A line without bytes, after another line has begun a window."""
+        line, other = self.open(), self.open()
+        await asyncio.sleep(0)
+        other.arrive(b"x")
+        await settled()
+        return line
+
 
 def with_lines(test: Callable[[Lines], Awaitable[None]]) -> Callable[[], None]:
     """Runs the test in virtual time; afterwards, all tasks are ended."""
@@ -187,10 +195,7 @@ async def test_without_a_window_no_change_waits(lines: Lines) -> None:
 
 @with_lines
 async def test_a_stream_that_ends_within_the_window_loses_no_bytes(lines: Lines) -> None:
-    line, other = lines.open(), lines.open()
-    await asyncio.sleep(0)
-    other.arrive(b"x")
-    await settled()
+    line = await lines.open_within_a_window()
     line.arrive(b"last")
     await settled()
     line.end()
@@ -200,10 +205,7 @@ async def test_a_stream_that_ends_within_the_window_loses_no_bytes(lines: Lines)
 
 @with_lines
 async def test_the_last_bytes_of_a_stream_do_not_wait(lines: Lines) -> None:
-    line, other = lines.open(), lines.open()
-    await asyncio.sleep(0)
-    other.arrive(b"x")
-    await settled()
+    line = await lines.open_within_a_window()
     line.arrive(b"last")
     line.end()
     await lines.tasks[0]
@@ -212,10 +214,7 @@ async def test_the_last_bytes_of_a_stream_do_not_wait(lines: Lines) -> None:
 
 @with_lines
 async def test_a_stream_that_breaks_within_the_window_loses_no_bytes(lines: Lines) -> None:
-    line, other = lines.open(), lines.open()
-    await asyncio.sleep(0)
-    other.arrive(b"x")
-    await settled()
+    line = await lines.open_within_a_window()
     line.arrive(b"last")
     await settled()
     line.break_off()
