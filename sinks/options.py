@@ -11,7 +11,9 @@ from pydantic_core import CoreSchema
 
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.envelope import Envelopes
-from config.rules import Is, Rule, check
+from bridge.model.formats.raw import RawObjects
+from bridge.model.formats.row import RowObject, Rows
+from config.rules import Given, Is, Rule, check
 from config.values import Flag
 
 
@@ -51,6 +53,28 @@ class Format(StrEnum):
 
     CLOUDEVENTS = "cloudevents"
     ENVELOPE = "envelope"
+    ROW = "row"
+    RAW = "raw"
+
+    @property
+    def has_notices(self) -> bool:
+        """Whether notices stand among the records of objects. Readers of the other formats expect objects alone."""
+        return self is Format.CLOUDEVENTS
+
+
+OBJECTS_ALONE = tuple(form.value for form in Format if not form.has_notices)
+
+
+class RowSettings(BaseModel):
+    """The columns of a row that are not the same for every reader."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    object: RowObject = Field(
+        default=RowObject.JSON,
+        description="The column object, with the state after the change. json: a JSON object. string: a text with JSON"
+        " in it, for engines without nested columns. none: no such column.",
+    )
 
 
 class EventOptions(SinkOptions):
@@ -59,30 +83,49 @@ class EventOptions(SinkOptions):
     format: Format = Field(
         default=Format.CLOUDEVENTS,
         description="cloudevents: the object after the change as the data of a CloudEvent. envelope: the form of change"
-        ' data capture, {"op","before","after","source","ts_ms"}, in the words of Debezium.',
+        ' data capture, {"op","before","after","source","ts_ms"}, in the words of Debezium. row: a flat JSON object for'
+        " tables that keep the newest row of each object. raw: the object alone.",
     )
     before: Flag = Field(
         default=False,
-        description="With format envelope: also send the object before the change, where that is known. Off because the"
-        " events become twice as large.",
+        description="With format envelope or row: also send the object before the change, where that is known. Off"
+        " because the events become twice as large.",
     )
     patch: Flag = Field(
         default=False,
         description="With format envelope: add a JSON merge patch (RFC 7386) from before to after. Off because both"
         " states must be decoded for it.",
     )
+    row: RowSettings | None = Field(
+        default=None, description="With format row: the columns.", examples=[{"object": "string"}]
+    )
 
-    rules = tuple(
+    rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            Is(name, True),
+            Is("before", True),
+            Is("format", Format.ENVELOPE.value, Format.ROW.value),
+            "before is a member of envelopes and rows: set format: envelope or format: row, or leave it out",
+        ),
+        Rule(
+            Is("patch", True),
             Is("format", Format.ENVELOPE.value),
-            "before and patch are members of the envelope: set format: envelope, or leave them out",
-        )
-        for name in ("before", "patch")
+            "patch is a member of the envelope: set format: envelope, or leave it out",
+        ),
+        Rule(Given("row"), Is("format", Format.ROW.value), "row has no effect without format: row"),
     )
 
     def events(self, cluster: str) -> CloudEvents:
         """Returns the encoder for the format of these options."""
-        if self.format is Format.CLOUDEVENTS:
-            return CloudEvents(cluster)
-        return CloudEvents(cluster, Envelopes(cluster, before=self.before, patch=self.patch))
+        match self.format:
+            case Format.CLOUDEVENTS:
+                return CloudEvents(cluster)
+            case Format.ENVELOPE:
+                return CloudEvents(cluster, Envelopes(cluster, before=self.before, patch=self.patch))
+            case Format.ROW:
+                return CloudEvents(cluster, Rows(cluster, state=self.row_object, before=self.before))
+            case Format.RAW:
+                return CloudEvents(cluster, RawObjects())
+
+    @property
+    def row_object(self) -> RowObject:
+        return RowObject.JSON if self.row is None else self.row.object

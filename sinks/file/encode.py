@@ -10,16 +10,16 @@ _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
 class FileEncoder:
-    """CloudEvents in the structured form, or envelopes: a JSON object per line."""
+    """CloudEvents in the structured form, envelopes, rows or objects: a JSON object per line."""
 
     def __init__(self, events: CloudEvents, form: Format) -> None:
         self._json = events.structured if form is Format.CLOUDEVENTS else events.data
-        self._takes_notices = form is Format.CLOUDEVENTS
+        self._takes_notices = form.has_notices
 
     def encode(self, record: Record) -> bytes:
-        """A line, whose only newline is at its end. Empty for a notice among envelopes: readers could not distinguish
-        its line from an envelope, and every later envelope names the gap. Raises ValueError for a record that has no
-        such form."""
+        """A line, whose only newline is at its end. Empty for a notice in other formats than CloudEvents: readers could
+        not distinguish its line from an object's, and every later envelope and row names the gap. Raises ValueError for
+        a record that has no such form."""
         if not self._takes_notices and not isinstance(record, Delta):
             return b""
         text = self._json(record)

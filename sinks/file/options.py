@@ -24,7 +24,7 @@ class Fsync(StrEnum):
 
 
 class FileOptions(EventOptions):
-    """A JSON object per line: a CloudEvent in the structured form, or an envelope."""
+    """A JSON object per line: a CloudEvent in the structured form, an envelope, a row, or an object."""
 
     path: Annotated[Path, Matching(_NAMED, 'a file is needed, or "-" for standard output')] = Field(
         description='The file to append to; "-" is standard output. Its folder must exist. It may also be a named pipe'

@@ -27,6 +27,7 @@ from bridge.model.versions.stored_version import (
 )
 from sinks.errors import SinkUnavailable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
+from sinks.options import Format
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. A longer line is skipped: it cannot be a delta, because etcd takes objects of 1.5 MiB."""
@@ -35,6 +36,7 @@ _ROTATED = re.compile(r"(?:\.(?P<number>\d+)|-(?P<date>\d{8}(?:-?\d+)?))(?P<pack
 """Suffixes of logrotate: a number, the smallest for the newest part, or with ``dateext`` a date."""
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
+_ROW_OPS = {op.value: op for op in Op}
 
 
 class _Source(msgspec.Struct):
@@ -51,7 +53,7 @@ class _Source(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """The attributes of an event of either form, without the object in it."""
+    """The attributes of a CloudEvent, an envelope or a row, without the object in it."""
 
     op: str = ""
     source: str | _Source = ""
@@ -59,6 +61,17 @@ class _Line(msgspec.Struct):
     partitionkey: str = ""
     uid: str = ""
     resourceversion: str = ""
+    cluster: str = ""
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    resource_version: str = ""
+    gap: str | None = None
+
+    @property
+    def is_row(self) -> bool:
+        return not self.type and all((self.cluster, self.resource, self.name, self.uid, self.resource_version))
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -66,6 +79,10 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 def _version_of(event: _Line) -> StoredVersion:
     source = event.source
+    if event.is_row:
+        key = partition_key(event.cluster, event.group, event.resource, event.namespace, event.name)
+        op = _ROW_OPS.get(event.op)
+        return StoredVersion(StoredKind.OBJECT, key, op, event.uid, event.resource_version) if op else FOREIGN
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
         return stored_version_of({name: getattr(event, name) for name in attributes})
@@ -76,22 +93,23 @@ def _version_of(event: _Line) -> StoredVersion:
 
 
 class Lines:
-    """Reads lines of both formats: the option ``format`` may have changed in between."""
+    """Reads lines of CloudEvents, envelopes and rows: the option ``format`` may have changed in between."""
 
     def __init__(self) -> None:
         self._gap = ""
 
     def versions_in(self, line: bytes | None) -> Iterator[StoredVersion]:
-        """``line``: None for a line that is too long. A gap among envelopes has no line: an envelope that names another
-        gap than the envelope before it gives that gap too."""
+        """``line``: None for a line that is too long. A gap among envelopes or rows has no line: a line that names
+        another gap than the line before it gives that gap too."""
         try:
             event = _decode(line or b"")
         except _UNREADABLE:
             yield FOREIGN
             return
-        if isinstance(event.source, _Source) and event.source.gap not in ("", self._gap):
-            self._gap = event.source.gap
-            yield StoredVersion(StoredKind.GAP, event.source.cluster)
+        named = event.source if isinstance(event.source, _Source) else event if event.is_row else None
+        if named and named.gap and named.gap != self._gap:
+            self._gap = named.gap
+            yield StoredVersion(StoredKind.GAP, named.cluster)
         yield _version_of(event)
 
 
@@ -101,6 +119,7 @@ class FileReadBack:
 
     def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
         self._path = options.path
+        self._format = options.format
         self._file: BinaryIO | None = None
         self._begun = False
         self._torn = 0
@@ -132,6 +151,8 @@ class FileReadBack:
         path = self._path
         if path == STANDARD_OUTPUT:
             raise CannotReadBack("standard output cannot be read again")
+        if self._format is Format.RAW:
+            raise CannotReadBack("format raw has no operations: deleted and present objects look the same")
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 raise CannotReadBack(f"{path} is not a regular file and cannot be read again")

@@ -10,6 +10,7 @@ import msgspec
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
+from bridge.model.formats.notice import end_of_part
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
 from sinks.template import Template
@@ -95,7 +96,7 @@ class MarkerEncoder:
     def ended(self, ended: Snapshot, topic: str, partition: int, objects: int, dead_letters: int) -> KafkaMessage:
         """``objects``: records of the snapshot in this partition. ``dead_letters``: records of the snapshot that no
         partition has."""
-        return self._marker(ended, self._events.end_of_part(ended, objects, dead_letters), topic, partition)
+        return self._marker(ended, end_of_part(ended, objects, dead_letters), topic, partition)
 
     def _marker(self, notice: Notice, data: bytes, topic: str, partition: int) -> KafkaMessage:
         headers = self._events.headers(notice, _KAFKA)

@@ -18,7 +18,6 @@ from sinks.kafka.memory import KafkaMemory
 from sinks.kafka.producer import InFlight, KafkaProducer
 from sinks.kafka.topic_names import MarkedTopics, TopicNames, within_bound
 from sinks.kafka.topics import Topics
-from sinks.options import Format
 
 Partition: TypeAlias = tuple[str, int]
 """A topic and the number of a partition."""
@@ -108,8 +107,8 @@ class NoticeMarkers:
     """Decides which partitions get a marker of a notice, sends the markers, and keeps the sink's memory.
 
     A gap belongs into every partition of the topics that it is about, between the records before and behind it. The end
-    of a snapshot belongs into every partition with a record of the snapshot. Envelopes and compacted topics get no
-    markers: their records name the newest gap instead.
+    of a snapshot belongs into every partition with a record of the snapshot. Compacted topics, and formats whose
+    readers expect objects alone (not ``marked``), get no markers: their records name the newest gap instead.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class NoticeMarkers:
         topics: Topics,
         producer: Callable[[], Awaitable[KafkaProducer]],
         *,
-        form: Format,
+        marked: bool,
         idle_timeout: float,
     ) -> None:
         self.memory = KafkaMemory()
@@ -128,7 +127,7 @@ class NoticeMarkers:
         self._markers = MarkerEncoder(events)
         self._topics = topics
         self._producer = producer
-        self._marked = form is not Format.ENVELOPE
+        self._marked = marked
         self._idle_timeout = idle_timeout
         self._current: MarkerDelivery | None = None
 
@@ -137,8 +136,8 @@ class NoticeMarkers:
         self._events.note_gap(self.memory.newest_gap)
 
     async def name_gap(self, messages: Collection[KafkaMessage]) -> None:
-        """Adds a header: the newest gap in topics without markers, elsewhere the newest gap that lacks a marker. An
-        envelope names the gap by itself."""
+        """Adds a header: the newest gap in topics without markers, elsewhere the newest gap that lacks a marker. In
+        formats that have no markers anywhere, the encoder names the gap."""
         if not self._marked:
             return
         newest, unmarked = self.memory.newest_gap.encode(), self.memory.unmarked_gap.encode()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from bridge.model.primitives.addresses import is_loopback
 from config.rules import AnyOf, Contains, Given, Is, Rule, needs, together
 from config.values import PORT, Between, Count, Duration, Flag, Matching, Names, Size
-from sinks.options import EventOptions, Format
+from sinks.options import OBJECTS_ALONE, EventOptions
 from sinks.template import check_template, template_pattern
 
 _PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
@@ -148,7 +148,7 @@ class KafkaOptions(EventOptions):
     notice_topic: Annotated[str, Matching("[A-Za-z0-9._-]{1,249}", _why_no_name)] | None = Field(
         default=None,
         description="The topic of notices (gaps, the edges of a snapshot). By default the topic above, with notice as"
-        " the {resource}. With format envelope, no record of an object may go to this topic.",
+        " the {resource}. In formats other than cloudevents, no record of an object may go to this topic.",
         examples=["k8s.notice"],
     )
     create_topics: CreateTopics | None = Field(
@@ -224,10 +224,10 @@ class KafkaOptions(EventOptions):
         needs("username", "sasl_mechanism"),
         *together("cert_file", "key_file"),
         Rule(
-            Is("format", Format.ENVELOPE.value),
+            Is("format", *OBJECTS_ALONE),
             _NOTICES_APART,
-            "format envelope needs notice_topic where topic has none of {resource} {kind} {group} {version}:"
-            " readers of envelopes stop at a notice",
+            "formats other than cloudevents need notice_topic where topic has none of {resource} {kind} {group}"
+            " {version}: readers of objects stop at a notice",
         ),
         Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
     )

@@ -61,7 +61,7 @@ class KafkaSink:
             events,
             self._topics,
             partial(self._current_producer, gapless=True),
-            form=options.format,
+            marked=options.format.has_notices,
             idle_timeout=options.ack_timeout,
         )
         self.memory = b""

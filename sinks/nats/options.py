@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from bridge.model.primitives.addresses import is_loopback
 from config.rules import AnyOf, Condition, Contains, Given, Is, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
-from sinks.options import EventOptions, Format
+from sinks.options import OBJECTS_ALONE, EventOptions
 from sinks.template import check_template, template_pattern
 
 _PART = r"[^\x00-\x20\x7f.*>{}]"
@@ -160,13 +160,13 @@ class NatsOptions(EventOptions):
         *together("user", "password_file"),
         needs("key_file", "cert_file"),
         Rule(
-            Is("format", Format.ENVELOPE.value),
+            Is("format", *OBJECTS_ALONE),
             AnyOf(
                 Contains("subject", "{resource}", default=True),
                 *(Contains("subject", name) for name in ("{kind}", "{group}", "{version}", "{name}")),
             ),
-            "format envelope needs one of {resource} {kind} {group} {version} {name} in subject: readers of envelopes"
-            " stop at a notice, so notices need another subject",
+            "formats other than cloudevents need one of {resource} {kind} {group} {version} {name} in subject: readers"
+            " of objects stop at a notice, so notices need another subject",
         ),
     )
 

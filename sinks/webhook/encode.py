@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.model.formats.cloudevent import (
+    GAP_HEADER,
+    JSON,
     STRUCTURED_JSON,
     STRUCTURED_JSON_BATCH,
     CloudEvents,
     HeaderNames,
     percent_encoded,
 )
-from bridge.model.record import Record
+from bridge.model.record import Delta, Record
 from sinks.options import Format
 
 _HTTP = HeaderNames.prefixed("ce-", datacontenttype="content-type")
@@ -30,14 +32,18 @@ class WebhookMessage:
 
 
 class WebhookEncoder:
-    """CloudEvents in the structured form; envelopes as the data of a CloudEvent in the binary form."""
+    """CloudEvents in the structured form; envelopes, rows and objects as the data of CloudEvents in the binary form."""
 
     def __init__(self, events: CloudEvents, form: Format) -> None:
         self._events = events
         self._structured = form is Format.CLOUDEVENTS
+        self._posts_notices = form in (Format.CLOUDEVENTS, Format.ENVELOPE)
 
-    def encode(self, record: Record) -> WebhookMessage:
-        """Raises ValueError for a record that has no such form."""
+    def encode(self, record: Record) -> WebhookMessage | None:
+        """None for a notice in a format whose endpoints know objects only: a header of every later request names the
+        gap. Raises ValueError for a record that has no such form."""
+        if not self._posts_notices and not isinstance(record, Delta):
+            return None
         if self._structured:
             return WebhookMessage(
                 _webhook_id(record), {"content-type": STRUCTURED_JSON}, self._events.structured(record)
@@ -47,10 +53,16 @@ class WebhookEncoder:
 
 
 def batch_of(messages: Sequence[WebhookMessage]) -> WebhookMessage:
-    """Several structured messages as a single request, in their order. The id is a hash of their ids."""
+    """Several structured messages, or several rows, as a single request with a JSON array, in their order. The id is a
+    hash of their ids."""
     ids = hashlib.sha256("\n".join(message.id for message in messages).encode())
     body = b"[" + b",".join(message.body for message in messages) + b"]"
-    return WebhookMessage(f"batch/{ids.hexdigest()[:32]}", {"content-type": STRUCTURED_JSON_BATCH}, body)
+    first = messages[0].headers
+    events = first["content-type"] == STRUCTURED_JSON
+    headers = {"content-type": STRUCTURED_JSON_BATCH if events else JSON}
+    if GAP_HEADER in first:
+        headers[GAP_HEADER] = first[GAP_HEADER]
+    return WebhookMessage(f"batch/{ids.hexdigest()[:32]}", headers, body)
 
 
 def _webhook_id(record: Record) -> str:

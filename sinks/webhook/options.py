@@ -19,8 +19,8 @@ _AUTHORIZATION = ("username", "bearer_token_file")
 
 
 class WebhookOptions(EventOptions):
-    """A POST for each record: a CloudEvent in the structured form, or an envelope as the data of a binary
-    CloudEvent."""
+    """A POST for each record: a CloudEvent in the structured form; an envelope, a row or an object as the data of a
+    binary CloudEvent."""
 
     url: Url = Field(
         description="The URL of the POST: http:// or https://. Redirects are not followed. User and password do not"
@@ -119,8 +119,8 @@ class WebhookOptions(EventOptions):
         needs("key_file", "cert_file"),
         Rule(
             Above("batch", 1),
-            Is("format", Format.CLOUDEVENTS.value, default=True),
-            "a batch holds CloudEvents: with format envelope, leave batch at 1",
+            Is("format", Format.CLOUDEVENTS.value, Format.ROW.value, default=True),
+            "a batch holds CloudEvents or rows: with format envelope or raw, leave batch at 1",
         ),
     )
 

@@ -34,7 +34,8 @@ class WebhookSink(NamesGaps):
         except SinkUnavailable as error:
             return Receipt(pending=range(len(batch)), failure=RetryLater(str(error), unavailable=True))
         result = BatchResult(batch)
-        messages = result.encode(self._encoder.encode)
+        encoded = result.encode(self._encoder.encode)
+        messages = {index: message for index, message in encoded.items() if message is not None}
         delivery = WebhookDelivery(self._connection, messages, result, max_events=self._options.batch)
         return self.note_gaps(batch, await delivery.run())
 

@@ -118,8 +118,8 @@ VALUES = st.one_of(
             "-", ".", "./", "a/.", "*", "pods", "Pods", "pods/log", "*.apps", "deployments.v1.apps", "a b", "a\n", "ä",
             "a__b", "tier=web,env in (a,b),!c", "metadata.name=web", "http://127.0.0.1:8001", "https://u:p@h/x",
             "https://h:99999", "nats://h:4222", "tls://h", "127.0.0.1:9092,b:1", "kafka://h:9092", "[::1]:8080", ":0",
-            "k8s.{resource}", "k8s.{name}", "{x}", "a..b", "json", "snapshot", "envelope", "cloudevents", "sasl_ssl",
-            "ssl", "PLAIN", "zstd", "file", "kafka", "nats", "webhook",
+            "k8s.{resource}", "k8s.{name}", "{x}", "a..b", "json", "snapshot", "envelope", "row", "cloudevents",
+            "sasl_ssl", "ssl", "PLAIN", "zstd", "file", "kafka", "nats", "webhook",
         ]
     ),
     st.sampled_from([[], ["a"], ["a", "a"], ["A"], [1], [[]], ["nats://h"], [{"resource": "pods"}], ["pods", "pods"]]),

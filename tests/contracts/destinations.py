@@ -56,6 +56,8 @@ class Destination(ABC):
     """Options with which a record is as large on the way as it is."""
     envelopes: Mapping[str, Any] = {"format": "envelope", "before": True, "patch": True}
     """Options for change data capture. A record whose earlier state is no JSON has no such form."""
+    objects_alone: Mapping[str, Any] = {}
+    """Options that a format without notices among its records needs."""
 
     def __init__(self) -> None:
         self.name = f"contract-{secrets.token_hex(4)}"
@@ -152,14 +154,17 @@ class ATopic(Destination):
     def __init__(self, server: KafkaBehindALine) -> None:
         super().__init__()
         self._server = server
+        self.objects_alone = {"notice_topic": f"{self.name}-notices"}
         self.envelopes = {**Destination.envelopes, "notice_topic": self.name}
 
     async def prepare(self, limit: int | None) -> None:
         settings = {} if limit is None else {"max_message_bytes": str(limit)}
         await asyncio.to_thread(self._server.create_topic, self.name, 3, **settings)
+        await asyncio.to_thread(self._server.create_topic, f"{self.name}-notices", 1)
 
     async def remove(self) -> None:
-        await asyncio.to_thread(self._server.delete_topic, self.name)
+        for topic in (self.name, f"{self.name}-notices"):
+            await asyncio.to_thread(self._server.delete_topic, topic)
 
     def options(self) -> dict[str, Any]:
         port = self._server.line_port if self.line else self._server.bootstrap.rpartition(":")[2]

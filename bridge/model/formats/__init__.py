@@ -2,5 +2,8 @@
 
 cloudevent     CloudEvents 1.0, binary and structured (hot)
 envelope       Debezium's change event envelope
+row            flat rows for tables
+raw            objects without an event around them
+notice         the data of notices
 object_paths   subject and partition key of an object (hot)
 """

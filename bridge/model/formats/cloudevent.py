@@ -6,14 +6,14 @@ Hot. An object's bytes are spliced in unchanged, and never decoded.
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from bridge.model.change import Evidence, Op
-from bridge.model.formats.envelope import Envelopes
+from bridge.model.formats.notice import notice_data
 from bridge.model.formats.object_paths import ObjectPaths
-from bridge.model.record import Delta, Gap, Notice, Record, Snapshot, SnapshotEdge
+from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
 from bridge.model.resource import Resource
 
 SPEC_VERSION = "1.0"
@@ -87,25 +87,23 @@ class _NoticeEvent(msgspec.Struct, frozen=True, gc=False):
     snapshot: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class _GapData(msgspec.Struct, frozen=True):
-    first: int
-    last: int
-    count: int | None
-    reason: str
-    resources: list[str] | None
-
-
-class _SnapshotData(msgspec.Struct, frozen=True):
-    sink: str
-    through: int
-    count: int
-    objects: int | msgspec.UnsetType = msgspec.UNSET
-    dead_letters: int | msgspec.UnsetType = msgspec.UNSET
-
-
 _encode = msgspec.json.Encoder().encode
 # Everything but printable ASCII, and of that a space, '"' and '%'.
 _UNSAFE = re.compile(r"[^!#$&-~]")
+
+
+class DeltaForm(Protocol):
+    """The data of an object's event, in a stream of objects alone: its readers expect no notices."""
+
+    @property
+    def name(self) -> str:
+        """For the type of the event: ``kubedelta.<name>.<op>.v1``."""
+
+    gap: str
+    """Id of the newest gap in the stream; empty before the first."""
+
+    def __call__(self, delta: Delta) -> bytes:
+        """JSON. Raises ValueError for a change that has no such form."""
 
 
 class CloudEvents:
@@ -119,25 +117,24 @@ class CloudEvents:
     object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
     ``snapshot``, the id of that snapshot; other records do not.
 
-    With ``envelope`` the data of an object's event is an envelope, and the type says so:
+    The data of an object's event is the object. With ``form`` the data has that form, and the type says so, such as
     ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
     """
 
-    def __init__(self, cluster: str, envelope: Envelopes | None = None) -> None:
+    def __init__(self, cluster: str, form: DeltaForm | None = None) -> None:
         self._cluster = cluster
         self._source = f"/clusters/{cluster}"
         self._sources = {1: self._source}
-        self._envelope = envelope
+        self._form = form
         self._gap = ""
-        form = "object" if envelope is None else "envelope"
-        self._types = {op: f"kubedelta.{form}.{op}.v1" for op in Op}
+        name = "object" if form is None else form.name
+        self._types = {op: f"kubedelta.{name}.{op}.v1" for op in Op}
         self._paths: dict[Resource, ObjectPaths] = {}
 
     def note_gap(self, gap: str) -> None:
-        """Names the newest gap in the source and the headers of every later envelope, since consumers of envelopes
-        get no notices."""
-        if self._envelope is not None:
-            self._gap = self._envelope.gap = gap
+        """Names the newest gap in the data and the headers of every later record, if consumers get no notices."""
+        if self._form is not None:
+            self._gap = self._form.gap = gap
 
     def partition_key(self, record: Record) -> str:
         if isinstance(record, Delta):
@@ -177,19 +174,10 @@ class CloudEvents:
         return headers
 
     def data(self, record: Record) -> bytes:
-        """The payload of the binary form: JSON. Notices have a form and a type of their own, also beside envelopes."""
+        """The payload of the binary form: JSON. Notices have a form and a type of their own, in every format."""
         if isinstance(record, Delta):
-            return record.body if self._envelope is None else self._envelope(record)
-        if isinstance(record, Gap):
-            about = sorted({concern.resource.name for concern in record.concerns}) if record.only else None
-            return _encode(_GapData(record.first, record.sequence, record.count, record.reason, about))
-        objects = record.count if record.edge is SnapshotEdge.ENDED else msgspec.UNSET
-        return _encode(_SnapshotData(record.sink, record.sequence, record.count, objects))
-
-    def end_of_part(self, ended: Snapshot, objects: int, dead_letters: int) -> bytes:
-        """The data of a snapshot's end for a topic with ``objects`` of its objects. ``dead_letters`` counts the whole
-        snapshot."""
-        return _encode(_SnapshotData(ended.sink, ended.sequence, ended.count, objects, dead_letters))
+            return record.body if self._form is None else self._form(record)
+        return notice_data(record)
 
     def structured(self, record: Record) -> bytes:
         """The structured form: a JSON object with the data as its member ``data``."""

@@ -60,6 +60,8 @@ class Envelopes:
     8 KB.
     """
 
+    name = "envelope"
+
     def __init__(self, cluster: str, *, before: bool = False, patch: bool = False) -> None:
         self._cluster = cluster
         self._before = before

@@ -13,7 +13,7 @@ from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE
 
 _OURS = "kubedelta."
-_ABOUT_OBJECTS = ("kubedelta.object.", "kubedelta.envelope.")
+_ABOUT_OBJECTS = ("kubedelta.object.", "kubedelta.envelope.", "kubedelta.row.")
 
 
 class StoredKind(StrEnum):

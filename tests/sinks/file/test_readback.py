@@ -80,18 +80,27 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deltas.ndjson"
 
 
-@pytest.mark.parametrize("form", ["cloudevents", "envelope"])
+@pytest.mark.parametrize("form", ["cloudevents", "envelope", "row"])
 async def test_every_record_is_read_in_order_and_by_its_kind(path: Path, form: str) -> None:
     await write(path, RECORDS, format=form)
 
     assert await everything(path) == as_stored(RECORDS)
 
 
-async def test_both_formats_may_stand_in_one_file(path: Path) -> None:
+async def test_several_formats_may_stand_in_one_file(path: Path) -> None:
     await write(path, RECORDS)
     await write(path, RECORDS, format="envelope")
+    await write(path, RECORDS[:2], format="row")
 
-    assert await everything(path) == as_stored(RECORDS) * 2
+    assert await everything(path) == as_stored(RECORDS) * 2 + as_stored(RECORDS[:2])
+
+
+async def test_raw_objects_cannot_be_read_again(path: Path) -> None:
+    await write(path, RECORDS, format="raw")
+    reader = FileReadBack("copy", FileOptions.model_validate({"path": path, "format": "raw"}), cluster="prod")
+
+    with pytest.raises(CannotReadBack, match="format raw has no operations"):
+        await reader.open()
 
 
 async def test_another_read_gives_only_what_came_since(path: Path) -> None:
@@ -125,9 +134,11 @@ async def test_foreign_lines_are_reported_and_the_others_are_read(path: Path) ->
     with path.open("ab") as file:
         file.write(b'not JSON\n{"level":"info"}\n[]\n{"specversion":"1.0","type":"com.acme.sold","source":"shop"}\n\n')
         file.write(b'{"type":"kubedelta.object.updated.v1","op":"jumped","partitionkey":"x"}\n\xff\xfe\n')
+        file.write(b'{"cluster":"prod","resource":"pods","name":"a","uid":"u","resource_version":"1","op":"jumped"}\n')
+        file.write(b'{"cluster":"prod","op":"added","gap":"gap/1/2"}\n')
     await write(path, changes(1, first=2))
 
-    assert await everything(path) == [*as_stored(changes(1)), *[FOREIGN] * 7, *as_stored(changes(1, first=2))]
+    assert await everything(path) == [*as_stored(changes(1)), *[FOREIGN] * 9, *as_stored(changes(1, first=2))]
 
 
 async def test_a_line_beyond_the_limit_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,12 @@ def options(**more: object) -> KafkaOptions:
         ({"security_protocol": "ssl", "cert_file": "/x"}, "cert_file and key_file belong together"),
         ({"create_topics": {}}, "partitions"),
         ({"before": True}, "set format: envelope"),
-        ({"format": "envelope", "topic": "all"}, "format envelope needs notice_topic"),
+        *(
+            ({"format": form, "topic": "all"}, "formats other than cloudevents need notice_topic")
+            for form in ("envelope", "row", "raw")
+        ),
+        ({"format": "row", "patch": True}, "set format: envelope"),
+        ({"row": {"object": "none"}}, "row has no effect without format: row"),
         ({"notice_topic": "k8s {x}"}, "is no topic: at most 249 letters"),
     ],
 )

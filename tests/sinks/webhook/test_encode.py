@@ -16,7 +16,9 @@ FORMS = (Format.CLOUDEVENTS, Format.ENVELOPE)
 
 
 def encoded(record: Record, form: Format) -> WebhookMessage:
-    return WebhookEncoder(CloudEvents("prod"), form).encode(record)
+    message = WebhookEncoder(CloudEvents("prod"), form).encode(record)
+    assert message is not None
+    return message
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -32,3 +34,9 @@ def test_a_notice_is_posted_under_its_own_id(record: Record) -> None:
     assert structured.id == binary.id == record.id
     assert json.loads(structured.body)["id"] == binary.headers["ce-id"] == record.id
     assert json.loads(structured.body)["data"] == json.loads(binary.body)
+
+
+@pytest.mark.parametrize("form", [Format.ROW, Format.RAW])
+@pytest.mark.parametrize("notice", [a_gap(), a_snapshot()])
+def test_an_endpoint_for_objects_gets_no_notice(form: Format, notice: Record) -> None:
+    assert WebhookEncoder(CloudEvents("prod"), form).encode(notice) is None
