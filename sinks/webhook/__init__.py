@@ -1,14 +1,15 @@
 """Deltas as HTTP requests to an endpoint.
 
-options       the options of the sink
-option_types  URLs, names of headers and networks, as types of options
-encode        a record as a request: id, headers, body
-http          the HTTP client, its permitted addresses, and the meaning of responses
-auth          how a request proves who sent it
-connection    secrets, certificates and the HTTP client of an endpoint
-delivery      posts the messages of a batch
-sink          WebhookSink, which joins them
-examine       checks options before the bridge runs
+options          the options of the sink
+option_sections  those that are mappings
+option_types     URLs, names of headers and networks, as types of options
+encode           a record as a request: id, headers, body
+http             the HTTP client, its permitted addresses, and the meaning of responses
+auth             how a request proves who sent it
+connection       secrets, token and HTTP client of an endpoint
+delivery         posts the messages of a batch
+sink             WebhookSink, which joins them
+examine          checks options before the bridge runs
 """
 
 from collections.abc import Sequence

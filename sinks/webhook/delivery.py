@@ -9,14 +9,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 
+from sinks.errors import SinkUnavailable
 from sinks.excerpt import Secrets, excerpt
 from sinks.receipt import BatchResult, Receipt, RetryLater
 from sinks.webhook.auth.signature import signature
-from sinks.webhook.connection import RequestFailed, WebhookConnection
+from sinks.webhook.connection import WebhookConnection
 from sinks.webhook.encode import WebhookMessage, batch_of
+from sinks.webhook.http.client import HttpResponse
+from sinks.webhook.http.endpoint import RequestFailed
 from sinks.webhook.http.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of
 
-_SIGNATURE = "webhook-signature"
+_UNAUTHORIZED = 401
 
 
 class WebhookDelivery:
@@ -61,22 +64,19 @@ class WebhookDelivery:
 
     async def _post(self, message: WebhookMessage) -> PostResult:
         connection = self._connection
-        headers = connection.headers | message.headers
-        if connection.keys:
-            # A new timestamp for every attempt: receivers refuse old timestamps, to prevent replays.
-            now = int(time.time())
-            headers["webhook-id"] = message.id
-            headers["webhook-timestamp"] = str(now)
-            headers[_SIGNATURE] = signature(connection.keys, message.id, now, message.body)
         try:
-            response = await connection.request("POST", headers, message.body)
+            headers, response = await self._send(message)
+            if response.status == _UNAUTHORIZED and connection.reject_token(headers):
+                headers, response = await self._send(message)
         except RequestFailed as error:
-            return PostFailed(RetryLater(str(error), unavailable=error.unreachable))
+            return PostFailed(RetryLater(str(error), error.after, unavailable=error.unavailable))
+        except SinkUnavailable as error:
+            return PostFailed(RetryLater(str(error), unavailable=True))
         if reason := connection.wants_https(response):
             return PostFailed(RetryLater(reason, unavailable=True))
         match result_of(response.status, response.retry_after, datetime.now(UTC)):
             case PostRejected() as rejected:
-                secrets = Secrets(connection.secrets(headers.get(_SIGNATURE, "")))
+                secrets = Secrets(connection.secrets(headers))
                 charset, encoding = response.charset, response.encoding
                 answer = excerpt(response.body, secrets, complete=response.complete, charset=charset, encoding=encoding)
                 return replace(rejected, answer=answer)
@@ -84,3 +84,17 @@ class WebhookDelivery:
                 return PostFailed(replace(failure, reason=f"{connection.name} {failure.reason}"))
             case accepted:
                 return accepted
+
+    async def _send(self, message: WebhookMessage) -> tuple[dict[str, str], HttpResponse]:
+        """Returns the headers that were sent, and the response."""
+        connection = self._connection
+        headers = connection.headers | message.headers
+        if connection.prepares:
+            headers |= await connection.prepare()
+        if connection.keys:
+            # A new timestamp for every attempt: receivers refuse old timestamps, to prevent replays.
+            now = int(time.time())
+            headers["webhook-id"] = message.id
+            headers["webhook-timestamp"] = str(now)
+            headers["webhook-signature"] = signature(connection.keys, message.id, now, message.body)
+        return headers, await connection.request("POST", headers, message.body)

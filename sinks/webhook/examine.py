@@ -12,6 +12,7 @@ from sinks.errors import WrongOption, wrong_options
 from sinks.secret_files import read_secret
 from sinks.tls import Step, check_tls_files
 from sinks.webhook.auth.authorization import authorization_of
+from sinks.webhook.auth.oauth2 import trusted_authorities
 from sinks.webhook.auth.signature import keys_in
 from sinks.webhook.http.networks import NetworkPolicy
 from sinks.webhook.option_types import HEADER_VALUE
@@ -37,7 +38,12 @@ def _steps(options: WebhookOptions) -> Iterator[Step]:
         yield partial(_keys, options.secret_file)
     if (authorization := authorization_of(options)) is not None:
         yield authorization.read
-    yield partial(_address, "url", options.url, NetworkPolicy(options.allow_networks))
+    networks = NetworkPolicy(options.allow_networks)
+    yield partial(_address, "url", options.url, networks)
+    if (oauth2 := options.oauth2) is not None:
+        yield partial(read_secret, oauth2.client_secret_file, "oauth2.client_secret_file")
+        yield partial(_address, "oauth2.token_url", oauth2.token_url, networks)
+        yield partial(trusted_authorities, oauth2, options)
 
 
 def _header(name: str, path: Path) -> None:

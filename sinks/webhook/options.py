@@ -12,9 +12,10 @@ from bridge.model.primitives.addresses import is_loopback
 from config.rules import Above, Given, Is, Not, Rule, needs, together
 from config.values import Between, Count, Duration, Matching
 from sinks.options import EventOptions, Format
+from sinks.webhook.option_sections import OAuth2Options
 from sinks.webhook.option_types import HeaderFiles, Headers, Network, Url
 
-_AUTHORIZATION = ("username", "bearer_token_file")
+_AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
 """Options that give the header Authorization; at most one of them is set."""
 
 
@@ -53,6 +54,19 @@ class WebhookOptions(EventOptions):
         description="The file with a token that every request carries (Authorization: Bearer). A changed file is read"
         " again: tokens of service accounts, which the kubelet renews, work.",
         examples=["/var/run/secrets/tokens/hook"],
+    )
+    oauth2: OAuth2Options | None = Field(
+        default=None,
+        description="Every request carries an access token (Authorization: Bearer) that the sink gets by the client"
+        " credentials grant of OAuth 2.0. A token is renewed before its end, and once when the endpoint answers 401."
+        " While there is no token, the sink waits as for an endpoint that cannot be reached.",
+        examples=[
+            {
+                "token_url": "https://idp.example.test/oauth2/token",
+                "client_id": "kubedelta",
+                "client_secret_file": "/run/secrets/hook-client",
+            }
+        ],
     )
     secret_file: Path | None = Field(
         default=None,
@@ -125,10 +139,17 @@ class WebhookOptions(EventOptions):
     )
 
     def clear_text(self) -> str | None:
-        credentials = [name for name in ("header_files", "password_file", "bearer_token_file") if getattr(self, name)]
-        if not credentials or _is_private(self.url):
-            return None
-        return f"url is http://: anybody on the way can read {' and '.join(credentials)}; use https://"
+        names = ("header_files", "password_file", "bearer_token_file")
+        credentials = [name for name in names if getattr(self, name)]
+        if self.oauth2 is not None:
+            credentials.append("the token of oauth2")
+        found = []
+        if credentials and not _is_private(self.url):
+            found.append(f"url is http://: anybody on the way can read {' and '.join(credentials)}; use https://")
+        if self.oauth2 is not None and not _is_private(self.oauth2.token_url):
+            text = "oauth2.token_url is http://: anybody on the way can read the client_secret_file; use https://"
+            found.append(text)
+        return "; ".join(found) or None
 
     @model_validator(mode="after")
     def _has_each_header_once(self) -> Self:

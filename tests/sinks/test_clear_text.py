@@ -28,6 +28,7 @@ def kafka(servers: str, protocol: str, mechanism: str | None = None) -> SinkOpti
 
 
 TOKEN = {"header_files": {"Authorization": "t"}}
+OAUTH2 = {"token_url": "https://idp.example", "client_id": "me", "client_secret_file": "f"}
 PASSWORD = {"user": "u", "password_file": "p"}
 
 
@@ -37,6 +38,8 @@ PASSWORD = {"user": "u", "password_file": "p"}
         (webhook("http://hook.example", **TOKEN), "header_files"),
         (webhook("http://hook.example", username="u", password_file="p"), "password_file"),
         (webhook("http://hook.example", bearer_token_file="t"), "bearer_token_file"),
+        (webhook("http://hook.example", oauth2=OAUTH2), "the token of oauth2"),
+        (webhook("https://hook.example", oauth2=OAUTH2 | {"token_url": "http://idp.example"}), "client_secret_file"),
         (nats("nats://a.example", **PASSWORD), "password"),
         (nats("tls://a.example", "nats://b.example", token_file="t"), "token"),
         (kafka("a.example:9092", "sasl_plaintext", "PLAIN"), "PLAIN"),
@@ -55,6 +58,7 @@ def test_what_anybody_on_the_way_could_read_is_named(options: SinkOptions, named
         webhook("http://hook.example", secret_file="s"),  # It signs, and is not sent.
         webhook("http://127.0.0.1:8000", **TOKEN),
         webhook("https://hook.example", bearer_token_file="t"),
+        webhook("https://hook.example", oauth2=OAUTH2),
         webhook("http://localhost:8000", username="u", password_file="p"),
         webhook("http://[::1]:8000", **TOKEN),
         nats("tls://a.example", **PASSWORD),

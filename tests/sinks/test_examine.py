@@ -21,6 +21,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "file": {"path": "-"},
 }
 TLS = {"kafka": {"security_protocol": "ssl"}, "nats": {}, "webhook": {}}
+OAUTH2 = {"token_url": "https://127.0.0.1:1/", "client_id": "me"}
 SASL = {"security_protocol": "sasl_plaintext", "sasl_mechanism": "SCRAM-SHA-512", "username": "me"}
 
 
@@ -78,6 +79,7 @@ def test_what_a_file_of_a_setting_holds_is_not_repeated(tmp_path: Path) -> None:
         ("webhook", "secret_file", lambda path: {"secret_file": path}),
         ("webhook", "password_file", lambda path: {"username": "me", "password_file": path}),
         ("webhook", "bearer_token_file", lambda path: {"bearer_token_file": path}),
+        ("webhook", "oauth2.client_secret_file", lambda path: {"oauth2": OAUTH2 | {"client_secret_file": path}}),
         ("webhook", "header_files.Authorization", lambda path: {"header_files": {"Authorization": path}}),
     ],
 )
@@ -129,6 +131,14 @@ def test_a_secret_that_is_none_of_its_kind_is_named(tmp_path: Path) -> None:
     )
     path.write_bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
     assert received("nats", nkey_seed_file=path) == ""
+
+
+def test_authorities_of_a_token_endpoint_are_named(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hush")
+    (tmp_path / "nonsense").write_text("nonsense")
+    files = {"client_secret_file": tmp_path / "secret", "ca_file": tmp_path / "nonsense"}
+    [wrong] = examined("webhook", oauth2=OAUTH2 | files)
+    assert wrong.option == "oauth2.ca_file"
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]", "[fd00:ec2::254]"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import aiohttp
@@ -28,16 +28,28 @@ HTTP_ERRORS = (httpx.HTTPError, aiohttp.ClientError, OSError, *_INVALID_URL)
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """All but ``status`` only of a response that is not 2xx."""
+    """All but ``status`` only of a response that is not 2xx, or that was asked to be kept."""
 
     status: int
-    retry_after: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in any case. Of equal headers, the values are joined with commas."""
     body: bytes = b""
-    """The beginning of the body, at most ``sinks.excerpt.READ`` bytes."""
+    """The beginning of the body."""
     complete: bool = True
     """``body`` is the whole body."""
-    charset: str = ""
-    encoding: str = ""
+
+    @property
+    def retry_after(self) -> str | None:
+        return self.headers.get("retry-after")
+
+    @property
+    def encoding(self) -> str:
+        return self.headers.get("content-encoding", "")
+
+    @property
+    def charset(self) -> str:
+        found = _CHARSET.search(self.headers.get("content-type", ""))
+        return found[1] if found else ""
 
 
 class HttpClient:
@@ -56,19 +68,23 @@ class HttpClient:
         self._requests = 0
         self._retired = False
 
-    async def request(self, method: str, headers: dict[str, str], body: bytes) -> HttpResponse:
-        """Raises the errors of ``HTTP_ERRORS``."""
+    async def request(self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0) -> HttpResponse:
+        """Returns at most ``sinks.excerpt.READ`` bytes of the body of an error, and ``keep`` bytes of any other body.
+        Raises the errors of ``HTTP_ERRORS``."""
         self._requests += 1
         try:
             response = await self._transport.handle_async_request(self._build(method, headers, body))
-            kept = b""
+            kept, most = b"", keep if response.is_success else READ
             async with aclosing(response):
                 async for piece in response.aiter_raw():
-                    if not response.is_success and len(kept) < READ:
-                        kept += piece[: READ - len(kept)]
+                    if len(kept) < most:
+                        kept += piece[: most - len(kept)]
                     if response.num_bytes_downloaded > _MAX_RESPONSE:
                         break
-            return HttpResponse(response.status_code) if response.is_success else _error_response(response, kept)
+            if response.is_success and not keep:
+                return HttpResponse(response.status_code)
+            complete = response.num_bytes_downloaded <= len(kept)
+            return HttpResponse(response.status_code, response.headers, kept, complete)
         finally:
             self._requests -= 1
             await self._close_when_unused()
@@ -96,19 +112,6 @@ class HttpClient:
     async def _close_when_unused(self) -> None:
         if self._retired and not self._requests:
             await self._transport.aclose()
-
-
-def _error_response(response: httpx.Response, kept: bytes) -> HttpResponse:
-    headers = response.headers
-    charset = _CHARSET.search(headers.get("content-type", ""))
-    return HttpResponse(
-        response.status_code,
-        headers.get("retry-after"),
-        kept,
-        response.num_bytes_downloaded <= len(kept),
-        charset[1] if charset else "",
-        headers.get("content-encoding", ""),
-    )
 
 
 async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:

@@ -45,8 +45,8 @@ _REJECTED = {
 }
 _FAILED = {408: "answers 408: it waited too long for the request", 425: "answers 425: too early"}
 _UNAVAILABLE = {
-    401: "answers 401: it wants credentials; see header_files and secret_file",
-    403: "answers 403: it refuses these credentials; see header_files and secret_file",
+    401: "answers 401: it wants credentials; see bearer_token_file, oauth2, header_files",
+    403: "answers 403: it refuses these credentials; see bearer_token_file, oauth2, header_files",
     404: "answers 404: the URL does not exist there; see url",
     405: "answers 405: it takes no POST; see url",
     407: "answers 407: a proxy in between wants credentials",

@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from sinks.webhook.options import WebhookOptions
 
+OAUTH2 = {"token_url": "https://idp.example.test/token", "client_id": "me", "client_secret_file": "/f"}
+
 
 @pytest.mark.parametrize(
     ("options", "reason"),
@@ -49,6 +51,17 @@ from sinks.webhook.options import WebhookOptions
         ),
         ({"url": "https://example.test", "allow_networks": ["10.0.0.1/8"]}, "10.0.0.1/8 is no network"),
         ({"url": "https://example.test", "allow_networks": ["example.test"]}, "a network is expected"),
+        (
+            {"url": "https://example.test", "username": "me", "password_file": "/f", "oauth2": OAUTH2},
+            "oauth2 and username both make the header Authorization",
+        ),
+        ({"url": "https://example.test", "oauth2": {}}, "Field required"),
+        ({"url": "https://example.test", "oauth2": OAUTH2 | {"client_secret": "x"}}, "Extra inputs are not permitted"),
+        ({"url": "https://example.test", "oauth2": OAUTH2 | {"scopes": ["a b"]}}, "a scope is one word"),
+        (
+            {"url": "https://example.test", "oauth2": OAUTH2 | {"endpoint_params": {"client_secret": "x"}}},
+            "credentials stand in files",
+        ),
         ({"url": "https://example.test", "retries": 3}, "Extra inputs are not permitted"),
     ],
 )

@@ -1,0 +1,103 @@
+"""A URL with its HTTP client: TLS files, permitted addresses, deadlines, and failures in words for the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import aiohttp
+from httpx_aiohttp import AiohttpTransport
+
+from sinks.errors import SinkUnavailable
+from sinks.webhook.http.client import HTTP_ERRORS, HttpClient, HttpResponse, describe, is_unreachable
+from sinks.webhook.http.networks import NetworkPolicy
+
+
+class RequestFailed(SinkUnavailable):
+    """A request was not answered, or an earlier step was refused. The message is for the operator and holds no
+    secret."""
+
+    def __init__(self, reason: str, *, unavailable: bool, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.unavailable = unavailable
+        """Another request would fail too: no connection could be made, for instance."""
+        self.after = after
+        """Seconds that the endpoint asked the sink to wait."""
+
+
+class HttpEndpoint:
+    """``open`` before ``request``. Reads certificates again when no connection could be made."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float,
+        connections: int,
+        networks: NetworkPolicy,
+        tls: Callable[[], ssl.SSLContext],
+    ) -> None:
+        """``timeout``: seconds for a request and its response. ``tls``: reads the files of certificates; blocks, and
+        raises WrongOption."""
+        parts = urlsplit(url)
+        self.name = f"{parts.scheme}://{parts.netloc}"
+        """The endpoint in messages. Without path and query, which may hold a secret."""
+        self._url = url
+        self._timeout = timeout
+        self._connections = connections
+        self._networks = networks
+        self._tls = tls
+        self._client: HttpClient | None = None
+        self._opening = asyncio.Lock()
+        self._stale = False
+        """No connection could be made: certificates may have been renewed."""
+
+    async def open(self) -> None:
+        """Makes the client; sends no request. Raises WrongOption."""
+        if self._client is not None and not self._stale:
+            return
+        async with self._opening:
+            if self._client is None or self._stale:
+                new = await self._new_client()
+                # Requests in flight go on with the former client, which closes after the last of them.
+                former, self._client = self._client, new
+                self._stale = False
+                if former is not None:
+                    await former.retire()
+
+    async def request(self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0) -> HttpResponse:
+        """May run beside other requests. ``keep``: see HttpClient. Raises RequestFailed."""
+        client = self._client
+        if client is None:
+            raise RuntimeError("request() before open()")
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await client.request(method, headers, body, keep=keep)
+        except TimeoutError:
+            raise RequestFailed(f"{self.name} did not answer within {self._timeout:g} s", unavailable=False) from None
+        except HTTP_ERRORS as error:
+            unreachable = is_unreachable(error)
+            self._stale = self._stale or (unreachable and client is self._client)
+            raise RequestFailed(f"{self.name} {describe(error)}", unavailable=unreachable) from error
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        self._stale = False
+        if client is not None:
+            await client.retire()
+
+    async def _new_client(self) -> HttpClient:
+        tls: ssl.SSLContext | bool = False
+        if self._url.startswith("https:"):
+            tls = await asyncio.to_thread(self._tls)
+
+        def session() -> aiohttp.ClientSession:
+            # A connection for each lane, and no cookies: requests must not depend on each other.
+            connector = aiohttp.TCPConnector(ssl=tls, limit=self._connections, socket_factory=self._networks.new_socket)
+            return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+        # trust_env=False: a proxy of the environment is not meant for records.
+        transport = AiohttpTransport(verify=tls, trust_env=False, client=session)
+        return HttpClient(transport, self._url)
