@@ -22,7 +22,7 @@ LONG_MODULES = frozenset(
     {
         "bridge/informer/delta_fifo.py",
         "bridge/informer/reflector/list_watch.py",
-        "bridge/informer/reflector/prover.py",
+        "bridge/informer/history/prover.py",
         "bridge/informer/reflector/reflector.py",
         "bridge/informer/shared_informer.py",
         "bridge/kube/wire/frames.py",

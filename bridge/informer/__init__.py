@@ -8,6 +8,7 @@ delta_fifo        the queue between Reflector and Controller: per key, deduplica
 deltas            an entry of the DeltaFIFO
 factory           shares an informer among all users of a resource and scope
 handlers          event handlers of an informer that is used as a library
+history           proves that the API server still has the known history
 indexer           the store: known versions and indexes
 lister            read access to the store
 reflector         lists and watches

@@ -15,8 +15,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from bridge.informer.deltas import DeltaType, FifoClosed, QueuedDelta
+from bridge.informer.history.proof import is_other_state
 from bridge.informer.indexer import Indexer
-from bridge.informer.reflector.proof import is_other_state
 from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject

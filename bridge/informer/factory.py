@@ -9,9 +9,9 @@ from typing import Self, TypeAlias
 
 from bridge.facts import Report, discard
 from bridge.informer.controller import DeliverBatch, Transform
+from bridge.informer.history.history import DiscardPositions, History, no_positions
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
-from bridge.informer.reflector.history import DiscardPositions, History, no_positions
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import ResyncPeriods, SharedInformer

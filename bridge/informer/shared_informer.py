@@ -10,14 +10,15 @@ from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Repor
 from bridge.informer.controller import Controller, DeliverBatch, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
+from bridge.informer.history.history import History
+from bridge.informer.history.outcomes import OtherHistory, Proof
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
 from bridge.informer.reflector import list_watch
-from bridge.informer.reflector.history import History
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
-from bridge.informer.reflector.states import Contradicted, OtherHistory, Proof
+from bridge.informer.reflector.states import Contradicted
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject

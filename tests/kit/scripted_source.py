@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from bridge.informer.reflector.history import History
-from bridge.informer.reflector.states import Proof, SameHistory
+from bridge.informer.history.history import History
+from bridge.informer.history.outcomes import Proof, SameHistory
 from bridge.model.answers import (
     Announced,
     Bookmark,

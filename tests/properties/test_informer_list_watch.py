@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector.list_watch import next_request, step
 from bridge.informer.reflector.states import (
     Accepted,
@@ -16,20 +17,17 @@ from bridge.informer.reflector.states import (
     Listed,
     ListEnded,
     NotSynced,
-    OtherHistory,
     Overdue,
     Pace,
     PositionReached,
     Proving,
     RanBackwards,
     RepairDue,
-    SameHistory,
     State,
     Streaming,
     Suspected,
     Synced,
     TimedOut,
-    UnknownHistory,
     VeryShort,
     Watching,
 )

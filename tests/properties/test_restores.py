@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bridge.informer import SharedInformer, SharedInformerFactory, Timing
-from bridge.informer.reflector.history import Part
+from bridge.informer.history.history import Part
 from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, HungUp, Refused, Silent, TooLarge
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject

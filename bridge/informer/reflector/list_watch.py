@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
@@ -36,7 +37,6 @@ from bridge.informer.reflector.states import (
     ListEnded,
     Listing,
     NotSynced,
-    OtherHistory,
     Overdue,
     Pace,
     PositionReached,
@@ -44,7 +44,6 @@ from bridge.informer.reflector.states import (
     Proving,
     RanBackwards,
     RepairDue,
-    SameHistory,
     State,
     Step,
     StoreUpdate,
@@ -52,7 +51,6 @@ from bridge.informer.reflector.states import (
     Suspected,
     Synced,
     TimedOut,
-    UnknownHistory,
     VeryShort,
     Watching,
 )

@@ -19,11 +19,12 @@ from bridge.facts import (
 )
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
+from bridge.informer.history.history import ASSURED
+from bridge.informer.history.member_history import MemberHistory, TrustedHistory
+from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch, states
 from bridge.informer.reflector.comparison import Comparison
-from bridge.informer.reflector.history import ASSURED
 from bridge.informer.reflector.list_limiter import ListLimiter
-from bridge.informer.reflector.member_history import MemberHistory, TrustedHistory
 from bridge.informer.reflector.pacing import Pacing, Timing
 from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
 from bridge.informer.reflector.states import (
@@ -37,20 +38,17 @@ from bridge.informer.reflector.states import (
     Listed,
     Listing,
     NotSynced,
-    OtherHistory,
     Overdue,
     PositionReached,
     ProofRequest,
     Proving,
     RanBackwards,
     RepairDue,
-    SameHistory,
     Step,
     Streaming,
     Suspected,
     Synced,
     TimedOut,
-    UnknownHistory,
     VeryShort,
     Watching,
 )

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridge.model.answers import Busy, EventType, Failed, Page, Part, Refused, WatchAnswer
+from bridge.informer.history.outcomes import Proof
+from bridge.model.answers import EventType, Page, Part, WatchAnswer
 from bridge.model.object import ApiObject
 
 # ── States ───────────────────────────────────────────────────────────────────
@@ -123,34 +124,12 @@ class ProofRequest(msgspec.Struct, frozen=True):
     """The request for a proof that the server's history is the known history."""
 
 
-class SameHistory(msgspec.Struct, frozen=True):
-    """The known objects belong to the server's history."""
-
-
-class UnknownHistory(msgspec.Struct, frozen=True):
-    """The server answered, but the proof is impossible, because the server has forgotten the known versions."""
-
-    reason: str
-
-
-class OtherHistory(msgspec.Struct, frozen=True):
-    """The server has another history: its store was restored from a backup, or replaced."""
-
-    was: str
-    """The known state."""
-    now: str
-    """The state that contradicts it."""
-
-
 class Contradicted(msgspec.Struct, frozen=True):
     """This informer found another history in a list, and must report it to the other informers of the server."""
 
     was: str
     now: str
 
-
-Proof: TypeAlias = SameHistory | UnknownHistory | OtherHistory | Busy | Refused | Failed
-"""Busy, Refused and Failed mean that the proof cannot be made now."""
 
 Answer: TypeAlias = Page | Part | WatchAnswer | VeryShort | Overdue | RepairDue | TimedOut | Proof | Contradicted
 

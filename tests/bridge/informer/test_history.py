@@ -11,8 +11,8 @@ import pytest
 
 from bridge.facts import Fact, HistoryChecked, ListCompleted, VersionsRanBackwards
 from bridge.informer import SharedInformerFactory, Timing
-from bridge.informer.reflector.history import Part
-from bridge.informer.reflector.states import OtherHistory
+from bridge.informer.history.history import Part
+from bridge.informer.history.outcomes import OtherHistory
 from bridge.model.answers import (
     Busy,
     Expired,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.list_watch import UnexpectedAnswer, begin, next_request, reached
 from bridge.informer.reflector.states import (
@@ -20,7 +21,6 @@ from bridge.informer.reflector.states import (
     ListEnded,
     Listing,
     NotSynced,
-    OtherHistory,
     Overdue,
     Pace,
     PositionReached,
@@ -28,14 +28,12 @@ from bridge.informer.reflector.states import (
     Proving,
     RanBackwards,
     RepairDue,
-    SameHistory,
     State,
     Step,
     Streaming,
     Suspected,
     Synced,
     TimedOut,
-    UnknownHistory,
     VeryShort,
     Watching,
 )

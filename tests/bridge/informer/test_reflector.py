@@ -25,10 +25,11 @@ from bridge.facts import (
 )
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import QueuedDelta
+from bridge.informer.history.outcomes import OtherHistory
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.page_size import LARGE, QUEUED_AT_ONCE, split_for_queue
 from bridge.informer.reflector.reflector import Reflector
-from bridge.informer.reflector.states import NotSynced, OtherHistory, Synced
+from bridge.informer.reflector.states import NotSynced, Synced
 from bridge.model.answers import (
     Announced,
     Bookmark,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bridge.informer.reflector.states import OtherHistory
+from bridge.informer.history.outcomes import OtherHistory
 from bridge.model.answers import ListAnswer, Page
 from bridge.model.change import ObjectVersion
 from bridge.model.object import MASKED, ApiObject, is_digest_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory
+from bridge.informer.history.outcomes import OtherHistory, Proof, SameHistory
 
 
 class MemberHistory(Protocol):

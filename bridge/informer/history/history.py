@@ -7,13 +7,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TypeAlias
 
 from bridge.facts import HistoryChecked, Report, discard
-from bridge.informer.reflector.prover import Member, Prover
-from bridge.informer.reflector.states import OtherHistory, Proof, SameHistory, UnknownHistory
-from bridge.model.answers import (
-    Busy,
-    Failed,
-    Refused,
-)
+from bridge.informer.history.member import Member
+from bridge.informer.history.outcomes import OtherHistory, Proof, SameHistory, UnknownHistory
+from bridge.informer.history.prover import Prover
+from bridge.model.answers import Busy, Failed, Refused
 from bridge.model.resource import Resource, Scope
 
 GATHER = 0.05
