@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from time import gmtime, strftime, time_ns
 
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
@@ -13,6 +13,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
 from bridge.outbox.log import statements
 from bridge.outbox.log.sparse_index import LogEnd
+from bridge.outbox.log.statements import Append, InformerProgress
 from bridge.outbox.store import Store
 
 
@@ -79,7 +80,7 @@ class Appender:
         self._committed = committed
         self.informers: dict[tuple[str, Scope], RunningInformer] = {}
         """Running informers by resource name and scope. See ``begin``."""
-        self._reached: dict[int, statements.InformerProgress] = {}
+        self._reached: dict[int, InformerProgress] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
@@ -96,9 +97,7 @@ class Appender:
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
-                self._reached[informer.id] = statements.InformerProgress(
-                    informer.position, informer.newest, informer.epoch
-                )
+                self._reached[informer.id] = InformerProgress(informer.position, informer.newest, informer.epoch)
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
@@ -107,9 +106,7 @@ class Appender:
         batch.first = self._assigned + 1
         deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
         state = informer.position, informer.newest, informer.epoch, informer.removing, rebuilding
-        ready = statements.Append(
-            informer.id, informer.kind, informer.resource_number, resources, are_states, replaced, *state
-        )
+        ready = Append(informer.id, informer.kind, informer.resource_number, resources, are_states, replaced, *state)
         await self._write(deltas, ready)
         return deltas
 
@@ -120,9 +117,7 @@ class Appender:
         object was exported as. ``replaced``: the record with the last state of each. The sequence numbers come from
         ``number_next``."""
         no_states = [False] * len(gone)
-        await self._write(
-            gone, statements.Append(None, kind, None, resources, no_states, replaced, None, None, 1, True, False)
-        )
+        await self._write(gone, Append(None, kind, None, resources, no_states, replaced, None, None, 1, True, False))
 
     def begin(self, name: str, scope: Scope, informer: RunningInformer) -> None:
         """Registers a running informer."""
@@ -149,7 +144,7 @@ class Appender:
         self._reached.pop(informer.id, None)
         return informer.id
 
-    def unregister_all(self, name: str) -> Mapping[int, statements.InformerProgress]:
+    def unregister_all(self, name: str) -> Mapping[int, InformerProgress]:
         """Unregisters all informers of a resource. Returns their unsaved positions by the informers' numbers."""
         numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
         self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
@@ -164,15 +159,15 @@ class Appender:
             informer.position = None
             if restored:
                 informer.epoch, informer.newest = informer.epoch + 1, None
-        now = {each.id: statements.InformerProgress(None, each.newest, each.epoch) for each in discarded}
+        now = {each.id: InformerProgress(None, each.newest, each.epoch) for each in discarded}
         return self._store.write(lambda database: statements.reach(database, now))
 
-    def take_reached(self) -> Mapping[int, statements.InformerProgress]:
+    def take_reached(self) -> Mapping[int, InformerProgress]:
         """Positions that moved without a change, by the informers' numbers. The caller saves them."""
         reached, self._reached = self._reached, {}
         return reached
 
-    def _write(self, deltas: Sequence[Delta], ready: statements.Append) -> Awaitable[int]:
+    def _write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
         bodies = self._store.codec.bodies
         compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
         return self._store.write(
@@ -239,12 +234,15 @@ class Appender:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
 
 
+_newest_second = (-1, "")  # A second since the epoch, and its text. Replaced as a whole: any thread may ask.
+
+
 def utc_now() -> str:
     """Now as RFC 3339 with microseconds, such as 2026-11-21T08:30:00.000001Z."""
+    global _newest_second
     seconds, nanoseconds = divmod(time_ns(), 1_000_000_000)
-    return f"{_second(seconds)}.{nanoseconds // 1000:06}Z"
-
-
-@lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
-    return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))
+    second, text = _newest_second
+    if second != seconds:
+        text = strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))
+        _newest_second = seconds, text
+    return f"{text}.{nanoseconds // 1000:06}Z"
