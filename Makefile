@@ -8,6 +8,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A choice of tests (ARGS="-k reflector") may leave one group without any; then pytest ends with 5.
 NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
 
+QUICK = not soak and not image
+
 # The site: pages, and the files that they link to
 DOCS ?= build/docs
 PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
@@ -18,7 +20,7 @@ PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.t
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-servers test-image test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -43,16 +45,19 @@ test: $(READY) ## the default suite, with the real servers where Go and Java are
 	@$(MAKE) --no-print-directory -j4 --output-sync=target test-scenarios test-servers test-rooms test-units
 
 test-rooms: $(READY) ## the rooms of the bridge, without servers
-	$(BIN)/pytest -m "not soak and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
 
 test-units: $(READY) ## what else needs no servers: sinks, configuration, contracts, properties, documents
-	$(BIN)/pytest -m "not soak and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
 
 test-servers: $(READY) ## rooms, sinks and their contracts against real servers
-	$(BIN)/pytest -m "(go or java) and not soak" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -m "(go or java) and $(QUICK)" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
+
+test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap
+	$(BIN)/pytest -m image tests/deploy $(ARGS)
 
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
-	$(BIN)/pytest -rP -m "(go or java) and not soak" tests/scenarios $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -rP -m "(go or java) and $(QUICK)" tests/scenarios $(ARGS) $(NONE_IS_FINE)
 
 check: $(READY) ## style, types, who imports whom, the Dockerfile
 	$(BIN)/ruff check .

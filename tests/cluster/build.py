@@ -84,6 +84,8 @@ def toolchain_missing(recipe: Recipe) -> ToolchainMissing | None:
             reason = None if built else _go_missing()
         case Group.JAVA:
             reason = _java_missing() or (None if built or shutil.which("mvn") else "no mvn on PATH")
+        case Group.IMAGE:
+            reason = _image_missing(built=built)
     return None if reason is None else ToolchainMissing(recipe.group, reason)
 
 
@@ -103,6 +105,14 @@ def _java_missing() -> str | None:
     if answer.returncode != 0 or version is None:
         return f"java -version failed: {_last_lines(answer.stderr, 1)}"
     return None if int(version[1]) >= OLDEST_JAVA else f"java is {version[1]}, Kafka needs {OLDEST_JAVA}"
+
+
+def _image_missing(*, built: bool) -> str | None:
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "containers without an engine need Linux and root"
+    programs = ("buildah", "runc") if built else ("buildah", "runc", "mmdebstrap")
+    missing = [program for program in programs if shutil.which(program) is None]
+    return f"no {', '.join(missing)} on PATH" if missing else None
 
 
 @contextmanager

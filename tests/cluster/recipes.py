@@ -18,6 +18,7 @@ class Group(StrEnum):
 
     GO = "go"
     JAVA = "java"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +109,9 @@ PROMETHEUS_OPERATOR = _of_module(
 )
 """The definitions of its custom resources."""
 
+_BASE = RECIPES / "image-base/base.sh"
+IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (_BASE,), ("sh", "base.sh", "{out}"))
+"""The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
+
 ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR)
+"""Without the image's base, which few machines can make."""

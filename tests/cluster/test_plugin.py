@@ -35,7 +35,7 @@ def bare_machine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     monkeypatch.delenv("CI", raising=False)
     pytester.makeini(
-        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  go\n  java"
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  go\n  java\n  image"
     )
     pytester.makepyfile(TESTS)
     return pytester
@@ -69,6 +69,21 @@ def test_in_ci_leaving_a_group_out_is_a_failure(bare_machine: pytest.Pytester, m
     result.assert_outcomes(passed=1, skipped=4)
     result.stdout.fnmatch_lines(["CI is set, and in CI leaving tests out is a failure."])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_in_ci_a_container_that_cannot_run_is_no_failure(
+    bare_machine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    bare_machine.makepyfile("def test_image(image_base_build): ...")
+
+    result = run(bare_machine, "-m", "image")
+
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["left out: image (no buildah, runc, mmdebstrap on PATH): 1 test"])
+    result.stdout.no_fnmatch_line("CI is set*")
+    assert result.ret == pytest.ExitCode.OK
 
 
 def test_in_ci_tests_that_were_not_chosen_are_not_missed(
