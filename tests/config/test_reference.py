@@ -16,7 +16,7 @@ from tests.config.options import TYPES
 
 INSTALLED: SinkOptionTypes = {name: kind.options for name, kind in registry.types().items()}
 COMMITTED = Path(__file__).parents[2] / "config" / "reference.yaml"
-OFF = re.compile(r"^( *)#([a-z_]+):")
+OFF = re.compile(r"^( *)#([a-z0-9_]+):")
 
 
 def _load(tmp_path: Path, text: str, types: SinkOptionTypes = INSTALLED) -> Settings:
@@ -76,7 +76,7 @@ def _paths(schema: dict[str, Any], root: dict[str, Any]) -> set[str]:
 def test_each_option_of_the_schema_is_in_the_reference() -> None:
     schema = json_schema(INSTALLED)
     text = reference(INSTALLED)
-    written = set(re.findall(r"^[ #-]*([a-z_]+):(?: |$)", text, re.MULTILINE))
+    written = set(re.findall(r"^[ #-]*([a-z0-9_]+):(?: |$)", text, re.MULTILINE))
     assert _paths(schema, schema) <= written
     lines = text.splitlines()
     for number, line in enumerate(lines):
