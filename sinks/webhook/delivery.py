@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,12 +15,14 @@ from sinks.excerpt import Secrets, excerpt
 from sinks.receipt import BatchResult, Receipt, RetryLater
 from sinks.webhook.auth.signature import signature
 from sinks.webhook.connection import WebhookConnection
-from sinks.webhook.encode import WebhookMessage, batch_of
+from sinks.webhook.encode import WebhookMessage, batch_of, compressed
 from sinks.webhook.http.client import HttpResponse
 from sinks.webhook.http.endpoint import RequestFailed
 from sinks.webhook.http.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of
 
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _UNSUPPORTED = 401, 415
+_LONG = 256 * 1024
+"""Bytes of a body that is compressed in a thread, so that the event loop goes on."""
 
 
 class WebhookDelivery:
@@ -34,12 +37,14 @@ class WebhookDelivery:
         result: BatchResult,
         *,
         max_events: int,
+        compresses_above: int | None = None,
     ) -> None:
-        """``messages``: by index in the batch of ``result``."""
+        """``messages``: by index in the batch of ``result``. ``compresses_above``: bytes of a body; None for never."""
         self._connection = connection
         self._messages = messages
         self._result = result
         self._max_events = max_events
+        self._compresses_above = compresses_above
 
     async def run(self) -> Receipt:
         result, size = self._result, self._max_events
@@ -50,7 +55,10 @@ class WebhookDelivery:
             if not indexes:
                 continue
             messages = [self._messages[index] for index in indexes]
-            match await self._post(messages[0] if size == 1 else batch_of(messages)):
+            message = messages[0] if size == 1 else batch_of(messages)
+            if self._compresses_above is not None and len(message.body) > self._compresses_above:
+                message = await _compressed(message)
+            match await self._post(message):
                 case PostAccepted():
                     pass
                 case PostRejected() if len(indexes) > 1:
@@ -75,6 +83,10 @@ class WebhookDelivery:
         if reason := connection.wants_https(response):
             return PostFailed(RetryLater(reason, unavailable=True))
         match result_of(response.status, response.retry_after, datetime.now(UTC)):
+            case PostRejected() if response.status == _UNSUPPORTED and "content-encoding" in headers:
+                # Perhaps the endpoint takes the event uncompressed, so the event is not at fault.
+                reason = f"{connection.name} answers 415: it may not take compressed bodies; see compression"
+                return PostFailed(RetryLater(reason, unavailable=True))
             case PostRejected() as rejected:
                 secrets = Secrets(connection.secrets(headers))
                 charset, encoding = response.charset, response.encoding
@@ -98,3 +110,9 @@ class WebhookDelivery:
             headers["webhook-timestamp"] = str(now)
             headers["webhook-signature"] = signature(connection.keys, message.id, now, message.body)
         return headers, await connection.request("POST", headers, message.body)
+
+
+async def _compressed(message: WebhookMessage) -> WebhookMessage:
+    if len(message.body) > _LONG:
+        return await asyncio.to_thread(compressed, message)
+    return compressed(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -16,6 +17,13 @@ from config.values import HOST, PORT, Matching, Names
 def _any_case(pattern: str) -> str:
     """The pattern for letters of any case. Without a flag, because a JSON Schema has no flags."""
     return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
+
+
+class ContentEncoding(StrEnum):
+    """How the body of a request is compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
 
 
 # ── Headers ──────────────────────────────────────────────────────────────────

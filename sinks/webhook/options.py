@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 
 from bridge.model.primitives.addresses import is_loopback
 from config.rules import Above, Given, Is, Not, Rule, needs, together
-from config.values import Between, Count, Duration, Matching
+from config.values import Between, Count, Duration, Matching, Size
 from sinks.options import EventOptions, Format
 from sinks.webhook.option_sections import OAuth2Options
-from sinks.webhook.option_types import HeaderFiles, Headers, Network, Url
+from sinks.webhook.option_types import ContentEncoding, HeaderFiles, Headers, Network, Url
 
 _AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
 """Options that give the header Authorization; at most one of them is set."""
@@ -95,6 +95,16 @@ class WebhookOptions(EventOptions):
         description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which an"
         " endpoint must have asked for; so the default is 1.",
     )
+    compression: ContentEncoding = Field(
+        default=ContentEncoding.NONE,
+        description="The Content-Encoding of bodies. Off because an endpoint must understand it. With secret_file, the"
+        " signature is about the compressed bytes, so a receiver must verify before it inflates.",
+    )
+    compress_above: Annotated[Size, Between(0, 1 << 30)] = Field(
+        default=Size(1024),
+        description="With compression, bodies of more bytes than this are compressed. Below the default a packet is"
+        " sent in any case.",
+    )
     ca_file: Path | None = Field(
         default=None,
         description="Certificates (PEM) of the authorities to trust, in place of the system's.",
@@ -137,6 +147,11 @@ class WebhookOptions(EventOptions):
             "a batch holds CloudEvents or rows: with format envelope or raw, leave batch at 1",
         ),
     )
+
+    @property
+    def compresses_above(self) -> int | None:
+        """Bytes of a body; None if no body is compressed."""
+        return None if self.compression is ContentEncoding.NONE else self.compress_above
 
     def clear_text(self) -> str | None:
         names = ("header_files", "password_file", "bearer_token_file")

@@ -36,7 +36,13 @@ class WebhookSink(NamesGaps):
         result = BatchResult(batch)
         encoded = result.encode(self._encoder.encode)
         messages = {index: message for index, message in encoded.items() if message is not None}
-        delivery = WebhookDelivery(self._connection, messages, result, max_events=self._options.batch)
+        delivery = WebhookDelivery(
+            self._connection,
+            messages,
+            result,
+            max_events=self._options.batch,
+            compresses_above=self._options.compresses_above,
+        )
         return self.note_gaps(batch, await delivery.run())
 
     async def check(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import ssl
 from collections import Counter
@@ -25,9 +26,14 @@ class Posted:
     body: bytes
 
     @property
+    def content(self) -> bytes:
+        """The body without its Content-Encoding."""
+        return gzip.decompress(self.body) if self.headers.get("content-encoding") == "gzip" else self.body
+
+    @property
     def events(self) -> list[dict[str, Any]]:
         """The CloudEvents in it: one, or those of a batch."""
-        decoded = json.loads(self.body)
+        decoded = json.loads(self.content)
         return decoded if isinstance(decoded, list) else [decoded]
 
 
@@ -73,7 +79,7 @@ class WebhookReceiver:
     async def start(self) -> Self:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/hook", self._receive)
-        self._runner = web.AppRunner(app, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, shutdown_timeout=0, auto_decompress=False)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls, reuse_address=True)
         await site.start()

@@ -1,0 +1,107 @@
+"""Compressed bodies, as a receiver gets them."""
+
+from __future__ import annotations
+
+import gzip
+import hmac
+import os
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinks.base import ALL_STORED
+from sinks.webhook.options import WebhookOptions
+from sinks.webhook.sink import WebhookSink
+from tests.kit.openssl import KeyPair, verifies
+from tests.kit.records import a_delta, changes
+from tests.kit.sinks import failure_of
+from tests.kit.webhook_receiver import ACCEPTED, Answer, WebhookReceiver
+
+LONG = b'{"spec": "' + b"x" * 3000 + b'"}'
+
+
+async def delivered(receiver: WebhookReceiver, *bodies: bytes, **options: Any) -> None:
+    sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
+    await sink.open()
+    records = [a_delta(number, body=body) for number, body in enumerate(bodies, 1)]
+    assert await sink.deliver(records) == ALL_STORED
+    await sink.close()
+
+
+async def test_long_bodies_are_compressed_and_short_ones_are_not(receiver: WebhookReceiver) -> None:
+    await delivered(receiver, b"{}", LONG, compression="gzip")
+
+    short, long = receiver.asked
+    assert "content-encoding" not in short.headers
+    assert short.events[0]["data"] == {}
+    assert long.headers["content-encoding"] == "gzip"
+    assert long.headers["content-type"] == "application/cloudevents+json"
+    assert int(long.headers["content-length"]) == len(long.body) < 1000
+    assert LONG in gzip.decompress(long.body)
+
+
+async def test_the_bound_is_an_option(receiver: WebhookReceiver) -> None:
+    await delivered(receiver, b"{}", compression="gzip", compress_above=0)
+    await delivered(receiver, LONG, compression="gzip", compress_above="1MiB")
+    await delivered(receiver, LONG, compress_above=0)
+
+    assert [posted.headers.get("content-encoding") for posted in receiver.asked] == ["gzip", None, None]
+
+
+async def test_a_body_of_megabytes_arrives_whole(receiver: WebhookReceiver) -> None:
+    body = b'{"spec": "' + b64encode(os.urandom(5 << 20)) + b'"}'
+    await delivered(receiver, body, compression="gzip")
+
+    assert body in gzip.decompress(receiver.asked[0].body)
+
+
+async def test_a_batch_is_compressed_as_a_whole(receiver: WebhookReceiver) -> None:
+    await delivered(receiver, *[b"{}"] * 30, compression="gzip", batch=30)
+
+    [posted] = receiver.asked
+    assert posted.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(posted.body).count(b"specversion") == 30
+
+
+async def test_signatures_are_about_the_bytes_that_are_sent(receiver: WebhookReceiver, tmp_path: Path) -> None:
+    pair, shared = KeyPair.make(), os.urandom(32)
+    (tmp_path / "keys").write_text(f"whsec_{b64encode(shared).decode()}\n{pair.private()}\n")
+    await delivered(receiver, LONG, compression="gzip", secret_file=tmp_path / "keys")
+
+    headers, body = receiver.asked[0].headers, receiver.asked[0].body
+    symmetric, asymmetric = (each.partition(",")[2] for each in headers["webhook-signature"].split(" "))
+    content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode()
+    assert verifies(pair, content + body, asymmetric)
+    assert not verifies(pair, content + gzip.decompress(body), asymmetric)
+    assert hmac.digest(shared, content + body, "sha256") == b64decode(symmetric)
+
+
+async def test_a_retry_sends_the_same_bytes(receiver: WebhookReceiver) -> None:
+    receiver.answer = lambda posted: Answer(500)
+    sink = WebhookSink("hook", WebhookOptions(url=receiver.url, compression="gzip"), cluster="prod")  # type: ignore[arg-type]
+    await sink.open()
+    record = a_delta(body=LONG)
+    await sink.deliver([record])
+    await sink.deliver([record])
+    await sink.close()
+
+    first, second = receiver.asked
+    assert first.body == second.body
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_an_endpoint_without_gzip_rejects_no_record(receiver: WebhookReceiver, batch: int) -> None:
+    receiver.answer = lambda posted: Answer(415) if "content-encoding" in posted.headers else ACCEPTED
+    options = {"url": receiver.url, "compression": "gzip", "compress_above": 0, "batch": batch}
+    sink = WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod")
+    await sink.open()
+    receipt = await sink.deliver(changes(5))
+    await sink.close()
+
+    assert list(receipt.pending) == list(range(5))
+    assert not receipt.rejected
+    assert receipt.failure is not None
+    assert receipt.failure.unavailable
+    assert failure_of(receipt).endswith("answers 415: it may not take compressed bodies; see compression")
