@@ -19,6 +19,7 @@ from sinks.webhook.http.client import HttpResponse
 from sinks.webhook.http.endpoint import HttpEndpoint
 from sinks.webhook.http.networks import NetworkPolicy
 from sinks.webhook.options import WebhookOptions
+from sinks.webhook.rate import RateLimit
 
 _LONG = 8
 """Characters. A shorter path or public header value may be in a response by chance, so it is not redacted."""
@@ -48,6 +49,7 @@ class WebhookConnection:
         self.request = self._endpoint.request
         self._token_endpoint = None if options.oauth2 is None else TokenEndpoint(options.oauth2, options, networks)
         self._tokens: TokenCache | None = None
+        self._rate: RateLimit | None = None
         self.headers: dict[str, str] = {}
         """The headers of every request, without those of ``prepare``. Names are in lower case."""
         self.keys: tuple[WebhookKey, ...] = ()
@@ -58,18 +60,22 @@ class WebhookConnection:
         self._read_secrets()
         if self._token_endpoint is not None and self._tokens is None:
             self._tokens = TokenCache(self._token_endpoint.request)
+        if (rate := self._options.rate) is not None and self._rate is None:
+            self._rate = RateLimit(rate.per_second, rate.burst)
         await self._endpoint.open()
 
     @property
     def prepares(self) -> bool:
         """Requests need ``prepare``."""
-        return self._tokens is not None
+        return self._tokens is not None or self._rate is not None
 
     async def prepare(self) -> Mapping[str, str]:
         """Waits until the next request may be sent, and returns its further headers. Raises SinkUnavailable."""
         headers = {}
         if self._tokens is not None:
             headers["authorization"] = _BEARER + await self._tokens.get()
+        if self._rate is not None:
+            await self._rate.wait()
         return headers
 
     def reject_token(self, headers: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from config.values import Matching, Names
+from config.values import Between, Count, Duration, Matching, Names
 from sinks.webhook.option_types import Url
 
 _TEXT = Matching(r"[\x20-\x7e]+", "printable ASCII is expected", longest=1024)
@@ -59,3 +59,26 @@ class OAuth2Options(BaseModel):
         description="Certificates (PEM) of the authorities to trust for token_url, in place of the sink's ca_file.",
         examples=["/run/secrets/idp-ca.crt"],
     )
+
+
+class RateOptions(BaseModel):
+    """A token bucket for requests."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests: Count = Field(
+        ge=1, le=1_000_000, description="Requests in each time of per, evenly spaced.", examples=[100]
+    )
+    per: Annotated[Duration, Between(0.001, 3600)] = Field(
+        default=Duration(1), description="The time for that many requests.", examples=["1m"]
+    )
+    burst: Count = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="Requests that may begin at once after a quiet time, beyond the even spacing.",
+    )
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.per

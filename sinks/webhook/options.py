@@ -12,7 +12,7 @@ from bridge.model.primitives.addresses import is_loopback
 from config.rules import Above, Given, Is, Not, Rule, needs, together
 from config.values import Between, Count, Duration, Matching, Size
 from sinks.options import EventOptions, Format
-from sinks.webhook.option_sections import OAuth2Options
+from sinks.webhook.option_sections import OAuth2Options, RateOptions
 from sinks.webhook.option_types import ContentEncoding, HeaderFiles, Headers, Network, Url
 
 _AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
@@ -94,6 +94,12 @@ class WebhookOptions(EventOptions):
         le=200,
         description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which an"
         " endpoint must have asked for; so the default is 1.",
+    )
+    rate: RateOptions | None = Field(
+        default=None,
+        description="Most requests in a time. A retry is a request, too. Without the option, only concurrency and the"
+        " endpoint's own 429 bound the rate.",
+        examples=[{"requests": 100}],
     )
     compression: ContentEncoding = Field(
         default=ContentEncoding.NONE,
