@@ -25,7 +25,6 @@ LONG_MODULES = frozenset(
         "bridge/informer/history/prover.py",
         "bridge/informer/reflector/reflector.py",
         "bridge/informer/shared_informer.py",
-        "bridge/kube/wire/frames.py",
         "bridge/outbox/outbox.py",
     }
 )

@@ -8,5 +8,6 @@ nesting     scans JSON of any depth without recursion
 objects     reads identity and metadata of an object
 page_items  objects of a page that were not taken yet
 pages       a list page into objects, while the bytes arrive
+slow_lines  bookmarks, errors and unusual lines of a watch
 status      the API's errors, by the action that they ask for
 """

@@ -1,43 +1,25 @@
 """Turns the bytes of a watch into answers. Pure. The hottest file of the room, which reads every byte. Hot.
 
 A line is ``{"type":"MODIFIED","object":{…}}``: Go writes it compact, with these members in this order. Type and
-metadata are decoded in a single pass, and the object is sliced out of the line. Lines in another format take a slower
-way to the same answers.
+metadata are decoded in a single pass, and the object is sliced out of the line. Other lines take the slower way of
+``slow_lines``, to the same answers.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from bridge.kube.wire.nesting import deeper_than, members
-from bridge.kube.wire.objects import (
-    DEEPEST,
-    UNREADABLE,
-    Head,
-    LeftBare,
-    bare,
-    is_utf8,
-    may_be_deep,
-    names_a_secret,
-    read_object,
-    text_at,
-    too_deep,
-)
-from bridge.kube.wire.status import error_answer, read_status, shortened
-from bridge.model.answers import Announced, Bookmark, ErrorAnswer, EventType, Failed, Unreadable, WatchAnswer
+from bridge.kube.wire.nesting import deeper_than
+from bridge.kube.wire.objects import DEEPEST, UNREADABLE, Head, is_utf8, may_be_deep, names_a_secret
+from bridge.kube.wire.slow_lines import TYPES, Event, SlowLines
+from bridge.model.answers import Announced, ErrorAnswer, EventType, Unreadable, WatchAnswer
 from bridge.model.object import ApiObject, cut, object_key
 from bridge.model.resource import Resource
 
 LONGEST_LINE = 16 << 20
 """Bytes, as for an object in a list. Only the identity of an object in a longer line is kept."""
 
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends a WatchList's initial events (KEP-3157)."""
-
 _PREFIXES = {each.value: b'{"type":"%b","object":' % each.value.encode() for each in EventType}
-_TYPES = {each.value: each for each in EventType}
-
-_Event = tuple[EventType, ApiObject]
 
 
 class _GoLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -48,24 +30,7 @@ class _GoLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     object: Head
 
 
-class _AnyLine(msgspec.Struct, gc=False):
-    type: str = ""
-    object: msgspec.Raw = msgspec.Raw()
-    kind: str = ""
-
-
-class _BookmarkMetadata(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-    annotations: dict[str, str] | None = None
-
-
-class _BookmarkObject(msgspec.Struct):
-    metadata: _BookmarkMetadata
-
-
 _decode_line = msgspec.json.Decoder(_GoLine).decode
-_decode_any_line = msgspec.json.Decoder(_AnyLine).decode
-_decode_bookmark = msgspec.json.Decoder(_BookmarkObject).decode
 
 
 class Frames:
@@ -81,16 +46,17 @@ class Frames:
     ) -> None:
         """``longest_line`` is in bytes. ``initial_events`` marks a WatchList. If ``managed_fields`` is False, they are
         cut out."""
-        self._resource = resource
         self._may_be_deep = may_be_deep(resource)
         self._managed_fields = managed_fields
-        self._initial_events = initial_events
         self._longest_line = longest_line
+        self._slow = SlowLines(
+            resource, initial_events=initial_events, managed_fields=managed_fields, longest_line=longest_line
+        )
         self._unfinished: list[bytes] = []
         self._unfinished_size = 0
-        self._beyond: _Event | Unreadable | None = None
+        self._beyond: Event | Unreadable | None = None
         """The answer for a line that is too long, until its end; the rest of the line is dropped."""
-        self.left_bare: list[str] = []
+        self.left_bare = self._slow.left_bare
         """Objects reduced to their identity: name and reason. The reader of this list may clear it."""
         self.ended = False
         """The last answer ended the stream. Later bytes are ignored."""
@@ -125,11 +91,11 @@ class Frames:
         self._unfinished.append(part)
         self._unfinished_size += len(part)
         if self._unfinished_size > self._longest_line:
-            self._beyond = self._too_long(b"".join(self._unfinished))
+            self._beyond = self._slow.too_long(b"".join(self._unfinished))
             self._forget_unfinished()
         return []
 
-    def _pass_over(self, beyond: _Event | Unreadable, chunk: bytes) -> list[WatchAnswer]:
+    def _pass_over(self, beyond: Event | Unreadable, chunk: bytes) -> list[WatchAnswer]:
         end = chunk.find(b"\n")
         if end < 0:
             return []
@@ -139,7 +105,7 @@ class Frames:
 
     def _read(self, lines: bytes, end: int) -> list[WatchAnswer]:
         answers: list[WatchAnswer] = []
-        events: list[_Event] = []
+        events: list[Event] = []
         view = memoryview(lines)  # The decoder reads each line without a copy.
         start = 0
         while start < end:
@@ -159,7 +125,7 @@ class Frames:
             answers.append(Announced(events))
         return answers
 
-    def _event(self, lines: bytes, view: memoryview, start: int, stop: int) -> _Event | None:
+    def _event(self, lines: bytes, view: memoryview, start: int, stop: int) -> Event | None:
         """The event of a line in Go's format; None for all other lines."""
         if stop - start > self._longest_line:
             return None
@@ -190,79 +156,15 @@ class Frames:
         key = object_key(metadata.namespace, metadata.name)
         is_secret = head.kind == "Secret" and names_a_secret(head)
         thing = ApiObject(key, metadata.uid, metadata.resource_version, body, stripped, is_secret)
-        return _TYPES[line.type], thing
+        return TYPES[line.type], thing
 
-    def _unusual(self, line: memoryview) -> _Event | WatchAnswer | None:
-        if len(line) > self._longest_line:
-            return self._too_long(line)
-        raw = bytes(line)
-        if not raw.strip():
-            return None
-        try:
-            found = _decode_any_line(raw)
-        except RecursionError:
-            return self._bare(raw, too_deep(raw))
-        except UNREADABLE as error:
-            return Unreadable(shortened(f"a line of {len(raw)} bytes is not a watch event: {error}"))
-        if found.kind == "Status":  # Without an event around it: the server failed after it had said 200.
-            return self._end(self._status(raw))
-        if bytes(found.object) in {b"", b"null"}:
-            return Unreadable(f"a line of {len(raw)} bytes is not a watch event: it has no object")
-        match found.type:
-            case "BOOKMARK":
-                return _bookmark(found.object)
-            case "ERROR":
-                return self._end(self._status(found.object))
-            case EventType.ADDED | EventType.MODIFIED | EventType.DELETED:
-                thing = read_object(found.object, self._resource, managed_fields=self._managed_fields)
-                return self._event_of(found.type, thing)
-            case _:
-                return Unreadable(shortened(f"an event of unknown type {found.type!r}"))
-
-    def _status(self, body: bytes | msgspec.Raw) -> ErrorAnswer:
-        status = read_status(body)
-        if status is None:
-            return Failed("an ERROR event without a Status")
-        return error_answer(status.code, status, unusual=self._initial_events)
-
-    def _event_of(self, kind: str, thing: ApiObject | LeftBare | str) -> _Event | Unreadable:
-        if isinstance(thing, str):
-            return Unreadable(shortened(f"{kind}: {thing}"))
-        if isinstance(thing, LeftBare):
-            self.left_bare.append(shortened(thing.reason))
-            thing = thing.object
-        return _TYPES[kind], thing
-
-    def _too_long(self, line: bytes | memoryview) -> _Event | Unreadable:
-        return self._bare(bytes(line[: self._longest_line]), f"it is longer than {self._longest_line} bytes")
-
-    def _bare(self, line: bytes, reason: str) -> _Event | Unreadable:
-        """The event of a line that no decoder can read, with the object's identity. The line may be cut off."""
-        kind, start = "", -1
-        for key, begin, end in members(line, len(line) - len(line.lstrip())):
-            if key == b'"type"':
-                kind = text_at(line, begin, end)
-            elif key == b'"object"':
-                start = begin
-        if kind not in _PREFIXES or start < 0:
-            return Unreadable(shortened(f"a line is not a watch event that can be read: {reason}"))
-        return self._event_of(kind, bare(line, self._resource, reason, at=start))
-
-    def _end(self, answer: ErrorAnswer) -> ErrorAnswer:
-        self.ended = True
-        self._forget_unfinished()
+    def _unusual(self, line: memoryview) -> Event | WatchAnswer | None:
+        answer = self._slow.too_long(line) if len(line) > self._longest_line else self._slow.read(bytes(line))
+        if isinstance(answer, ErrorAnswer):
+            self.ended = True
+            self._forget_unfinished()
         return answer
 
     def _forget_unfinished(self) -> None:
         self._unfinished.clear()
         self._unfinished_size = 0
-
-
-def _bookmark(body: msgspec.Raw) -> Bookmark | Unreadable:
-    try:
-        metadata = _decode_bookmark(body).metadata
-    except UNREADABLE as error:
-        return Unreadable(shortened(f"BOOKMARK: {error}"))
-    if not metadata.resource_version:
-        return Unreadable("BOOKMARK: no metadata.resourceVersion")
-    return Bookmark(metadata.resource_version, (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true")
