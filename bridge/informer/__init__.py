@@ -12,6 +12,7 @@ history           proves that the API server still has the known history
 indexer           the store: known versions and indexes
 lister            read access to the store
 reflector         lists and watches
+resync            periodic resyncs
 shared_informer   all of the above, for a resource in a scope
 tombstones        the newest exported deletes (pure)
 """

@@ -16,7 +16,16 @@ from itertools import chain
 from operator import attrgetter
 from typing import Protocol
 
-from bridge.informer.deltas import TYPE_OF_EVENT, Deltas, DeltaType, FifoClosed, QueuedDelta
+from bridge.informer.deltas import (
+    TYPE_OF_EVENT,
+    Deltas,
+    DeltaType,
+    FifoClosed,
+    QueuedDelta,
+    is_repeated_delete,
+    keep_last_state,
+    wider,
+)
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
 from bridge.model.object import ApiObject
@@ -177,7 +186,7 @@ class DeltaFIFO:
             if pending is None:
                 self._add(DeltaType.SYNC, key, None, targets=targets)
             elif pending[-1].type is DeltaType.SYNC:
-                pending[-1].targets = _wider(pending[-1].targets, targets)
+                pending[-1].targets = wider(pending[-1].targets, targets)
 
     def reached(self, position: str | None) -> None:
         """Makes a batch due, with which the store reaches this version: all events up to it are queued. None if no
@@ -311,8 +320,8 @@ class DeltaFIFO:
         if pending is None:
             self.items[key] = [delta]
             self.queue.append(key)
-        elif _is_repeated_delete(pending[-1], delta):
-            self._bytes += _keep_last_state(pending[-1], delta)
+        elif is_repeated_delete(pending[-1], delta):
+            self._bytes += keep_last_state(pending[-1], delta)
             return
         else:
             pending.append(delta)
@@ -323,7 +332,9 @@ class DeltaFIFO:
 
     def _absent(self, listed: set[str]) -> list[str]:
         """Keys, queued keys first, of existing objects that the list lacks."""
-        queued = [key for key, deltas in self.items.items() if key not in listed and not _ends_deleted(deltas)]
+        queued = [
+            key for key, deltas in self.items.items() if key not in listed and deltas[-1].type is not DeltaType.DELETED
+        ]
         known = self._known.keys()
         return queued + [key for key in known if key not in listed and key not in self.items]
 
@@ -355,37 +366,11 @@ class DeltaFIFO:
         newer, self.items = self.items, items
         for key, deltas in newer.items():
             older = items.setdefault(key, [])
-            if older and _is_repeated_delete(older[-1], deltas[0]):
-                _keep_last_state(older[-1], deltas.pop(0))
+            if older and is_repeated_delete(older[-1], deltas[0]):
+                keep_last_state(older[-1], deltas.pop(0))
             older += deltas
         self.queue = deque(items)
         self._count = sum(map(len, items.values()))
         queued = chain.from_iterable(items.values())
         self._bytes = sum(len(delta.object.body) for delta in queued if delta.object is not None)
         self._filled.set()
-
-
-def _ends_deleted(deltas: Deltas) -> bool:
-    return deltas[-1].type is DeltaType.DELETED
-
-
-def _is_repeated_delete(pending: QueuedDelta, delta: QueuedDelta) -> bool:
-    """Whether two deletes are of the same object. Deletes with states of different uids are not."""
-    if pending.type is not DeltaType.DELETED or delta.type is not DeltaType.DELETED:
-        return False
-    return pending.object is None or delta.object is None or pending.object.uid == delta.object.uid
-
-
-def _keep_last_state(pending: QueuedDelta, delta: QueuedDelta) -> int:
-    """Merges two deletes into ``pending``, and keeps the last state. Returns the bytes by which ``pending`` grew."""
-    if pending.object is not None or delta.object is None:
-        return 0
-    pending.object, pending.evidence = delta.object, delta.evidence
-    return len(delta.object.body)
-
-
-def _wider(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The union of both; None stands for all listeners."""
-    if one is None or other is None:
-        return None
-    return tuple(dict.fromkeys(one + other))

@@ -52,3 +52,25 @@ class QueuedDelta(msgspec.Struct, gc=False):
 
 
 Deltas: TypeAlias = list[QueuedDelta]
+
+
+def is_repeated_delete(pending: QueuedDelta, delta: QueuedDelta) -> bool:
+    """Whether two deletes are of the same object. Deletes with states of different uids are not."""
+    if pending.type is not DeltaType.DELETED or delta.type is not DeltaType.DELETED:
+        return False
+    return pending.object is None or delta.object is None or pending.object.uid == delta.object.uid
+
+
+def keep_last_state(pending: QueuedDelta, delta: QueuedDelta) -> int:
+    """Merges two deletes into ``pending``, and keeps the last state. Returns the bytes by which ``pending`` grew."""
+    if pending.object is not None or delta.object is None:
+        return 0
+    pending.object, pending.evidence = delta.object, delta.evidence
+    return len(delta.object.body)
+
+
+def wider(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The union of both; None stands for all listeners."""
+    if one is None or other is None:
+        return None
+    return tuple(dict.fromkeys(one + other))

@@ -14,7 +14,8 @@ from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
-from bridge.informer.shared_informer import ResyncPeriods, SharedInformer
+from bridge.informer.resync import ResyncPeriods
+from bridge.informer.shared_informer import SharedInformer
 from bridge.model.answers import ListerWatcher
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol
 
 from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Report
 from bridge.informer.controller import Controller, DeliverBatch, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
 from bridge.informer.history.history import History
-from bridge.informer.history.outcomes import OtherHistory, Proof
+from bridge.informer.history.member_history import Membership
+from bridge.informer.history.outcomes import OtherHistory
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
 from bridge.informer.reflector import list_watch
@@ -19,51 +19,12 @@ from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import Contradicted
+from bridge.informer.resync import ResyncPeriods, resync_when_due
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
-
-
-class ResyncPeriods(Protocol):
-    """The listeners that want periodic resyncs. Listeners come and go."""
-
-    def resync_periods(self) -> Mapping[str, float]:
-        """Listener → seconds; listeners without a period are left out."""
-        ...
-
-    async def wait_periods_changed(self) -> None:
-        """Returns when a listener with a period came or went."""
-        ...
-
-
-class _Membership:
-    """The History of a server, for a single member (see ``member_history.MemberHistory``)."""
-
-    def __init__(self, history: History, member: SharedInformer) -> None:
-        self._history = history
-        self._member = member
-
-    async def prove(self) -> Proof:
-        await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
-        return await self._history.prove(self._member)
-
-    async def disprove(self, other: OtherHistory) -> None:
-        await self._history.disprove(self._member, other)
-
-    @property
-    def is_assured(self) -> bool:
-        return self._history.is_assured(self._member)
-
-    def assure(self, at: float) -> None:
-        self._history.assure(at)
-
-    def connection_broke(self) -> None:
-        self._history.connection_broke()
-
-    async def renew(self) -> None:
-        await self._history.renew(self._member)
 
 
 class SharedInformer:
@@ -128,7 +89,7 @@ class SharedInformer:
             resumed=resumed,
             epoch=epoch,
             lists=lists,
-            history=_Membership(self._history, self),
+            history=Membership(self._history, self),
             comparing=comparing,
         )
         self._history.join(self, resumed=resumed)
@@ -251,7 +212,7 @@ class SharedInformer:
             controller = tasks.create_task(self._controller.run())
             readers = [tasks.create_task(self._reflector.run())]
             if self._resync is not None:
-                readers.append(tasks.create_task(self._resync_when_due(self._resync)))
+                readers.append(tasks.create_task(resync_when_due(self._fifo, self._resync, self._synced)))
             await self._stopping.wait()
             for reader in readers:
                 reader.cancel()
@@ -285,20 +246,3 @@ class SharedInformer:
         if self._handlers is not None:
             self._handlers.informer_synced()
         self._report(InformerSynced(self.resource, self.scope, len(self.indexer)))
-
-    async def _resync_when_due(self, wanted: ResyncPeriods) -> None:
-        now = asyncio.get_running_loop().time
-        due_at: dict[tuple[str, float], float] = {}
-        await self._synced.wait()
-        while True:
-            listeners = wanted.resync_periods().items()
-            due_at = {each: due_at.get(each, now() + each[1]) for each in listeners}
-            if due := [each for each, at in due_at.items() if at <= now()]:
-                await self._fifo.resync(tuple(name for name, _ in due))
-                due_at.update({each: now() + each[1] for each in due})
-                continue
-            try:
-                async with asyncio.timeout_at(min(due_at.values(), default=None)):
-                    await wanted.wait_periods_changed()
-            except TimeoutError:
-                continue

@@ -76,6 +76,7 @@ class Outbox:
             committed=committed,
         )
         self.append = self._appender.append
+        self.body = self._store.body
         opened.state_directory.counted = self._appender.counted
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
@@ -191,23 +192,11 @@ class Outbox:
         records, first = await self._store.ask(question)
         return Slice(records, first)
 
-    def body(self, sequence: int) -> bytes:
-        """See Store.body."""
-        return self._store.body(sequence)
-
     # ── State ────────────────────────────────────────────────────────────────
 
     def backlog_of(self, sink: str) -> BacklogSize:
-        """The records, bytes and age that this sink has not settled. Items of a backfill count as records only: their
-        bytes belong to the ledger, which exists anyway."""
-        cursor, now = self.sinks[sink], self._now()
-        held, index = cursor.holds, self.sparse_index
-        age = index.age_of(held, now) if held < self.last else 0.0
-        if cursor.has_in_flight:
-            age = max(age, now - cursor.oldest_at)
-        else:
-            cursor.oldest_at = now - age
-        return BacklogSize(self.sinks.backlog_records(sink), index.bytes_after(held), age)
+        """See SinkCursors.backlog."""
+        return self.sinks.backlog(sink, self.sparse_index, self._now())
 
     @property
     def oldest_seconds(self) -> float:

@@ -14,8 +14,10 @@ from bridge.model.record import Record
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, cursors
 from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind
+from bridge.outbox.consumers.backlog import BacklogSize
 from bridge.outbox.consumers.cursors import Progress, SinkCursor
 from bridge.outbox.dead_letters import DeadLetters
+from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.store import Store
 
 
@@ -57,6 +59,18 @@ class SinkCursors:
     def backlog_records(self, sink: str) -> int:
         """Records that this sink has not settled."""
         return self._cursors[sink].backlog_records(self._last())
+
+    def backlog(self, sink: str, index: SparseIndex, now: float) -> BacklogSize:
+        """The records, bytes and age that this sink has not settled. Items of a backfill count as records only: their
+        bytes belong to the ledger, which exists anyway."""
+        cursor = self._cursors[sink]
+        held = cursor.holds
+        age = index.age_of(held, now) if held < self._last() else 0.0
+        if cursor.has_in_flight:
+            age = max(age, now - cursor.oldest_at)
+        else:
+            cursor.oldest_at = now - age
+        return BacklogSize(self.backlog_records(sink), index.bytes_after(held), age)
 
     # ── Settling ─────────────────────────────────────────────────────────────
 

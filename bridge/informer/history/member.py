@@ -45,6 +45,10 @@ class Member(Protocol):
 
     def known(self, key: str) -> ObjectVersion | None: ...
 
+    async def wait_processed(self) -> None:
+        """Returns when the Indexer has every delta that was queued before, and no batch is under way."""
+        ...
+
     async def wait_known(self) -> None:
         """Return when the Indexer has every delta that is queued now."""
         ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from bridge.informer.history.history import History
+from bridge.informer.history.member import Member
 from bridge.informer.history.outcomes import OtherHistory, Proof, SameHistory
 
 
@@ -55,3 +57,31 @@ class TrustedHistory:
 
     def connection_broke(self) -> None:
         pass
+
+
+class Membership:
+    """The History of a server, for a single member."""
+
+    def __init__(self, history: History, member: Member) -> None:
+        self._history = history
+        self._member = member
+
+    async def prove(self) -> Proof:
+        await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
+        return await self._history.prove(self._member)
+
+    async def disprove(self, other: OtherHistory) -> None:
+        await self._history.disprove(self._member, other)
+
+    @property
+    def is_assured(self) -> bool:
+        return self._history.is_assured(self._member)
+
+    def assure(self, at: float) -> None:
+        self._history.assure(at)
+
+    def connection_broke(self) -> None:
+        self._history.connection_broke()
+
+    async def renew(self) -> None:
+        await self._history.renew(self._member)
