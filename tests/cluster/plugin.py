@@ -20,6 +20,7 @@ import pytest
 from tests.cluster import recipes
 from tests.cluster.build import BuildFailed, Built, Outcome, ToolchainMissing, provide, toolchain_missing
 from tests.cluster.recipes import Group, Recipe
+from tests.cluster.servers.class_archive import share_classes
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
@@ -141,7 +142,9 @@ def nats_build(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="session")
 def kafka_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.KAFKA, pytestconfig)
+    folder = _folder_of(recipes.KAFKA, pytestconfig)
+    share_classes(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.cluster.fixtures import DefineCustomResource, MakeStream, MakeTopic, StartNats
 from tests.cluster.kube_client import KubeClient, KubeError
 from tests.cluster.servers import ControllerManager, Etcd, Kafka, KubeApiServer, Nats, Server, ServerFailed
+from tests.cluster.servers.kafka import class_archive
 from tests.cluster.servers.kube_apiserver import USERS, ClusterSecrets
 
 REPOSITORY = Path(__file__).parents[2]
@@ -430,6 +431,11 @@ def test_a_topic_has_the_settings_it_was_made_with(kafka: Kafka, kafka_topic: Ma
 
     with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
         publish(kafka, topic, os.urandom(5000))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the files that a process has mapped")
+def test_brokers_share_the_classes_that_one_has_loaded(kafka: Kafka, kafka_build: Path) -> None:
+    assert str(class_archive(kafka_build)) in Path(f"/proc/{kafka.pid}/maps").read_text()
 
 
 def test_kafka_survives_kill_9_with_its_records_and_ends(start_kafka: Callable[[dict[str, str]], Kafka]) -> None:

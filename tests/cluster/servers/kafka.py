@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -38,6 +39,12 @@ class KafkaRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+def class_archive(build: Path) -> Path:
+    """Of these jars and of the Java on PATH: what another one wrote is of no use to it."""
+    java = Path(shutil.which("java") or "java").resolve()
+    return build / f"classes-{java.stat().st_mtime_ns if java.exists() else 0:x}.jsa"
+
+
 class Kafka(Server):
     """One broker. Topics are made by who wants them: a record for an unknown one is refused.
 
@@ -47,7 +54,7 @@ class Kafka(Server):
     def __init__(self, folder: Path, build: Path, properties: Mapping[str, str] | None = None) -> None:
         super().__init__(folder)
         self.bootstrap = f"127.0.0.1:{reserve_port()}"
-        self._class_path = build / "*"
+        self._build = build
         self._settings = folder / "server.properties"
         self._settings.write_text("".join(f"{k}={v}\n" for k, v in self._defaults(properties or {}).items()))
 
@@ -84,9 +91,14 @@ class Kafka(Server):
 
     def command(self) -> Sequence[str | Path]:
         # A broker that lives for seconds is started in half the time by the first of the two compilers alone.
-        flags = ["-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        flags = ["-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", *self.sharing()]
         logs_warnings = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return ["java", *flags, logs_warnings, "-cp", str(self._class_path), "kafka.Kafka", self._settings]
+        return ["java", *flags, logs_warnings, "-cp", str(self._build / "*"), "kafka.Kafka", self._settings]
+
+    def sharing(self) -> Sequence[str]:
+        """Where it finds the classes that another broker has loaded; see share_classes."""
+        archive = class_archive(self._build)
+        return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
     def is_ready(self) -> bool:
         try:
