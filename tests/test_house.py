@@ -21,7 +21,6 @@ MOST_FUNCTION_LINES = 50
 LONG_MODULES = frozenset(
     {
         "bridge/informer/delta_fifo.py",
-        "bridge/informer/reflector/list_watch.py",
         "bridge/informer/history/prover.py",
         "bridge/informer/reflector/reflector.py",
     }

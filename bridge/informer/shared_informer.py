@@ -14,7 +14,7 @@ from bridge.informer.history.member_history import Membership
 from bridge.informer.history.outcomes import OtherHistory
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
-from bridge.informer.reflector import list_watch
+from bridge.informer.reflector import requests
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
@@ -85,7 +85,7 @@ class SharedInformer:
             self._fifo,
             report=report,
             timing=timing,
-            start=list_watch.begin(checkpoint, watch_list=watch_list),
+            start=requests.begin(checkpoint, watch_list=watch_list),
             resumed=resumed,
             epoch=epoch,
             lists=lists,

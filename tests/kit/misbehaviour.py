@@ -64,13 +64,13 @@ class Misbehaviour(Faults):
         if plain:
             text, headers = b"Too many requests, please try again later.\n", (("Retry-After", str(retry_after)),)
             return self._add(Reply(429, "text/plain; charset=utf-8", text, headers), resource, verbs, times)
-        return self._add(Fail(errors.too_many_requests(retry_after)), resource, verbs, times)
+        return self._add(Fail(_too_many_requests(retry_after)), resource, verbs, times)
 
     def internal_error(
         self, resource: str | None = None, *, verbs: Collection[str] | None = None, times: int | None = None
     ) -> FaultRule:
         """Answers 500."""
-        return self._add(Fail(errors.internal_error("the playground was asked to fail")), resource, verbs, times)
+        return self._add(Fail(_internal_error("the playground was asked to fail")), resource, verbs, times)
 
     def gone(
         self, resource: str | None = None, *, verbs: Collection[str] | None = None, times: int | None = None
@@ -257,3 +257,13 @@ class Misbehaviour(Faults):
             self._to_lose[name] -= 1
             self._store.collection(name).events.pop()  # Watches read the events after this method only.
         return version
+
+
+def _too_many_requests(retry_after: int) -> StatusError:
+    message = "storage is (re)initializing"
+    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after}, retry_after)
+
+
+def _internal_error(why: str) -> StatusError:
+    message = f"Internal error occurred: {why}"
+    return StatusError(500, "InternalError", message, {"causes": [{"message": why}]})

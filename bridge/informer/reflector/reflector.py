@@ -22,11 +22,12 @@ from bridge.informer.deltas import FifoClosed
 from bridge.informer.history.history import ASSURED
 from bridge.informer.history.member_history import MemberHistory, TrustedHistory
 from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
-from bridge.informer.reflector import list_watch, states
+from bridge.informer.reflector import list_watch, requests, states
 from bridge.informer.reflector.comparison import Comparison
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Pacing, Timing
 from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
+from bridge.informer.reflector.request_end import end_of_watch, reason_of
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
@@ -54,7 +55,6 @@ from bridge.informer.reflector.states import (
 )
 from bridge.model.answers import (
     Announced,
-    Bookmark,
     Busy,
     Failed,
     HungUp,
@@ -72,9 +72,6 @@ from bridge.model.answers import (
 )
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
-
-LATE = 10.0
-"""Seconds after its timeoutSeconds within which the end of a watch counts as caused by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,7 @@ class Reflector:
     @property
     def reached(self) -> str | None:
         """The newest version that the server sent, in its present history; None before the first."""
-        return list_watch.reached(self._state)
+        return requests.reached(self._state)
 
     @property
     def is_witness(self) -> bool:
@@ -211,7 +208,7 @@ class Reflector:
         if isinstance(self._state, NotSynced | Listing):
             await self._wait_for_turn()
         timeout = 0 if isinstance(self._state, Proving) else self._draw_timeout()
-        request = list_watch.next_request(self._state, page_size=self._page_size, watch_timeout=timeout)
+        request = requests.next_request(self._state, page_size=self._page_size, watch_timeout=timeout)
         answer: Answer
         match request:
             case ListRequest():
@@ -314,11 +311,9 @@ class Reflector:
                 came = self._now()
                 if isinstance(answer, Opened):
                     answer = await self._objection() or answer
-                if isinstance(answer, HungUp) and not events and self._now() - began < self._timing.very_short:
-                    # Only a clean end may stand for a 410.
-                    answer = Failed(answer.reason) if answer.torn else VeryShort()
-                elif isinstance(answer, HungUp) and not answer.torn and _is_over(request, self._now() - began):
-                    answer = TimedOut()
+                elif isinstance(answer, HungUp):
+                    seconds, shortest = self._now() - began, self._timing.very_short
+                    answer = end_of_watch(answer, request, seconds, is_first=not events, very_short=shortest)
                 if isinstance(answer, Announced):
                     events += len(answer.events)
                 opened = opened or isinstance(answer, Opened)
@@ -332,7 +327,7 @@ class Reflector:
                 # The watch may have ended while the former answer was taken in.
                 self._history.assure(came - busy)
             self._report(
-                WatchEnded(self._resource, self._scope, _reason(answer), self._now() - began, events),
+                WatchEnded(self._resource, self._scope, reason_of(answer), self._now() - began, events),
             )
         return step, answer
 
@@ -474,7 +469,7 @@ class Reflector:
 
     async def _pause(self, step: Step, answer: Answer, verb: str) -> None:
         pause = self._pacing.pause(step, answer, self._now(), self._jitter)
-        reason = f"its history is not proven: {_reason(answer)}" if verb == "proof" else _reason(answer)
+        reason = f"its history is not proven: {reason_of(answer)}" if verb == "proof" else reason_of(answer)
         self.last_error = None if pause is None else reason
         self.refused = pause is not None and pause.for_operator
         if pause is None:
@@ -486,28 +481,3 @@ class Reflector:
         else:
             self._report(ListWatchFailed(self._resource, self._scope, verb, reason, pause.seconds))
         await asyncio.sleep(pause.seconds)
-
-
-def _is_over(request: WatchRequest, seconds: float) -> bool:
-    """Whether the watch's duration matches its timeoutSeconds, with a margin for the server's clock."""
-    return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
-
-
-def _reason(answer: Answer) -> str:
-    match answer:
-        case TimedOut():
-            return "the watch reached its timeout"
-        case OtherHistory() | Contradicted():
-            return "the API server has another history"
-        case VeryShort():
-            return "the watch ended within a second and without an event"
-        case Overdue():
-            return "the bookmark that ends the initial events did not come"
-        case RepairDue():
-            return "a list is due after unreadable data"
-        case Silent(seconds=seconds):
-            return f"the server sent no data for {seconds:.0f} s"
-        case Announced() | Bookmark():
-            return "versions ran backwards"
-        case _:
-            return getattr(answer, "reason", type(answer).__name__)

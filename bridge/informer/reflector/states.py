@@ -216,3 +216,10 @@ class Step(msgspec.Struct, frozen=True):
     pace: Pace = Pace.AT_ONCE
     after: float | None = None
     """The server's Retry-After, in seconds."""
+
+
+class UnexpectedAnswer(Exception):
+    """An answer that does not belong to the request, which is a bug of the bridge."""
+
+    def __init__(self, state: State, answer: Answer) -> None:
+        super().__init__(f"{type(answer).__name__} while {type(state).__name__}")

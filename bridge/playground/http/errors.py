@@ -138,16 +138,6 @@ def invalid(group: str, kind: str, name: str, causes: list[tuple[str, str, str]]
     return StatusError(422, "Invalid", message, details(group, kind, name, causes=found))
 
 
-def too_many_requests(retry_after: int) -> StatusError:
-    message = "storage is (re)initializing"
-    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after}, retry_after)
-
-
-def internal_error(why: str) -> StatusError:
-    message = f"Internal error occurred: {why}"
-    return StatusError(500, "InternalError", message, {"causes": [{"message": why}]})
-
-
 def version_too_large(asked: int, current: int) -> StatusError:
     """504 with a cause, from which clients see that the version is wrong and the server healthy."""
     message = f"Timeout: Too large resource version: {asked}, current: {current}"

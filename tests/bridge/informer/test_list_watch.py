@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch
-from bridge.informer.reflector.list_watch import UnexpectedAnswer, begin, next_request, reached
+from bridge.informer.reflector.requests import begin, next_request, reached
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
@@ -34,6 +34,7 @@ from bridge.informer.reflector.states import (
     Suspected,
     Synced,
     TimedOut,
+    UnexpectedAnswer,
     VeryShort,
     Watching,
 )

@@ -11,8 +11,8 @@ import pytest
 
 from bridge.facts import Fact, InformerStopped, InformerSynced
 from bridge.informer.indexer import by_namespace
-from bridge.informer.reflector.list_watch import UnexpectedAnswer
 from bridge.informer.reflector.pacing import Timing
+from bridge.informer.reflector.states import UnexpectedAnswer
 from bridge.informer.shared_informer import SharedInformer
 from bridge.model.answers import Busy, Expired, HungUp, Opened, Refused, WatchRequest
 from bridge.model.change import Change, ChangeBatch, Op
