@@ -16,7 +16,6 @@ dead_letters    each contains its record, so that the log can be trimmed
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
@@ -158,7 +157,6 @@ CREATE TABLE dead_letters (
 CREATE INDEX dead_letters_of ON dead_letters (sink, resource_name, key, number);
 """
 
-TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", _TABLES, re.MULTILINE))
 
 Part: TypeAlias = tuple[str, str, str, int, str, int]
 """A part of a table: "column", "index" or "table", then its name and four properties."""
