@@ -20,6 +20,7 @@ from bridge.outbox import Damaged, StateError, StateUnusable
 from bridge.pipelines.backpressure import Backpressure
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.selecting import Selecting
 from bridge.pipelines.sink_pipeline import SinkPipeline, make_pipelines
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.redaction_key_file import load_keys
@@ -53,7 +54,10 @@ class Bridge:
             plan.access, report=self._report, idle_timeout=plan.idle_timeout, latency=plan.latency
         ) as client:
             sinks = {sink.name: sink.start for sink in plan.sinks}
-            feeds = await Feeds.open(plan.state, sinks, retention=plan.retention, report=self._report)
+            selecting = [sink.name for sink in plan.sinks if sink.select is not None]
+            feeds = await Feeds.open(
+                plan.state, sinks, retention=plan.retention, selecting=selecting, report=self._report
+            )
             async with feeds.outbox as outbox:
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
                 keys = load_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
@@ -96,6 +100,7 @@ class _Running:
         self._watched = CurrentResources()
         self._pipelines: dict[str, SinkPipeline] = make_pipelines(plan, feeds, self._watched, redaction, report)
         sink_feeds = {name: pipeline.feed for name, pipeline in self._pipelines.items()}
+        self._selecting = Selecting(plan.sinks, plan.cluster, outbox.selections, sink_feeds, report)
         self._backlogs = Backpressure(plan.sinks, outbox, sink_feeds, report)
         self._admin = LiveOperations(outbox, self._pipelines, report, catalogue=self._catalogue)
         self._factory: SharedInformerFactory | None = None
@@ -114,6 +119,7 @@ class _Running:
                 retention = [
                     tasks.create_task(self._outbox.run(), name="outbox"),
                     tasks.create_task(self._backlogs.run(), name="backpressure"),
+                    tasks.create_task(self._selecting.run(), name="selections"),
                 ]
                 workers = [
                     tasks.create_task(pipeline.worker.run(), name=f"sink {name}")
@@ -139,6 +145,7 @@ class _Running:
                 self._outbox.ledger,
                 every=self._plan.discovery_seconds,
                 watched=self._watched,
+                prepare=self._selecting.prepare,
                 report=self._report,
             )
             following = tasks.create_task(self._follow(client, self._watched_resources), name="discovery")

@@ -4,7 +4,7 @@ start. Delivers no records, and does not affect a running bridge."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
 from bridge.check.check_resources import check_resources
@@ -20,6 +20,7 @@ from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
+from bridge.resources.selected_resources import resolve_entries, unwatched_entries
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
@@ -102,8 +103,17 @@ async def _check_cluster(
         if namespace is not None and await _is_missing(client, namespace):
             reason = "the namespace does not exist: the bridge exports its objects once it does"
             yield Finding(f"resources: namespaces: {namespace}", CheckResult.WRONG, reason)
+    for finding in _check_selections(plan, catalogue, resolution):
+        yield finding
     async for finding in _check_state(plan, client, resolution, allowed=allowed):
         yield finding
+
+
+def _check_selections(plan: Plan, catalogue: Catalogue, resolution: Resolution) -> Iterator[Finding]:
+    for sink in plan.sinks:
+        entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
+        for option, problem in unwatched_entries(entries, f"sinks.{sink.name}.select", resolution):
+            yield Finding(option, CheckResult.WRONG if problem.is_mistake else CheckResult.NOTE, str(problem))
 
 
 async def _is_missing(client: KubeClient, namespace: str) -> bool:

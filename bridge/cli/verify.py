@@ -54,6 +54,11 @@ def _reader(settings: Settings, sink: str) -> SinkReader:
     chosen = settings.sinks.get(sink)
     if chosen is None:
         raise CannotReadBack(f"there is no such sink; the sinks are {', '.join(settings.sinks)}")
+    if chosen.select is not None:
+        raise CannotReadBack(
+            "a sink with select cannot be verified: the destination has the selected objects only, and the comparison "
+            "is with all; verify a sink without select"
+        )
     kinds = registry.types()
     load = kinds[chosen.type].read_back
     if load is None:

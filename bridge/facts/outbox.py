@@ -120,6 +120,42 @@ class SnapshotEnded(msgspec.Struct, frozen=True):
     objects: int
 
 
+class SelectionChanged(msgspec.Struct, frozen=True):
+    """A sink's selection differs from that of the last run. The sink gets the difference behind its backlog. For a new
+    sink, both figures are 0."""
+
+    sink: str
+    added: int
+    """Records ``added`` for objects that the selection contains now."""
+    deleted: int
+    """Records ``deleted`` for objects that it does not contain any more."""
+    number: int
+    """The number of the selection, which ends the ids of these records."""
+
+
+class SelectorUnserved(msgspec.Struct, frozen=True):
+    """An entry of a sink's ``select`` names a resource that the cluster does not serve at this moment."""
+
+    sink: str
+    option: str
+    resource: str
+
+
+class ExpressionFailed(msgspec.Struct, frozen=True):
+    """The first failure of an expression of ``select``. The text has no value of the object."""
+
+    expression: str
+    resource: str
+    key: str
+    reason: str
+
+
+class EvaluationsFailed(msgspec.Struct, frozen=True):
+    """Evaluations of expressions that failed since the last such fact."""
+
+    count: int
+
+
 OutboxFact: TypeAlias = (
     BatchCommitted
     | OutboxOpened
@@ -135,4 +171,8 @@ OutboxFact: TypeAlias = (
     | BacklogDropped
     | SnapshotBegan
     | SnapshotEnded
+    | SelectionChanged
+    | SelectorUnserved
+    | ExpressionFailed
+    | EvaluationsFailed
 )

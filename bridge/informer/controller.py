@@ -104,6 +104,11 @@ class Controller:
             return
         # Of several changes of an object, the Indexer has the last: it did not change during the delivery.
         offload = self._indexer.offload
+        if batch.members is not None:
+            for sequence, (change, members) in enumerate(zip(changes, batch.members, strict=True), batch.first):
+                if change.op is not Op.SYNC and change.op is not Op.DELETED:
+                    offload(change.object.key, sequence, members)
+            return
         for sequence, change in enumerate(changes, batch.first):
             if change.op is not Op.SYNC and change.op is not Op.DELETED:
                 offload(change.object.key, sequence)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping
 from heapq import nlargest
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
@@ -19,6 +19,14 @@ from bridge.model.versions.version_table import VersionTable, age_of
 Stored: TypeAlias = Callable[[int], bytes]
 """Reads the body of the record with this sequence number, without waiting. Every record with an offloaded body exists;
 a missing record is a bug, and its error ends the informer."""
+
+
+class Offload(Protocol):
+    """Offloads a body: the record with this sequence number has the body of the known version, and these sinks
+    (``Selected.members``) contain the object."""
+
+    def __call__(self, key: str, sequence: int, members: int = 0) -> None: ...
+
 
 IndexFunc: TypeAlias = Callable[[ApiObject], Iterable[str]]
 """The values of an object in an index; none for an object without such a value. It must not raise."""
@@ -163,9 +171,8 @@ class Indexer:
         self._known = known
         self.known: Callable[[str], ObjectVersion | None] = known.get
         """The known version under a key; None if there is none."""
-        self.offload: Callable[[str, int], None] = known.offload if isinstance(known, VersionTable) else _keep
-        """Offloads a body: the record with this sequence number has the body of the known version. Has no effect on an
-        unknown key, and in a store that keeps its bodies."""
+        self.offload: Offload = known.offload if isinstance(known, VersionTable) else _keep
+        """Has no effect on an unknown key, and in a store that keeps its bodies."""
 
     def _age(self, key: str) -> tuple[int, bytes]:
         return age_of(self._known[key].resource_version.encode())
@@ -205,5 +212,5 @@ class Indexer:
             held.pop(key, None)
 
 
-def _keep(_key: str, _sequence: int) -> None:
+def _keep(key: str, sequence: int, members: int = 0) -> None:
     """``offload`` of an Indexer that keeps its bodies."""

@@ -28,6 +28,9 @@ class Evidence(StrEnum):
     """The first list contained it."""
     RELISTED = "relisted"
     """A later list differed from the store; steps in between may be missing."""
+    UNSELECTED = "unselected"
+    """A sink's selection does not contain the object any more. The object exists, and may be added again with the same
+    uid."""
 
 
 # gc=False, here and for other values of which there are many: they are in no cycle, and the garbage collector would
@@ -40,6 +43,8 @@ class ObjectVersion(msgspec.Struct, frozen=True, gc=False):
     state: bytes | int
     """The body, in the private form of the store that made this value; or, offloaded, the sequence number of the
     outbox record with the body. The same store can return the body in both cases."""
+    members: int = 0
+    """The sinks whose selection contains it (``Selected.members``); 0 until its record is durable."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -71,3 +76,6 @@ class ChangeBatch:
     first: int | None = None
     """Sequence number of the first change's record; the others follow one by one. Set by the outbox; None before, and
     where changes become no records."""
+    members: list[int] | None = None
+    """For each change, the sinks whose selection contains the object after it. Set by the outbox if a sink has a
+    selection."""

@@ -17,6 +17,24 @@ NO_OBJECT: OrderingKey = ("", "")
 """The ordering key of notices."""
 
 
+MOST_SELECTIONS = 62
+"""Sinks with a selection: a bit of a signed 64-bit integer for each."""
+
+
+class Selected(msgspec.Struct, frozen=True, gc=False):
+    """The decision of all selections on a record, made once and stored with the record. Each field has a bit for each
+    sink with a selection: the sink's mask. Sinks without a selection get every record."""
+
+    takes: int
+    """Sinks that get the record."""
+    enters: int
+    """Of these, sinks whose selection begins to contain the object: they get the record as ``added``."""
+    leaves: int
+    """Of these, sinks whose selection does not contain the object any more: they get the record as ``deleted``."""
+    members: int
+    """Sinks whose selection contains the object after the record; 0 after a delete."""
+
+
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """An exported change. The same change has the same ``id`` after any restart and on any replica."""
 
@@ -44,11 +62,17 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     snapshot: str | None = None
     """Id of the snapshot that the record belongs to; None outside of snapshots."""
     last_of_snapshot: bool = False
+    selected: Selected | None = None
+    """The sinks with a selection that get the record; None if no sink had a selection."""
+    selection: int = 0
+    """The number of the changed selection that this record follows from; 0 for a change of the object."""
 
     @property
     def id(self) -> str:
         """Unique together with the source, which names the epoch (from the second epoch on)."""
-        return f"{self.uid}/{self.resource_version}/{self.op}"
+        identity = f"{self.uid}/{self.resource_version}/{self.op}"
+        # A selection that changes back tells the same object at the same version once more.
+        return f"{identity}/{self.selection}" if self.selection else identity
 
     @property
     def unique_id(self) -> str:

@@ -11,6 +11,7 @@ maintenance   the log in memory, its trimming and cleaning
 outbox        the interface for the other rooms
 rebuild       the new database in place of a damaged one
 recovery      opens the state at a start, and repairs what can be repaired
+selections    the sinks' selections, and the difference that a changed selection makes
 sink_cursors  cursor, backfill and dead letters of every sink
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number
@@ -22,6 +23,7 @@ from bridge.outbox.checks.inspection import LedgerObject, StateInspection, look_
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backlog import drop_through, why_full
 from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.selections import EVERYTHING, StoredSelection
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.ledger import Ledger
@@ -29,25 +31,31 @@ from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.ledger_sql import covering
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.outbox import Outbox
+from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 
 __all__ = [
+    "EVERYTHING",
     "FILE",
     "Backfill",
     "CleanerPolicy",
     "Damaged",
     "DeadLetters",
+    "LastState",
     "Ledger",
     "LedgerObject",
+    "Moved",
     "OtherCluster",
     "Outbox",
     "Retention",
+    "Selections",
     "SinkCursor",
     "SinkCursors",
     "StateError",
     "StateInspection",
     "StateUnusable",
+    "StoredSelection",
     "UnknownFormat",
     "covering",
     "drop_through",

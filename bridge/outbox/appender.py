@@ -12,6 +12,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
 from bridge.outbox.log import statements
+from bridge.outbox.log.selecting import Decide, decided
 from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.log.statements import Append, InformerProgress
 from bridge.outbox.store import Store
@@ -80,6 +81,8 @@ class Appender:
         self._committed = committed
         self.informers: dict[tuple[str, Scope], RunningInformer] = {}
         """Running informers by resource name and scope. See ``begin``."""
+        self.decide: Decide | None = None
+        """Decides which sinks get each record; None if no sink has a selection."""
         self._reached: dict[int, InformerProgress] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
@@ -105,19 +108,12 @@ class Appender:
         self._reached.pop(informer.id, None)
         batch.first = self._assigned + 1
         deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
+        if self.decide is not None:
+            deltas, batch.members = decided(batch.changes, deltas, self.decide, self._state)
         state = informer.position, informer.newest, informer.epoch, informer.removing, rebuilding
         ready = Append(informer.id, informer.kind, informer.resource_number, resources, are_states, replaced, *state)
-        await self._write(deltas, ready)
+        await self.write(deltas, ready)
         return deltas
-
-    async def append_deletes(
-        self, kind: int, gone: Sequence[Delta], resources: Sequence[int], replaced: Sequence[int]
-    ) -> None:
-        """Writes deletes of objects that no informer covers any more. ``resources``: number of the resource that each
-        object was exported as. ``replaced``: the record with the last state of each. The sequence numbers come from
-        ``number_next``."""
-        no_states = [False] * len(gone)
-        await self._write(gone, Append(None, kind, None, resources, no_states, replaced, None, None, 1, True, False))
 
     def begin(self, name: str, scope: Scope, informer: RunningInformer) -> None:
         """Registers a running informer."""
@@ -167,7 +163,8 @@ class Appender:
         reached, self._reached = self._reached, {}
         return reached
 
-    def _write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
+    def write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
+        """Writes records whose sequence numbers come from ``number_next``. Durable when awaited."""
         bodies = self._store.codec.bodies
         compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
         return self._store.write(
@@ -189,11 +186,11 @@ class Appender:
     def _number(
         self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool
     ) -> tuple[list[Delta], list[int], list[bool], list[int | None]]:
-        """The records of these changes, and three lists for ``statements.Append``: the resource of each record, whether
-        the record is a state, and the record that held the previous state (None without one). Deletes and resyncs keep
-        the resource that their object's last record names, even if the informer follows another version by now. An
-        object that changes twice in a batch replaces its record of the same batch, which had no number when the
-        informer made the change. A KeyError is a bug: an informer stops after a batch that could not be appended."""
+        """The records of these changes, and three lists of ``statements.Append``: resources, are_states, replaced.
+        Deletes and resyncs keep the resource that their object's last record names, even if the informer follows
+        another version by now. An object that changes twice in a batch replaces its record of the same batch, which had
+        no number when the informer made the change. KeyError is a bug: an informer stops after a batch that could not
+        be appended."""
         time = self._clock()
         deltas: list[Delta] = []
         resources: list[int] = []

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import apsw
+from msgspec.structs import replace
 
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
@@ -132,8 +133,13 @@ class Ledger:
             )
             for each in orphaned
         ]
+        if (decide := self._appender.decide) is not None:
+            deltas = [
+                replace(delta, selected=decide(delta, each.members, partial(self._store.body, each.sequence)))
+                for delta, each in zip(deltas, orphaned, strict=True)
+            ]
         resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
-        await self._appender.append_deletes(kind, deltas, resources, replaced)
+        await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True))
 
 
 def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
 from bridge.outbox.recovery import OpenedState, open_existing, open_state
+from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
@@ -63,9 +64,8 @@ class Outbox:
     ) -> None:
         self._retention = retention
         self._now = asyncio.get_running_loop().time
-        self._store = Store(
-            opened.state_directory, opened.connection, opened.codec, min_free=retention.min_free, report=report
-        )
+        files = opened.state_directory
+        self._store = Store(files, opened.connection, opened.codec, min_free=retention.min_free, report=report)
         self._log = LogMaintenance(self._store, opened, retention, cleaner_policy)
         self._appender = Appender(
             self._store,
@@ -77,7 +77,8 @@ class Outbox:
         )
         self.append = self._appender.append
         self.body = self._store.body
-        opened.state_directory.counted = self._appender.counted
+        self.selections = Selections(self._store, self._appender, opened.selections, clock)
+        files.counted = self._appender.counted
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
         self.sinks = SinkCursors(self._store, opened.cursors, dead, last=lambda: self.last, clock=clock, report=report)
@@ -94,20 +95,21 @@ class Outbox:
         report: Report,
         retention: Retention | None = None,
         clock: Callable[[], str] = utc_now,
+        selecting: Collection[str] = (),
         only_existing: bool = False,
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
-        start. An empty directory gets a new database; a damaged database is moved aside. With ``only_existing``
-        the state stays unchanged: no cursor is created, and a damaged database raises Damaged. Raises StateError."""
-        opened = await asyncio.to_thread(open_existing if only_existing else open_state, directory, sinks, clock())
+        start; ``selecting``: those with a selection. An empty directory gets a new database; a damaged one is moved
+        aside. With ``only_existing`` no cursor is created, and a damaged database raises Damaged. Raises StateError."""
+        opening = open_existing if only_existing else partial(open_state, selecting=selecting)
+        opened = await asyncio.to_thread(opening, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
-        report(
-            OutboxOpened(str(opened.state_directory.file), apsw.sqlite_lib_version(), outbox.records, opened.objects)
-        )
-        if opened.state_directory.exposed:
-            report(StateExposed(str(directory), opened.state_directory.exposed))
+        files = opened.state_directory
+        report(OutboxOpened(str(files.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
+        if files.exposed:
+            report(StateExposed(str(directory), files.exposed))
         if opened.damage:
             report(OutboxRebuilt(str(opened.aside or ""), opened.damage, tuple(sinks)))
         return outbox
@@ -141,13 +143,11 @@ class Outbox:
         with suppress(Exception):  # The writer raises its failure again.
             await self.close()
         if not isinstance(error, Damaged):
-            raise Damaged(
-                f"{self._store.state_directory.file} is damaged ({damage}); the next start moves it aside"
-            ) from cause
+            file = self._store.state_directory.file
+            raise Damaged(f"{file} is damaged ({damage}); the next start moves it aside") from cause
 
     async def run(self) -> None:
-        """Saves cursors and positions, trims, and watches for missing files, until cancelled. Raises Damaged, or a
-        bug."""
+        """Saves progress, trims, and watches for missing files, until cancelled. Raises Damaged, or a bug."""
         counted = self._now()
         while True:
             await asyncio.sleep(TICK)

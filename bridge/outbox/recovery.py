@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +11,9 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.checks.integrity import find_damage, require_small
-from bridge.outbox.consumers import cursors, dead_letters_sql
+from bridge.outbox.consumers import cursors, dead_letters_sql, selections
 from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
@@ -42,21 +43,24 @@ class OpenedState:
     """Ranges of the log: last sequence number, bytes, and age of the first record in seconds."""
     epoch: int
     """Upper bound of the epochs begun."""
+    selections: dict[str, StoredSelection]
     damage: str = ""
     """Why the earlier database was moved aside; empty if it was not."""
     aside: Path | None = None
     """New path of the damaged database, if a file was left."""
 
 
-def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> OpenedState:
+def open_state(
+    directory: Path, sinks: Mapping[str, StartPolicy], now: str, selecting: Collection[str] = ()
+) -> OpenedState:
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
-    repeats the repair. Raises StateError."""
+    repeats the repair. ``selecting``: the sinks that have a selection now. Raises StateError."""
     state_directory = StateDirectory(directory)
     try:
         mark = state_directory.mark()
         if mark is None:
             try:
-                return _read_all(state_directory, sinks, now)
+                return _read_all(state_directory, sinks, now, selecting)
             except Damaged as error:
                 mark = Mark(str(error))
                 state_directory.mark_damaged(
@@ -67,13 +71,17 @@ def open_state(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> O
         connection = _open(state_directory)
         begin_anew(connection, last, epoch, sinks, now)
         state_directory.remove_mark()
-        return replace(_read_or_close(state_directory, connection, sinks, now), damage=mark.reason, aside=aside)
+        return replace(
+            _read_or_close(state_directory, connection, sinks, now, selecting), damage=mark.reason, aside=aside
+        )
     except BaseException:
         state_directory.release()
         raise
 
 
-def open_existing(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -> OpenedState:
+def open_existing(
+    directory: Path, sinks: Mapping[str, StartPolicy], now: str, selecting: Collection[str] = ()
+) -> OpenedState:
     """Opens the state of a stopped bridge for an operator's command: no sink is registered, and a damaged database
     stays. Raises StateError and Damaged."""
     state_directory = StateDirectory(directory)
@@ -83,16 +91,18 @@ def open_existing(directory: Path, sinks: Mapping[str, StartPolicy], now: str) -
         if not state_directory.has(FILE) and not state_directory.has(WAL):
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
         _expect_file(state_directory)
-        return _read_all(state_directory, dict.fromkeys(sinks), now)
+        return _read_all(state_directory, dict.fromkeys(sinks), now, ())
     except BaseException:
         state_directory.release()
         raise
 
 
-def _read_all(state_directory: StateDirectory, sinks: Mapping[str, StartPolicy | None], now: str) -> OpenedState:
+def _read_all(
+    state_directory: StateDirectory, sinks: Mapping[str, StartPolicy | None], now: str, selecting: Collection[str]
+) -> OpenedState:
     """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
     try:
-        return _read_or_close(state_directory, _open(state_directory), sinks, now)
+        return _read_or_close(state_directory, _open(state_directory), sinks, now, selecting)
     except Exception as error:
         if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
             raise
@@ -118,17 +128,25 @@ def _expect_file(state_directory: StateDirectory) -> None:
 
 
 def _read_or_close(
-    state_directory: StateDirectory, connection: apsw.Connection, sinks: Mapping[str, StartPolicy | None], now: str
+    state_directory: StateDirectory,
+    connection: apsw.Connection,
+    sinks: Mapping[str, StartPolicy | None],
+    now: str,
+    selecting: Collection[str],
 ) -> OpenedState:
     try:
-        return _read(state_directory, connection, sinks, now)
+        return _read(state_directory, connection, sinks, now, selecting)
     except BaseException:
         connection.close()  # Now: SQLite's last close removes the write-ahead log by name, even the next database's.
         raise
 
 
 def _read(
-    state_directory: StateDirectory, connection: apsw.Connection, sinks: Mapping[str, StartPolicy | None], now: str
+    state_directory: StateDirectory,
+    connection: apsw.Connection,
+    sinks: Mapping[str, StartPolicy | None],
+    now: str,
+    selecting: Collection[str],
 ) -> OpenedState:
     with usable(state_directory.file):
         _check(connection)
@@ -137,9 +155,12 @@ def _read(
             known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
             for sink, start in sinks.items():
                 if sink not in known and start is not None:
-                    cursors.register(connection, sink, start, now)
+                    cursors.register(connection, sink, start, now, selects=sink in selecting)
                 # Without the condition every start would write, and fail on a full disk where deliveries can go on.
                 connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
+            for sink in selecting:
+                if sink not in selections.load(connection):
+                    selections.begin(connection, sink, None)
         last, log_start = row(connection, "SELECT last, log_start FROM meta")
         return OpenedState(
             state_directory,
@@ -153,6 +174,7 @@ def _read(
             cleaner.cleanable_log(connection),
             list(_ranges(connection, log_start, now)),
             one(connection, NEWEST_EPOCH),
+            selections.load(connection),
         )
 
 

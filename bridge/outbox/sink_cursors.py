@@ -11,7 +11,6 @@ import apsw
 from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.record import Record
-from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, cursors
 from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind
@@ -168,6 +167,15 @@ class SinkCursors:
         _, found = await self._store.write(begin, committed=lambda begun: _set_backfill(cursor, begun[0]), shrinks=True)
         return found
 
+    async def begin_selection(self, sink: str, start: str) -> None:
+        """Puts a selection into effect, whose bits all objects have. A new sink with the StartPolicy ``snapshot`` gets
+        a snapshot of the selected objects."""
+        begin = partial(backfill_plans.begin_selection, sink=sink, start=start, time=self._clock())
+        cursor = self._cursors[sink]
+        backfill = await self._store.write(begin, committed=lambda it: _set_backfill(cursor, it or cursor.backfill))
+        if backfill is not None:
+            self._report(SnapshotBegan(sink, backfill.left - 2))
+
     async def _replan(
         self, cursor: SinkCursor, kind: BackfillKind, taken: int, through: int, planned: Sequence[BackfillItem]
     ) -> None:
@@ -188,15 +196,15 @@ class SinkCursors:
 
     # ── Pauses ───────────────────────────────────────────────────────────────
 
-    async def pause(self, sink: str, cause: PauseCause) -> bool:
-        """Pauses a sink, or resumes it (``NONE``). Returns when the change is durable; False if the sink was paused
-        already, for whatever cause, or not at all. Raises UnknownTarget."""
+    async def pause(self, sink: str, paused: bool) -> bool:
+        """Pauses a sink, or resumes it. Returns when the change is durable; False if the sink was in that state
+        already. Raises UnknownTarget."""
         cursor = self[sink]
-        if bool(cursor.paused) is bool(cause):
+        if cursor.paused is paused:
             return False
         await self._store.write(
-            partial(cursors.pause, sink=sink, paused=cause),
-            committed=lambda _: setattr(cursor, "paused", cause),
+            partial(cursors.pause, sink=sink, paused=paused),
+            committed=lambda _: setattr(cursor, "paused", paused),
             shrinks=True,
         )
         return True

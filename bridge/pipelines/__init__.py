@@ -3,7 +3,9 @@
 backpressure    keeps each backlog within its bounds
 exporter        appends an informer's batch to the outbox
 feeds           joins the outbox, the processor and the feeds
+selecting       puts the sinks' selections into effect at the start, and exports the difference
 sink_factory    creates sinks, with their saved memory and the watched resources
 sink_feed       the records of one sink in order: the log, with backfills in between
 sink_pipeline   a feed and the worker that delivers it
+sink_view       the records of the log as a sink with a selection gets them
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Self
@@ -12,6 +12,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Record, body_bytes
 from bridge.outbox import CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
+from bridge.pipelines.sink_view import view_of
 from bridge.processor.shared_processor import SharedProcessor
 
 
@@ -33,6 +34,7 @@ class Feeds:
         report: Report,
         retention: Retention | None = None,
         clock: Callable[[], str] = utc_now,
+        selecting: Collection[str] = (),
         cleaner_policy: CleanerPolicy | None = None,
     ) -> Self:
         """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
@@ -44,6 +46,7 @@ class Feeds:
             report=report,
             retention=retention,
             clock=clock,
+            selecting=selecting,
             cleaner_policy=cleaner_policy or CleanerPolicy(),
             committed=processor.distribute,
         )
@@ -54,4 +57,7 @@ class Feeds:
         Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed."""
         cursor = self.outbox.sinks[sink]
         listener = self.processor.add(sink, self.outbox, after=cursor.settled, window=window, resync=resync)
-        return SinkFeed(sink, listener, self.outbox.sinks)
+        feed = SinkFeed(sink, listener, self.outbox.sinks)
+        if (selection := self.outbox.selections.stored.get(sink)) is not None:
+            feed.view = view_of(selection)
+        return feed

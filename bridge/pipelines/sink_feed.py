@@ -35,6 +35,9 @@ class SinkFeed:
         """The open sink, if its memory is to be saved with the cursor."""
         self.redact: Callable[[Record], Record] | None = None
         """Makes the sink's form of a record, in which it is delivered and kept as a dead letter."""
+        self.view: Callable[[Record], Record | None] | None = None
+        """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
+        a backfill were selected when it was planned."""
         self._listener = listener
         self._sinks = sinks
         self._cursor = sinks[sink]
@@ -104,9 +107,11 @@ class SinkFeed:
                 if self._listener.taken >= backfill.starts_after:
                     fetch = await self._take_backfill(backfill, limit)
                 else:
-                    fetch = await self._listener.take(min(limit, backfill.starts_after - self._listener.taken))
-            else:
+                    fetch = await self._take_log(min(limit, backfill.starts_after - self._listener.taken))
+            elif self.view is None:
                 fetch = await self._listener.take(limit)
+            else:
+                fetch = await self._take_log(limit)
             if self.redact is None:
                 return fetch
             return msgspec.structs.replace(fetch, items=[self.redact(record) for record in fetch.items])
@@ -114,6 +119,12 @@ class SinkFeed:
             self._taking = False
             if self._planning.locked():
                 self._took.set()
+
+    async def _take_log(self, limit: int) -> Fetch[Record]:
+        fetch = await self._listener.take(limit)
+        if self.view is None:
+            return fetch
+        return msgspec.structs.replace(fetch, items=[seen for record in fetch.items if (seen := self.view(record))])
 
     async def _take_backfill(self, backfill: Backfill, limit: int) -> Fetch[Record]:
         items, index = await self._sinks.read_backfill(self.sink, limit)
@@ -150,6 +161,11 @@ class SinkFeed:
             yield
 
     # ── Backfills ────────────────────────────────────────────────────────────
+
+    async def begin_selection(self, start: str) -> None:
+        """See SinkCursors.begin_selection."""
+        async with self._between_takes():
+            await self._sinks.begin_selection(self.sink, start)
 
     async def compact(self, uncertain_through: int) -> tuple[int, int]:
         """See SinkCursors.compact."""

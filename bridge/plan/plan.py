@@ -15,6 +15,7 @@ from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, Re
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
 from bridge.outbox import Retention
+from bridge.selection import SelectorText
 from sinks.base import Claim, Lanes, Sink, WrongOption
 
 
@@ -65,6 +66,8 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     on_rejected: OnRejected = OnRejected.PARK
     redact: tuple[RedactionRule, ...] = ()
     """Rules for what this sink gets, beside those for every sink."""
+    select: tuple[SelectorText, ...] | None = None
+    """The entries of its selection, as they are written; None for everything."""
     clear_text: str | None = None
     """The credentials that would cross a network unencrypted, in words for the operator; None without any."""
     examine: Callable[[], Sequence[WrongOption]] = tuple

@@ -10,6 +10,7 @@ from bridge.informer import Timing
 from bridge.kube import ClusterAccess
 from bridge.outbox import Retention
 from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.selection import SelectorText
 from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
 from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
@@ -85,6 +86,7 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         when_full=settings.when_full,
         on_rejected=settings.on_rejected,
         redact=rules_of(settings.redact),
+        select=None if settings.select is None else tuple(SelectorText(**dict(each)) for each in settings.select),
         clear_text=options.clear_text(),
         examine=partial(kind.examine, options),
         claims=partial(kind.claims, options),

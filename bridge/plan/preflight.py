@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+from bridge.model.policies import StartPolicy
+from bridge.model.record import MOST_SELECTIONS
 from bridge.plan.plan import Plan, SinkPlan
+from bridge.selection import WrongSelection, compile_selection
+from bridge.selection.language import Cel, MissingLibrary
 from bridge.web.access import DetailsToken
 
 
@@ -14,7 +19,7 @@ def preflight(plan: Plan) -> Sequence[tuple[str, str]]:
     """Returns (path of the option, reason) for each mistake. Reads files; blocks."""
     found = list(_details_token(plan.details_token_file))
     found += [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
-    return [*found, *_meetings(plan.sinks)]
+    return [*found, *wrong_selections(plan.sinks), *_meetings(plan.sinks)]
 
 
 def _details_token(file: Path | None) -> Iterator[tuple[str, str]]:
@@ -23,6 +28,29 @@ def _details_token(file: Path | None) -> Iterator[tuple[str, str]]:
             DetailsToken(file).read()
         except ValueError as error:
             yield "telemetry.details_token_file", str(error)
+
+
+def wrong_selections(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:
+    """Compiles the expressions, so that a mistake in one ends the start, although the meaning of the resources' names
+    is not known yet."""
+    language = cache(Cel)
+    selecting = [sink for sink in sinks if sink.select is not None]
+    for sink in selecting:
+        path = f"sinks.{sink.name}.select"
+        try:
+            compile_selection(sink.select or (), path, language)
+        except WrongSelection as error:
+            for line in str(error).split("\n"):
+                where, _, reason = line.partition(": ")
+                yield where, reason
+        except MissingLibrary as error:
+            yield path, str(error)
+        if sink.start is StartPolicy.EARLIEST:
+            reason = 'found "earliest", whose records were decided before the sink was there; allowed beside select: '
+            yield f"sinks.{sink.name}.start", f"{reason}snapshot, now"
+    if len(selecting) > MOST_SELECTIONS:
+        reason = f"found {len(selecting)} sinks with select; allowed: at most {MOST_SELECTIONS}"
+        yield f"sinks.{selecting[MOST_SELECTIONS].name}.select", reason
 
 
 def _meetings(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:

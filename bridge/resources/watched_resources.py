@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
@@ -43,7 +43,9 @@ class WatchedResources:
         every: float,
         report: Report,
         watched: CurrentResources | None = None,
+        prepare: Callable[[Catalogue, Resolution], Awaitable[None]] | None = None,
     ) -> None:
+        """``prepare`` is awaited after the first discovery, before the first informer."""
         self._wanted = wanted
         self._client = client
         self._factory = factory
@@ -51,6 +53,7 @@ class WatchedResources:
         self._every = every
         self._report = report
         self._watched = watched or CurrentResources()
+        self._prepare = prepare
         self.catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
@@ -94,6 +97,8 @@ class WatchedResources:
                 raise PlanRefused(
                     "\n".join(f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice)
                 )
+            if self._prepare is not None:
+                await self._prepare(catalogue, resolution)
             await self._adopt_absent(found, {resource.name for resource in catalogue.resources})
             self._started = True
         parts = _by_name(found)

@@ -1,6 +1,8 @@
 """Which objects, and which of their steps, a sink gets.
 
 compile      texts of the configuration → a SinkSelection, with all mistakes at once
+decisions    which sinks get a record, and with which op
+entries      entries as texts, for the state
 evaluation   expressions on one record, each evaluated once for all sinks
 language     CEL expressions: compile, check, find the paths that they read, evaluate
 names        entries that name no watched resource
@@ -9,12 +11,15 @@ views        the selections of all sinks, by resource
 """
 
 from bridge.selection.compile import SelectorText, WrongSelection, compile_selection
+from bridge.selection.decisions import Decisions
+from bridge.selection.entries import decode_entries, encode_entries
 from bridge.selection.evaluation import Evaluation, FailedEvaluation, Failures
 from bridge.selection.names import Unwatched, find_unwatched
 from bridge.selection.selector import Selector, SinkSelection
 from bridge.selection.views import ResourceViews, Views
 
 __all__ = [
+    "Decisions",
     "Evaluation",
     "FailedEvaluation",
     "Failures",
@@ -26,5 +31,7 @@ __all__ = [
     "Views",
     "WrongSelection",
     "compile_selection",
+    "decode_entries",
+    "encode_entries",
     "find_unwatched",
 ]

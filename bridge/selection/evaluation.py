@@ -124,7 +124,7 @@ class Evaluation:
     def of_step(self, expression: Expression, op: Op, evidence: str) -> bool | None:
         """The value of an expression on a step. ``op`` and ``evidence`` are the sink's own: an object that a selection
         begins to contain is ``added``."""
-        depends = OP in expression.reads or EVIDENCE in expression.reads
+        depends = not {OP, EVIDENCE, OLD_OBJECT}.isdisjoint(expression.reads)
         # Sinks that give different steps to a record share the value where the expression does not read them.
         key = (expression, op, evidence) if depends else expression
         value: bool | None = self._known.get(key, _MISSING)
@@ -143,7 +143,9 @@ class Evaluation:
     def _bind(self, expression: Expression, step: tuple[Op, str] | None) -> Any:
         values = {OBJECT: self._decoded(), **self._evaluator.names}
         if step is not None:
-            before = None if self._before is None else _decoded(self._evaluator.decode_before, self._before)
+            # For a sink that begins to get the object, there is no state before.
+            old = None if step[0] is Op.ADDED else self._before
+            before = None if old is None else _decoded(self._evaluator.decode_before, old)
             values |= {OLD_OBJECT: before, OP: step[0].value, EVIDENCE: step[1]}
         bound = self._bound[step] = expression.bind(values)
         return bound

@@ -92,7 +92,10 @@ class SinkSelection:
 
     def takes(self, evaluation: Evaluation, op: Op, evidence: str) -> bool:
         """Whether the sink gets this step of an object that is, or was, in the selection: an entry decides that
-        contains the object; any entry does for a delete of an object that none contains any more."""
+        contains the object; any entry does for a delete of an object that none contains any more. Without entries for
+        the resource, the sink gets the deletes of objects that it has from earlier entries."""
+        if not self.selectors:
+            return op is Op.DELETED
         containing = [each for each in self.selectors if each.matches(evaluation)]
         deciding = self.selectors if not containing and op is Op.DELETED else containing
         return any(each.takes(evaluation, op, evidence) for each in deciding)

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from bridge.facts import (
     ClusterChanged,
+    EvaluationsFailed,
     Fact,
     HistoryChecked,
     OutboxFull,
@@ -30,6 +31,9 @@ class StateCounters:
         )
         self._sinks = counter("forgotten_sinks", "Removed sinks whose backlog was dropped.")
         self._records = counter("forgotten_records", "Records in the backlogs of forgotten sinks.")
+        self._evaluations = counter(
+            "failed_evaluations", "Evaluations of expressions in select that failed; on_error decided instead."
+        )
         self._proofs = Counter(
             "kubedelta_history_proofs_total",
             "Checks whether the API server's history is the known history.",
@@ -51,6 +55,8 @@ class StateCounters:
                 self._clusters.inc()
             case ScopeChanged():
                 self._scope.inc(fact.left)
+            case EvaluationsFailed(count):
+                self._evaluations.inc(count)
             case SinkForgotten():
                 self._sinks.inc()
                 self._records.inc(fact.records)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from bridge.facts import (
     ClusterChanged,
     ClusterUnidentified,
+    EvaluationsFailed,
+    ExpressionFailed,
     Fact,
     OutboxFull,
     OutboxHasRoom,
     OutboxOpened,
     OutboxRebuilt,
     ScopeChanged,
+    SelectionChanged,
+    SelectorUnserved,
     StateExposed,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
@@ -56,6 +60,10 @@ class StateLogs:
                     'grant the bridge\'s account the verb "get" on the namespace kube-system'
                 )
                 self._throttled.failure("cluster", text, reason)
+            case SelectionChanged() | SelectorUnserved() | ExpressionFailed():
+                self._selection(fact)
+            case EvaluationsFailed(count):
+                self._log.debug("expressions of selections failed", count=count)
             case ScopeChanged(resource, left):
                 log = self._log.warning if left else self._log.info
                 log(
@@ -63,3 +71,21 @@ class StateLogs:
                     resource=resource,
                     left=left,
                 )
+
+    def _selection(self, fact: SelectionChanged | SelectorUnserved | ExpressionFailed) -> None:
+        match fact:
+            case SelectionChanged(sink, added, deleted, number):
+                text = "the selection of a sink is another than at the last start; the sink gets the difference"
+                self._log.info(text, sink=sink, added=added, deleted=deleted, number=number)
+            case SelectorUnserved(sink, option, resource):
+                text = (
+                    "an entry of a selection names a resource that is not served: until the next start, it means a "
+                    "resource of this full name only"
+                )
+                self._log.warning(text, sink=sink, option=option, resource=resource)
+            case ExpressionFailed(expression, resource, key, reason):
+                text = (
+                    "an expression of a selection fails on an object: on_error decides; later failures of the "
+                    "expression are only counted"
+                )
+                self._log.warning(text, expression=expression, resource=resource, object=key, reason=reason)

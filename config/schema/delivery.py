@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bridge.model.policies import BacklogBounds, OnRejected, StartPolicy, WhenFull
 from config.schema.redaction import RedactEntry
+from config.schema.selection import Select
 from config.values import Between, Count, Duration, Positive, Section, Size
 
 
@@ -72,6 +73,13 @@ class DeliverySettings(Section):
         "redaction.rules, for objects of every resource. They hold in its dead letters too, and add to what is "
         "redacted for every sink.",
         examples=[["metadata.annotations", {"paths": ["spec.template.spec.containers[*].env"], "mode": "mask"}]],
+    )
+    select: Select | None = Field(
+        default=None,
+        description="The objects, and the steps of these objects, that this sink gets: alternatives, each of which "
+        "names a watched resource. Without it, the sink gets everything. After a change of it, the sink gets objects "
+        "that the selection contains now as added, and objects that it does not contain any more as deleted.",
+        examples=[["deployments.apps", {"resource": "events", "where": "object.type == 'Warning'"}]],
     )
     window: Count = Field(
         default=5000,

@@ -229,6 +229,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             _count(_k("forgotten_sinks_total"), legend="{{instance}} sinks"),
             _count(_k("forgotten_records_total"), legend="{{instance}} records of these sinks"),
         ),
+        _panel("Failed evaluations of expressions", "short", _count(_k("failed_evaluations_total"))),
     ),
     "Process": (
         _panel("CPU", "percentunit", _rate("process_cpu_seconds_total")),

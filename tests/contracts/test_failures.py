@@ -61,12 +61,11 @@ async def test_sinks_that_came_and_went_leave_nothing_behind(destination: Destin
         finally:
             await sink.close()
 
-    nowhere = destination.nowhere()  # Keeps a port reserved, by an open socket.
     await come_and_go()
-    await come_and_go(**nowhere)
+    await come_and_go(**destination.nowhere())
     before = what_is_left()
     await come_and_go()
-    await come_and_go(**nowhere)
+    await come_and_go(**destination.nowhere())
 
     assert what_is_left() == before
 

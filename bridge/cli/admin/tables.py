@@ -19,10 +19,7 @@ def of_cursors(found: Cursors) -> str:
 
 def _cursor(cursor: CursorStatus) -> list[str]:
     notes = []
-    if cursor.gone:
-        reason = shortened(cursor.last_error, _LONGEST_REASON) or "the destination wants no more records (HTTP 410)"
-        notes.append(f"gone, until kubedelta sinks resume: {reason}")
-    elif cursor.paused:
+    if cursor.paused:
         notes.append("paused")
     elif cursor.retry_in is not None:
         asked = f" (the destination asked for {age(cursor.asked)})" if cursor.asked else ""

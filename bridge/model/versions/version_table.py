@@ -5,6 +5,7 @@ Hot.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, KeysView, Mapping, MutableMapping
 from heapq import nlargest
 from struct import Struct
@@ -42,6 +43,8 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         self._rows = bytearray()
         self._free: list[int] = []
         self._beside: dict[int, ObjectVersion] = {}
+        self._members = array("q")
+        """``ObjectVersion.members`` by row; empty as long as no object has any."""
         self.update(objects)
 
     def __len__(self) -> int:
@@ -59,7 +62,8 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         if offset in self._beside:
             return self._beside[offset]
         sequence, version, uid = _ROW.unpack_from(self._rows, offset)
-        return ObjectVersion(uid.decode(), version.decode(), sequence)
+        members = self._members[offset // _ROW.size] if self._members else 0
+        return ObjectVersion(uid.decode(), version.decode(), sequence, members)
 
     def __setitem__(self, key: str, known: ObjectVersion) -> None:
         offset = self._offsets.get(key)
@@ -67,7 +71,7 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
             offset = self._offsets[key] = self._new_offset()
         self._beside[offset] = known
         if isinstance(known.state, int):
-            self.offload(key, known.state)
+            self.offload(key, known.state, known.members)
 
     def __delitem__(self, key: str) -> None:
         offset = self._offsets.pop(key)
@@ -75,8 +79,9 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         self._beside.pop(offset, None)
         self._free.append(offset)
 
-    def offload(self, key: str, sequence: int) -> None:
-        """Replaces the body of ``key`` by the sequence number of its record. An unknown key is ignored."""
+    def offload(self, key: str, sequence: int, members: int = 0) -> None:
+        """Replaces the body of ``key`` by the sequence number of its record, with the sinks whose selection contains
+        the object. An unknown key is ignored."""
         offset = self._offsets.get(key)
         if offset is None:
             return
@@ -85,8 +90,10 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES:
             _ROW.pack_into(self._rows, offset, sequence, version, uid)
             self._beside.pop(offset, None)
+            if members or self._members:
+                self._remember(offset // _ROW.size, members)
         else:
-            self._beside[offset] = ObjectVersion(known.uid, known.resource_version, sequence)
+            self._beside[offset] = ObjectVersion(known.uid, known.resource_version, sequence, members)
 
     def newest(self, most: int) -> list[str]:
         """Keys of the ``most`` newest versions, newest first. Reads every row."""
@@ -98,6 +105,11 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
             return self._beside[offset].resource_version.encode()
         version: bytes = _VERSION.unpack_from(self._rows, offset)[0]
         return version
+
+    def _remember(self, row: int, members: int) -> None:
+        if row >= len(self._members):
+            self._members.frombytes(bytes(8 * (len(self._rows) // _ROW.size - len(self._members))))
+        self._members[row] = members
 
     def _new_offset(self) -> int:
         if self._free:

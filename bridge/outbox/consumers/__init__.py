@@ -7,4 +7,5 @@ compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
 dead_letters_sql  rejected and parked records
 gap_concerns      the resources and namespaces that a gap is about
+selections        the bit of each sink with a selection, and its entries
 """

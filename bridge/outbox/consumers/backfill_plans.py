@@ -14,7 +14,9 @@ import apsw
 
 from bridge.model.admin import Replayed
 from bridge.model.change import Op
+from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotEdge
+from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill import ITEM_COLUMNS, Backfill, BackfillItem, BackfillKind, insert, save
 from bridge.outbox.consumers.compaction import BacklogRecord, compact
 from bridge.outbox.consumers.gap_concerns import GapConcerns
@@ -24,21 +26,30 @@ from bridge.outbox.storage.database import one, row
 
 _CHUNK = 10_000
 """Rows read in each transaction."""
-_TARGETED = "(targets IS NULL OR instr(targets, ?))"
 
 
 def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
-    """Plans every object of the ledger as ``added``, in the order of their last records, between two notices."""
-    last = one(database, "SELECT last FROM meta")
+    """Plans every object that the sink's selection contains as ``added``, in the order of their last records, between
+    two notices."""
+    last, has = one(database, "SELECT last FROM meta"), selections.contains(database, sink)
     database.execute(
         "INSERT INTO backfill_items (sink, item, seq, op)"
-        f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT}",
+        f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT} AND {has}",
         (sink,),
     )
     count = database.changes()
     insert(database, sink, [(1, BackfillItem(last, SnapshotEdge.BEGAN, records=count, time=time))])
     insert(database, sink, [(count + 2, BackfillItem(last, SnapshotEdge.ENDED, records=count, time=time))])
     return save(database, sink, Backfill(BackfillKind.SNAPSHOT, last, last, 0, count + 2))
+
+
+def begin_selection(database: apsw.Connection, sink: str, start: str, time: str) -> Backfill | None:
+    """Puts a selection into effect. ``start``: the StartPolicy of a new sink, which begins with a snapshot of the
+    selected objects by ``snapshot``; empty for other sinks."""
+    selections.end(database, sink)
+    if start != StartPolicy.SNAPSHOT or not one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+        return None
+    return begin_snapshot(database, sink, time)
 
 
 def begin_replay(
@@ -56,7 +67,8 @@ def begin_replay(
     becomes durable with the items: a replay that goes on after a crash keeps its number, and no other replay of this
     database gets the same."""
     log_start = one(database, "SELECT log_start FROM meta")
-    wheres = ["seq >= ?", "seq <= ?", _TARGETED]
+    op, seen = selections.seen_by(database, sink)
+    wheres = ["seq >= ?", "seq <= ?", seen]
     values: list[int | str] = [log_start, taken, _quoted(sink)]
     # Times are RFC 3339 in UTC with microseconds: texts of one length, whose order is the order of time.
     wheres.append("seq >= ?" if isinstance(start, int) else "time >= ?")
@@ -68,8 +80,8 @@ def begin_replay(
         wheres.append("substr(key, 1, length(?) + 1) = ? || '/'")
         values += [namespace, namespace]
     database.execute(
-        "INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, op FROM log"
-        f" WHERE {' AND '.join(wheres)}",
+        f"INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, {op}"
+        f" FROM log WHERE {' AND '.join(wheres)}",
         (sink, *values),
     )
     found = row(
@@ -185,7 +197,8 @@ def _waiting(
         )
         for _, *values, resource, kind, key, uid in _in_chunks(database, items, backfill.read_through, sink):
             yield BackfillItem(*values), resource, kind, key, uid
-    log = f"SELECT seq, op, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {_TARGETED} ORDER BY seq"
+    op, seen = selections.seen_by(database, sink)
+    log = f"SELECT seq, {op}, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq"
     start = taken if backfill is None else backfill.resumes_after
     for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, _quoted(sink)):
         yield BackfillItem(sequence, op), resource, kind, key, uid
@@ -202,8 +215,9 @@ def _in_chunks(database: apsw.Connection, query: str, after: int, *values: Any) 
 
 def _with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, settled: int) -> Backfill:
     """Adds the records that the sink has received and not settled as items, with indexes from 0 down."""
+    op, seen = selections.seen_by(database, sink)
     found = database.execute(
-        f"SELECT seq, op FROM log WHERE seq > ? AND seq <= ? AND {_TARGETED} ORDER BY seq",
+        f"SELECT seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq",
         (settled, backfill.starts_after, _quoted(sink)),
     )
     in_flight = list(found)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import apsw
 
 from bridge.model.policies import StartPolicy
-from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
+from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backfill_plans import begin_snapshot
 from bridge.outbox.log import statements
@@ -32,8 +32,8 @@ class SinkCursor:
     dirty: bool = False
     settled_item: int = 0
     """Items of the backfill up to this index are settled."""
-    paused: PauseCause = PauseCause.NONE
-    """Durable: a restart resumes no sink."""
+    paused: bool = False
+    """True while an operator pauses the sink. Durable: a restart resumes no sink."""
     memory: bytes = b""
     """Opaque bytes of the sink, handed back after a restart."""
     oldest_at: float = 0.0
@@ -125,19 +125,21 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Sink
             backfill,
             configured=sink in there,
             settled_item=item,
-            paused=PauseCause(paused),
+            paused=bool(paused),
             memory=memory,
         )
     return cursors
 
 
-def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str) -> None:
-    """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no
-    objects."""
+def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str, *, selects: bool = False) -> None:
+    """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no objects.
+    ``selects``: the sink has a selection, and its snapshot waits until the selection is in effect."""
     last, log_start = row(database, "SELECT last, log_start FROM meta")
     settled = log_start - 1 if start is StartPolicy.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
-    if start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+    if selects:
+        selections.begin(database, sink, start)
+    elif start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
         begin_snapshot(database, sink, time)
 
 
@@ -165,11 +167,12 @@ def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float)
     )
 
 
-def pause(database: apsw.Connection, sink: str, paused: PauseCause) -> None:
-    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused.value, sink))
+def pause(database: apsw.Connection, sink: str, paused: bool) -> None:
+    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused, sink))
 
 
 def forget(database: apsw.Connection, sink: str) -> None:
     """Deletes the cursor and the backfill of a sink."""
     database.execute("DELETE FROM cursors WHERE sink = ?", (sink,))
     database.execute("DELETE FROM backfill_items WHERE sink = ?", (sink,))
+    selections.forget(database, sink)

@@ -6,6 +6,7 @@ dictionaries   compression dictionaries in the database
 ledger_sql     the ledger, kinds, resources and informers
 record_codec   a row into its record; records in dead letters
 retention      the records kept beyond need, and the start of the log that follows (pure)
+selecting      the decision of the sinks' selections on new records
 sparse_index   bytes and ages of records, without a read of the log (pure)
 statements     SQL of the log, and records into rows
 """

@@ -41,6 +41,8 @@ class OrphanedObject(msgspec.Struct, frozen=True):
     epoch: int
     resource: int
     """Number of the resource that this record names."""
+    members: int
+    """See ``ObjectVersion.members``."""
 
 
 # ── Decisions ────────────────────────────────────────────────────────────────
@@ -60,8 +62,11 @@ def is_unchanged(rows: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
 
 # ── SQL ──────────────────────────────────────────────────────────────────────
 
-Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None]
-"""A row of the ledger: kind, seq, key, informer, uid, version, replaces."""
+Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None, int]
+"""A row of the ledger: kind, seq, key, informer, uid, version, replaces, members."""
+
+Members: TypeAlias = tuple[int, int, int]
+"""The members of an object (``Selected.members``), and the kind and number of the record with its last state."""
 
 _LAST_STATES = (
     "ledger WHERE {of}informer IS NOT NULL AND seq NOT IN (SELECT seq FROM pinned)"
@@ -74,8 +79,13 @@ _PRESENT_OF = _LAST_STATES.format(of="kind = ?1 AND ")
 """The last states of a kind; reads that part of the ledger."""
 
 
-ENTER = "INSERT INTO ledger VALUES (?,?,?,?,?,?,?)"
+ENTER = "INSERT INTO ledger VALUES (?,?,?,?,?,?,?,?)"
 """Adds the ``Entry`` of a new record, in the transaction that writes the record."""
+
+
+def save_members(database: apsw.Connection, members: Sequence[Members]) -> None:
+    """Changes the sinks whose selections contain these objects."""
+    database.executemany("UPDATE ledger SET members = ? WHERE kind = ? AND seq = ?", members)
 
 
 def resources(database: apsw.Connection) -> dict[int, Resource]:
@@ -130,7 +140,7 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
 def orphaned_objects(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[OrphanedObject]:
     """Objects of this kind that none of the scopes covers, in the order of their last records."""
     found = database.execute(
-        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource"
+        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource, o.members"
         f" FROM (SELECT * FROM {_PRESENT_OF}) o JOIN informers i ON i.id = o.informer JOIN log l ON l.seq = o.seq"
         " ORDER BY o.seq",
         (kind,),
@@ -146,11 +156,11 @@ def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, st
 def checkpoint(database: apsw.Connection, kind: int, rows: Sequence[InformerRow]) -> dict[Scope, Checkpoint | None]:
     """The checkpoint of each informer of a kind; None for a first start, in epoch 1."""
     tables = {row.id: VersionTable() for row in rows}
-    for informer, key, uid, version, sequence in database.execute(
-        f"SELECT informer, key, uid, version, seq FROM {_PRESENT_OF}", (kind,)
+    for informer, key, uid, version, sequence, members in database.execute(
+        f"SELECT informer, key, uid, version, seq, members FROM {_PRESENT_OF}", (kind,)
     ):
         if (table := tables.get(informer)) is not None:
-            table[key] = ObjectVersion(uid, version, sequence)
+            table[key] = ObjectVersion(uid, version, sequence, members)
     deletes = list(database.execute(_DELETES, (kind, _MOST_DELETES)))
     known = {
         row.scope: Checkpoint(tables[row.id], row.position, row.newest, row.epoch, _newest_delete(row, deletes))

@@ -10,7 +10,7 @@ import msgspec
 
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.packing import pack, unpack
-from bridge.model.record import Delta, Gap, Record, Snapshot
+from bridge.model.record import Delta, Gap, Record, Selected, Snapshot
 from bridge.model.resource import Resource
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log.body_codec import BodyCodec
@@ -18,19 +18,42 @@ from bridge.outbox.log.body_codec import BodyCodec
 GAP = "gap"
 """Stands for the op in the row of a Gap, whose body is JSON."""
 
-COLUMNS = "seq, op, evidence, kind, resource, key, uid, version, time, epoch, targets, before, body"
-INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
+COLUMNS = (
+    "seq, op, evidence, kind, resource, key, uid, version, time, epoch, targets, takes, enters, leaves, members,"
+    " selection, before, body"
+)
+INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 LogRow: TypeAlias = tuple[
-    int, str, str, int, int, str, str, str, str, int, str | None, bytes | None, bytes
+    int,
+    str,
+    str,
+    int,
+    int,
+    str,
+    str,
+    str,
+    str,
+    int,
+    str | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int,
+    bytes | None,
+    bytes,
 ]  # As INSERT.
 
 _TYPES = {
-    (int, str, str, int, int, str, str, str, str, int, targets, before, bytes)
+    (int, str, str, int, int, str, str, str, str, int, targets, *selected, int, before, bytes)
     for targets in (str, type(None))
+    for selected in ((int, int, int, int), (type(None),) * 4)
     for before in (bytes, type(None))
 }
 """Valid types of a row's columns. SQLite checks types when a row is written, and trusts the file when it is read."""
+UNDECIDED = (None, None, None, None)
+"""In the row of a record that no selection decided about."""
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 encode = msgspec.json.Encoder().encode
@@ -47,21 +70,23 @@ class Codec:
 
 def gap_row(gap: Gap) -> LogRow:
     """The row of a Gap."""
-    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, None, encode(gap))
+    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, *UNDECIDED, 0, None, encode(gap))
 
 
 def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
     """The record of a row; ``op`` replaces the row's op, for a backfill. Raises Damaged."""
-    sequence, logged, evidence, _, resource, key, uid, version, time, epoch, targets, before, body = row
+    sequence, logged, evidence, _, resource, key, uid, version, time, epoch, targets, *decided, before, body = row
     if tuple(map(type, row)) not in _TYPES:
         raise Damaged(f"record {sequence} cannot be read: its types are {[type(each).__name__ for each in row]}")
     try:
         if logged == GAP:
             return msgspec.json.decode(body, type=Gap)
+        takes, enters, leaves, members, selection = decided
         return Delta(
             sequence,
             op or _OPS[logged],
-            _EVIDENCE[evidence],
+            # Of a record that is no delete, only a selection makes one.
+            Evidence.UNSELECTED if op is Op.DELETED and logged != Op.DELETED else _EVIDENCE[evidence],
             codec.resources[resource],
             key,
             uid,
@@ -71,6 +96,8 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
             codec.bodies.unpack(body),
             None if before is None else codec.bodies.unpack(before),
             None if targets is None else _decode_targets(targets),
+            selected=None if takes is None else Selected(takes, enters, leaves, members),
+            selection=selection,
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
         raise Damaged(f"record {sequence} cannot be read: {error}") from error

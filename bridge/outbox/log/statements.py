@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import apsw
 import msgspec
+from msgspec.structs import astuple
 
 from bridge.model.record import Delta, Record
 from bridge.outbox.log import ledger_sql, record_codec
@@ -41,6 +42,21 @@ class Append(msgspec.Struct, frozen=True):
     """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
     rebuilding: bool
     """True if this batch may end the informer's first list after the database was lost."""
+    members: Sequence[ledger_sql.Members] = ()
+    """Objects whose selections changed, while their states did not."""
+
+
+def without_informer(
+    kind: int,
+    resources: Sequence[int],
+    replaced: Sequence[int | None],
+    *,
+    removing: bool = False,
+    members: Sequence[ledger_sql.Members] = (),
+) -> Append:
+    """A batch of records that no informer exports, and that are no states."""
+    no_states = [False] * len(resources)
+    return Append(None, kind, None, resources, no_states, replaced, None, None, 1, removing, False, members)
 
 
 def append(
@@ -53,10 +69,21 @@ def append(
     database.executemany(
         ledger_sql.ENTER,
         [
-            (kind, delta.sequence, delta.key, informer if state else None, delta.uid, delta.resource_version, replaced)
+            (
+                kind,
+                delta.sequence,
+                delta.key,
+                informer if state else None,
+                delta.uid,
+                delta.resource_version,
+                replaced,
+                0 if delta.selected is None else delta.selected.members,
+            )
             for delta, state, replaced in zip(deltas, batch.are_states, batch.replaced, strict=True)
         ],
     )
+    if batch.members:
+        ledger_sql.save_members(database, batch.members)
     if informer is None:
         _clear_positions(database, batch)
     if batch.removing:
@@ -89,6 +116,8 @@ def rows(deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], byt
             delta.time,
             delta.epoch,
             None if delta.targets is None else record_codec.encode(delta.targets).decode(),
+            *(record_codec.UNDECIDED if delta.selected is None else astuple(delta.selected)),
+            delta.selection,
             None if delta.before is None else compress(delta.before),
             compress(delta.body),
         )

@@ -1,21 +1,8 @@
-"""The tables of the database, and the number of their format.
-
-meta            a single row: the cluster, counters, the start of the log, the checkpoint of the log cleaner
-kinds           resources by name, such as deployments.apps, without a version; the epoch in which informers begin
-resources       each version of a kind that was ever served
-informers       a watched part of a resource: selectors, and progress
-log             records; those before meta.log_start are kept only for the last states that they hold
-ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
-                no state), and the record with the previous state; see ledger_sql and cleaner
-pinned          garbage that stays in the log for a backfill only
-dictionaries    compression dictionaries of bodies
-cursors         progress of each sink
-backfill_items  items of each sink's backfill: numbers of records, or notices
-dead_letters    each contains its record, so that the log can be trimmed
-"""
+"""The number of the database's format, and the check of its tables."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
@@ -24,139 +11,16 @@ from typing import TypeAlias
 import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
+from bridge.outbox.storage.tables import SQL
 
-FORMAT = 1
+FORMAT = 2
 """PRAGMA user_version: the number of the first released format. A change of the tables takes the next number."""
 APPLICATION_ID = 0x6B646F62
 """PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""
 _UNRELEASED_ID = 0x6B646C74
 """The application id "kdlt" of the formats 1 to 4, which no release wrote. Their tables have other names."""
 
-_TABLES = """
-CREATE TABLE meta (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    cluster TEXT NOT NULL DEFAULT '',
-    log_start INTEGER NOT NULL DEFAULT 1,
-    cleaner_checkpoint INTEGER NOT NULL DEFAULT 1,
-    last INTEGER NOT NULL DEFAULT 0,
-    rebuilt INTEGER NOT NULL DEFAULT 0,
-    epoch INTEGER NOT NULL DEFAULT 1,
-    replays INTEGER NOT NULL DEFAULT 0
-) STRICT;
-INSERT INTO meta (id) VALUES (1);
-
-CREATE TABLE kinds (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    epoch INTEGER NOT NULL DEFAULT 1
-) STRICT;
-
-CREATE TABLE resources (
-    id INTEGER PRIMARY KEY,
-    kind INTEGER NOT NULL REFERENCES kinds (id),
-    api_group TEXT NOT NULL,
-    version TEXT NOT NULL,
-    plural TEXT NOT NULL,
-    object_kind TEXT NOT NULL,
-    namespaced INTEGER NOT NULL,
-    UNIQUE (api_group, version, plural, object_kind, namespaced)
-) STRICT;
-
-CREATE TABLE informers (
-    id INTEGER PRIMARY KEY,
-    kind INTEGER NOT NULL REFERENCES kinds (id),
-    resource INTEGER NOT NULL REFERENCES resources (id),
-    namespace TEXT,
-    label_selector TEXT NOT NULL,
-    field_selector TEXT NOT NULL,
-    position TEXT,
-    newest TEXT,
-    epoch INTEGER NOT NULL DEFAULT 1,
-    rebuilding INTEGER NOT NULL DEFAULT 0
-) STRICT;
-
-CREATE TABLE log (
-    seq INTEGER PRIMARY KEY,
-    op TEXT NOT NULL,
-    evidence TEXT NOT NULL,
-    kind INTEGER NOT NULL,
-    resource INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    uid TEXT NOT NULL,
-    version TEXT NOT NULL,
-    time TEXT NOT NULL,
-    epoch INTEGER NOT NULL,
-    targets TEXT,
-    before BLOB,
-    body BLOB NOT NULL
-) STRICT;
-
-CREATE TABLE ledger (
-    kind INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    informer INTEGER,
-    uid TEXT NOT NULL,
-    version TEXT NOT NULL,
-    replaces INTEGER,
-    PRIMARY KEY (kind, seq)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE pinned (
-    seq INTEGER PRIMARY KEY,
-    kind INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE dictionaries (
-    number INTEGER PRIMARY KEY,
-    kind INTEGER NOT NULL REFERENCES kinds (id),
-    content BLOB NOT NULL
-) STRICT;
-
-CREATE TABLE cursors (
-    sink TEXT PRIMARY KEY,
-    settled INTEGER NOT NULL,
-    absent_seconds REAL NOT NULL DEFAULT 0,
-    backfill TEXT NOT NULL DEFAULT '',
-    backfill_starts_after INTEGER NOT NULL DEFAULT 0,
-    backfill_resumes_after INTEGER NOT NULL DEFAULT 0,
-    replay INTEGER NOT NULL DEFAULT 0,
-    paused INTEGER NOT NULL DEFAULT 0,
-    memory BLOB NOT NULL DEFAULT x''
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE backfill_items (
-    sink TEXT NOT NULL,
-    item INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    op TEXT NOT NULL,
-    first_seq INTEGER,
-    records INTEGER,
-    time TEXT,
-    before_seq INTEGER,
-    before BLOB,
-    concerns TEXT,
-    PRIMARY KEY (sink, item)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX backfilled ON backfill_items (seq);
-
-CREATE TABLE dead_letters (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    sink TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    record_id TEXT NOT NULL,
-    resource_name TEXT NOT NULL,
-    key TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    parked INTEGER NOT NULL,
-    retrying INTEGER NOT NULL DEFAULT 0,
-    record BLOB NOT NULL,
-    answer TEXT NOT NULL DEFAULT '',
-    UNIQUE (sink, seq, record_id)
-) STRICT;
-CREATE INDEX dead_letters_of ON dead_letters (sink, resource_name, key, number);
-"""
-
+TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", SQL, re.MULTILINE))
 
 Part: TypeAlias = tuple[str, str, str, int, str, int]
 """A part of a table: "column", "index" or "table", then its name and four properties."""
@@ -173,7 +37,7 @@ def shape(database: apsw.Connection) -> Shape:
 def expected() -> Shape:
     """The tables of a database of this format."""
     with closing(apsw.Connection(":memory:")) as database:
-        database.execute(_TABLES)
+        database.execute(SQL)
         return shape(database)
 
 
@@ -231,7 +95,7 @@ def prepare(database: apsw.Connection) -> None:
     """Creates the tables in an empty file, in one transaction; a file that has tables stays as it is."""
     if not _tables(database):
         with database:
-            database.execute(_TABLES)
+            database.execute(SQL)
             database.pragma("user_version", FORMAT)
             database.pragma("application_id", APPLICATION_ID)
 

@@ -9,10 +9,7 @@ from bridge.model.change import Evidence, Op
 from bridge.selection.language.expression import EVIDENCE, OP
 from bridge.selection.language.syntax import Call, Constant, Ident, Literal, Node, walk
 
-UNSELECTED = "unselected"
-"""The evidence of a delete for an object that a sink's selection does not contain any more."""
-
-_VALUES: Mapping[str, Collection[str]] = {OP: tuple(Op), EVIDENCE: (*Evidence, UNSELECTED)}
+_VALUES: Mapping[str, Collection[str]] = {OP: tuple(Op), EVIDENCE: tuple(Evidence)}
 _PARSED = {"matches": 1, "timestamp": 0, "duration": 0}
 """Function → index of the argument that it parses."""
 

@@ -224,8 +224,8 @@ def make_room(database: apsw.Connection) -> None:
 
 def put_much(database: apsw.Connection, name: str = "much") -> str:
     database.execute(
-        "INSERT INTO log VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM log), '', '', 1, 1, '', '', '', '', 1, NULL,"
-        " NULL, zeroblob(100000))"
+        "INSERT INTO log (seq, op, evidence, kind, resource, key, uid, version, time, epoch, body)"
+        " VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM log), '', '', 1, 1, '', '', '', '', 1, zeroblob(100000))"
     )
     return insert(database, name)
 

@@ -84,6 +84,7 @@ def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> N
         "scope_left_objects_total": 4,
         "forgotten_sinks_total": 1,
         "forgotten_records_total": 30,
+        "failed_evaluations_total": 7,
         "discovery_failures_total": 1,
         "discovery_stale_groups_total": 1,
     }

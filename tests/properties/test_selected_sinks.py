@@ -1,0 +1,262 @@
+"""Sinks with selections against a model: objects that enter and leave, changed selections, restarts, kills, compaction
+and replay. A consumer's state is exactly the selected objects, and an id stands for one record."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.facts import discard
+from bridge.kube import Catalogue
+from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
+from bridge.model.object import ApiObject
+from bridge.model.policies import StartPolicy
+from bridge.model.record import Delta, Record
+from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version_table import VersionTable
+from bridge.outbox import CleanerPolicy, Retention
+from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.selecting import Selecting
+from bridge.pipelines.sink_feed import SinkFeed
+from bridge.plan.plan import SinkPlan
+from bridge.resources.resolve import Resolution
+from bridge.selection import SelectorText
+from tests.bridge.outbox.opened import crashed
+from tests.kit.deadlines import BUSY
+from tests.kit.sinks import RecordingSink
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+NODES = Resource("", "v1", "nodes", "Node", False)
+SCOPE = Scope()
+RESOLUTION = Resolution({("pods", SCOPE): PODS, ("nodes", SCOPE): NODES}, {}, {})
+KEYS = ("shop/a", "shop/b", "pay/a")
+IN_MEMORY = Path("/dev/shm")
+
+Manifest: TypeAlias = dict[str, Any]
+View: TypeAlias = tuple[tuple[SelectorText, ...] | None, Callable[[str, Manifest], bool]]
+
+
+def entry(resource: str = "pods", **options: Any) -> SelectorText:
+    return SelectorText(resource=resource, **options)
+
+
+def is_web(_key: str, manifest: Manifest) -> bool:
+    return bool(manifest["metadata"]["labels"].get("tier") == "web")
+
+
+def is_big(_key: str, manifest: Manifest) -> bool:
+    return bool(manifest["spec"]["n"] > 1)
+
+
+VIEWS: Mapping[str, View] = {
+    "all": (None, lambda _key, _manifest: True),
+    "web": ((entry(label_selector="tier=web"),), is_web),
+    "big": ((entry("po", where="object.spec.n > 1"),), is_big),
+    "shop": ((entry("*", namespaces=["shop"]),), lambda key, _manifest: key.startswith("shop/")),
+    "web or big": (
+        (entry(where="object.spec.n > 1"), entry(label_selector="tier=web")),
+        lambda key, manifest: is_web(key, manifest) or is_big(key, manifest),
+    ),
+    "failing": ((entry(where="object.spec.missing == 1"),), lambda _key, _manifest: True),
+    "nodes": ((entry("nodes"),), lambda _key, _manifest: False),
+}
+ABSENT = "absent"
+SINKS = ("whole", "view", "late")
+
+
+@dataclass
+class Consumer:
+    """Keeps the state of each object, and judges what it receives."""
+
+    state: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Key → uid and version."""
+    sequences: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Epoch and id → the record that had the id first."""
+    once: bool = True
+    """Every record was received once so far: no kill and no replay."""
+
+    def receive(self, record: Record) -> None:
+        if not isinstance(record, Delta):
+            return
+        first = self.sequences.setdefault((record.epoch, record.id), record.sequence)
+        assert first == record.sequence, f"{record.id} is of records {first} and {record.sequence}"
+        if self.once:
+            assert (record.key in self.state) is (record.op is not Op.ADDED), f"{record.id}, evidence {record.evidence}"
+        if record.op is Op.DELETED:
+            self.state.pop(record.key, None)
+        else:
+            self.state[record.key] = record.uid, record.resource_version
+
+
+class Run:
+    """A bridge without an API server and without destinations: changes are made, and records taken, by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._directory = folder / "0"
+        self._directory.mkdir()
+        self._copies, self._versions = count(1), count(1)
+        self._stack = AsyncExitStack()
+        self.objects: dict[str, tuple[ApiObject, Manifest]] = {}
+        self.consumers = {sink: Consumer() for sink in SINKS}
+        self.views: dict[str, str] = {}
+        self.feeds: dict[str, SinkFeed] = {}
+        self._known = VersionTable()
+
+    async def start(self, views: Mapping[str, str]) -> None:
+        self.views = {sink: view for sink, view in views.items() if view != ABSENT}
+        plans = [
+            SinkPlan(name=sink, type="fake", make=RecordingSink, max_batch=10, select=VIEWS[view][0])
+            for sink, view in self.views.items()
+        ]
+        feeds = await Feeds.open(
+            self._directory,
+            dict.fromkeys(self.views, StartPolicy.SNAPSHOT),
+            report=discard,
+            retention=Retention(retain_bytes=1 << 20),
+            selecting=[plan.name for plan in plans if plan.select is not None],
+            cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=0.0),
+        )
+        self.outbox = await self._stack.enter_async_context(feeds.outbox)
+        self.feeds = {sink: feeds.feed(sink) for sink in self.views}
+        selecting = Selecting(plans, "test", self.outbox.selections, self.feeds, discard)
+        await selecting.prepare(Catalogue(), RESOLUTION)
+        known, _ = await self.outbox.ledger.adopt(PODS, [SCOPE])
+        checkpoint = known[SCOPE]
+        self._known = VersionTable() if checkpoint is None else checkpoint.objects
+
+    async def restart(self, views: Mapping[str, str], *, killed: bool) -> None:
+        for sink, feed in self.feeds.items():
+            if killed or feed.handed_out:
+                self.consumers[sink].once = False
+        if killed:
+            copy = crashed(self._directory, self._folder / str(next(self._copies)))
+            await self.stop()
+            self._directory = copy
+        else:
+            await self.stop()
+        await self.start(views)
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+    # ── The cluster ──────────────────────────────────────────────────────────
+
+    async def put(self, *written: tuple[str, str, int]) -> None:
+        """Objects by key, tier and number, in one batch."""
+        await self._export([self._change(*each) for each in written])
+
+    def _change(self, key: str, tier: str, n: int) -> Change:
+        version = str(next(self._versions))
+        uid = self.objects[key][0].uid if key in self.objects else f"uid-{version}"
+        manifest: Manifest = {"metadata": {"labels": {"tier": tier} if tier else {}}, "spec": {"n": n}}
+        thing = ApiObject(key, uid, version, msgspec.json.encode(manifest))
+        self.objects[key] = thing, manifest
+        before = self._known.get(key)
+        self._known[key] = ObjectVersion(uid, version, thing.body)
+        return Change(Op.ADDED if before is None else Op.UPDATED, Evidence.WATCHED, thing, before)
+
+    async def delete(self, key: str) -> None:
+        if key in self.objects:
+            thing, _ = self.objects.pop(key)
+            before = self._known.pop(key)
+            last = msgspec.structs.replace(thing, resource_version=str(next(self._versions)))
+            await self._export([Change(Op.DELETED, Evidence.WATCHED, last, before)])
+
+    async def _export(self, changes: list[Change]) -> None:
+        batch = ChangeBatch(PODS, SCOPE, changes, changes[-1].object.resource_version)
+        deltas = await self.outbox.append(batch)
+        for delta, members in zip(deltas, batch.members or [0] * len(deltas), strict=True):
+            if delta.op is not Op.DELETED:
+                self._known.offload(delta.key, delta.sequence, members)
+
+    # ── The sinks ────────────────────────────────────────────────────────────
+
+    async def take(self, sink: str, *, limit: int = 100) -> None:
+        if (feed := self.feeds.get(sink)) is None or feed.exhausted:
+            return
+        fetch = await feed.take(limit)
+        for record in fetch.items:
+            self.consumers[sink].receive(record)
+        feed.settle(fetch)
+
+    async def take_all(self, sink: str) -> None:
+        async with asyncio.timeout(20 * BUSY):
+            while not self.feeds[sink].exhausted:
+                await self.take(sink)
+
+    async def compact(self, sink: str) -> None:
+        if sink in self.feeds:
+            await self.feeds[sink].compact(self.outbox.last_at_start)
+
+    async def replay(self, sink: str) -> None:
+        if sink in self.feeds and self.feeds[sink].backfill is None:
+            await self.take_all(sink)
+            self.consumers[sink].once = False
+            await self.feeds[sink].replay(self.outbox.first, None, None)
+
+    def expected(self, sink: str) -> dict[str, tuple[str, str]]:
+        matches = VIEWS[self.views[sink]][1]
+        return {
+            key: (thing.uid, thing.resource_version)
+            for key, (thing, manifest) in self.objects.items()
+            if matches(key, manifest)
+        }
+
+
+KEY = st.sampled_from(KEYS)
+VIEW = st.sampled_from([*VIEWS, ABSENT])
+OBJECT = st.tuples(KEY, st.sampled_from(["web", "db", ""]), st.integers(0, 3))
+SINK = st.sampled_from(SINKS)
+STEP = st.one_of(
+    st.tuples(st.just("put"), st.lists(OBJECT, min_size=1, max_size=4)),
+    st.tuples(st.just("delete"), KEY),
+    st.tuples(st.just("take"), SINK, st.integers(1, 3)),
+    st.tuples(st.just("compact"), SINK),
+    st.tuples(st.just("replay"), SINK),
+    st.tuples(st.just("restart"), st.booleans(), VIEW, VIEW),
+)
+
+
+async def play(steps: Sequence[Any], folder: Path) -> None:
+    run = Run(folder)
+    await run.start({"whole": "all", "view": "web", "late": ABSENT})
+    try:
+        for step in steps:
+            match step:
+                case ("put", written):
+                    await run.put(*written)
+                case ("delete", key):
+                    await run.delete(key)
+                case ("take", sink, limit):
+                    await run.take(sink, limit=limit)
+                case ("compact", sink):
+                    await run.compact(sink)
+                case ("replay", sink):
+                    await run.replay(sink)
+                case ("restart", killed, view, late):
+                    await run.restart({"whole": "all", "view": view, "late": late}, killed=killed)
+        for sink in run.feeds:
+            await run.take_all(sink)
+            assert run.consumers[sink].state == run.expected(sink), f"{sink}: {run.views[sink]}"
+        assert not (await run.outbox.check()).problems
+    finally:
+        await run.stop()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEP, max_size=25))
+def test_each_consumer_has_exactly_the_selected_objects(steps: Sequence[Any]) -> None:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
+        asyncio.run(play(steps, Path(folder)))
