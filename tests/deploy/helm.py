@@ -95,6 +95,11 @@ class Helm:
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.partition("NOTES:\n")[2]
 
+    def on_cluster(self, kubeconfig: Path, namespace: str, *words: str, values: Values | None = None) -> None:
+        """A command that changes the cluster; values are read from ``-f -``."""
+        ran = self._run(*words, "--kubeconfig", str(kubeconfig), "--namespace", namespace, values=values or {})
+        assert ran.returncode == 0, ran.stderr
+
     def _run(self, *words: str, values: Values) -> subprocess.CompletedProcess[str]:
         folders = {f"HELM_{name}_HOME": str(self.home / name) for name in ("CACHE", "CONFIG", "DATA")}
         return subprocess.run(

@@ -22,6 +22,7 @@ HELM_LABELS = {
     "app.kubernetes.io/managed-by",
     "helm.sh/chart",
 }
+EXAMPLES = sorted((ROOT / "config/examples").glob("*.yaml"))
 TYPES = {name: kind.options for name, kind in registry.types().items()}
 
 
@@ -130,6 +131,24 @@ def test_the_operators_own_address_and_directory_win(helm: Helm, tmp_path: Path)
     assert container["ports"] == [{"name": "http", "containerPort": 9000}]
     assert one(manifests, "Service")["spec"]["ports"][0]["port"] == 9000
     assert settings.telemetry.log_format == "json"
+
+
+@pytest.mark.parametrize("name", ["reference.yaml", *(f"examples/{each.name}" for each in EXAMPLES)])
+def test_every_example_of_a_configuration_is_accepted(helm: Helm, tmp_path: Path, name: str) -> None:
+    written = yaml.safe_load((ROOT / "config" / name).read_text())
+    for_a_pod = {"state": {"directory": "/var/lib/kubedelta"}, "telemetry": {"listen": ":8080"}}
+    config = {**written, **{part: {**(written.get(part) or {}), **own} for part, own in for_a_pod.items()}}
+    manifests = helm.rendered({"config": config, "rbac": {"create": False}})
+    path = tmp_path / "expected.yaml"
+    path.write_text(yaml.safe_dump({**config, "telemetry": {"log_format": "json", **config["telemetry"]}}))
+    assert _configuration(manifests, tmp_path) == load(path, {}, TYPES)
+
+
+def test_a_section_without_options_has_the_charts_own(helm: Helm, tmp_path: Path) -> None:
+    empty = dict.fromkeys(("state", "telemetry", "redaction", "shutdown_grace_seconds"))
+    settings = _configuration(helm.rendered({"config": {**CONFIG, **empty}}), tmp_path)
+    assert settings.state.directory == Path("/var/lib/kubedelta")
+    assert settings.telemetry.listen.port == 8080
 
 
 def test_a_changed_configuration_restarts_the_pod(helm: Helm, full: list[Manifest]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from tests.cluster.kube_client import KubeClient, KubeError
-from tests.deploy.helm import EVERYTHING, Helm, Manifest, one
+from tests.deploy.helm import CHART, CONFIG, EVERYTHING, Helm, Manifest, Values, one
 
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -86,3 +87,33 @@ async def test_the_pod_is_admitted_where_pods_are_restricted(
     del pod["spec"]["containers"][0]["securityContext"]
     with pytest.raises(KubeError, match="PodSecurity"):
         await kube.create(path, pod, dryRun="All")
+
+
+async def test_helm_installs_upgrades_and_leaves_the_volume(
+    helm: Helm, kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig = kube.server.kubeconfig(tmp_path / "kubeconfig")
+    deployments = f"{PATHS['Deployment'].format(namespace)}/{namespace}"
+    roles = f"{PATHS['ClusterRole']}/{namespace}"
+
+    async def run(*words: str, values: Values | None = None) -> None:
+        await asyncio.to_thread(helm.on_cluster, kubeconfig, namespace, *words, values=values)
+
+    def values(**changed: object) -> Values:
+        return {"fullnameOverride": namespace, "config": {**CONFIG, "resources": ["pods"], **changed}}
+
+    await run("install", "bridge", str(CHART), "-f", "-", values=values())
+    before = await kube.get(deployments)
+    await run("upgrade", "bridge", str(CHART), "-f", "-", values=values(resources=["pods", "nodes"]))
+    after = await kube.get(deployments)
+    rules = (await kube.get(roles))["rules"]
+    await run("uninstall", "bridge")
+
+    assert before["spec"]["template"]["metadata"] != after["spec"]["template"]["metadata"]
+    assert before["spec"]["selector"] == after["spec"]["selector"]
+    assert rules[0]["resources"] == ["pods", "nodes"]
+    claims = await kube.get(PATHS["PersistentVolumeClaim"].format(namespace))
+    assert [each["metadata"]["name"] for each in claims["items"]] == [f"{namespace}-state"]
+    for gone in (deployments, roles):
+        with pytest.raises(KubeError, match="404"):
+            await kube.get(gone)

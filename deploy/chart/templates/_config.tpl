@@ -1,8 +1,13 @@
-{{/* The configuration as YAML: the values' config over the state and telemetry of files/kubedelta.yaml, or that file. */}}
+{{/* The configuration as YAML: the values' config over the state and telemetry of files/kubedelta.yaml, or that file. A
+null section is a missing section, as for the loader. */}}
 {{- define "kubedelta.config" -}}
 {{- $file := .Files.Get "files/kubedelta.yaml" -}}
 {{- if .Values.config -}}
-{{- mergeOverwrite (pick (fromYaml $file) "state" "telemetry") (deepCopy .Values.config) | toYaml -}}
+{{- $own := dict -}}
+{{- range $section, $options := .Values.config -}}
+  {{- if not (kindIs "invalid" $options) -}}{{- $_ := set $own $section (deepCopy $options) -}}{{- end -}}
+{{- end -}}
+{{- mergeOverwrite (pick (fromYaml $file) "state" "telemetry") $own | toYaml -}}
 {{- else -}}
 {{- trimSuffix "\n" $file -}}
 {{- end -}}
