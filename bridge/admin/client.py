@@ -55,32 +55,32 @@ class AdminClient:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / SOCKET
-        self._held = AsyncExitStack()
+        self._exit_stack = AsyncExitStack()
         self._session: aiohttp.ClientSession
         self.about = About()
         """Identity of the running bridge, once entered."""
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as stack:
             try:
-                connector = aiohttp.UnixConnector(held.enter_context(found(self._directory)))
+                connector = aiohttp.UnixConnector(stack.enter_context(found(self._directory)))
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise NotRunning(f"{self._path}: no bridge runs here") from error
             except FileExistsError as error:
                 raise NoAnswer(str(error)) from error
             except OSError as error:
                 raise NoAnswer(f"{self._path}: {error.strerror}") from error
-            self._session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
-            said = await self._ask("GET", "/", seconds=_GREETING_SECONDS)
-            self.about = _decoded(said, About) if said else About()
+            self._session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+            greeting = await self._ask("GET", "/", seconds=_GREETING_SECONDS)
+            self.about = _decoded(greeting, About) if greeting else About()
             # Up to here, an error closes the session and the socket's descriptor.
-            self._held = held.pop_all()
+            self._exit_stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._held.aclose()
+        await self._exit_stack.aclose()
 
     async def cursors(self) -> Cursors:
         return _decoded(await self._ask("GET", "/cursors"), Cursors)
@@ -133,7 +133,7 @@ class AdminClient:
         url = f"http://bridge{PREFIX}{path}"
         try:
             async with self._session.request(method, url, data=body, params=query, timeout=timeout) as answer:
-                said = await answer.read()
+                body = await answer.read()
         except aiohttp.ClientConnectorError as error:
             raise self._unconnected(error.os_error) from error
         except TimeoutError as error:
@@ -141,8 +141,8 @@ class AdminClient:
         except (aiohttp.ClientError, OSError) as error:
             raise NoAnswer(f"{self._path}: the bridge ended before its answer") from error
         if answer.status >= 400:
-            raise _refused(answer, said)
-        return said
+            raise _refused(answer, body)
+        return body
 
     def _unconnected(self, error: OSError) -> Exception:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
@@ -154,17 +154,17 @@ def _chosen(sink: str, numbers: Sequence[int] | None) -> DeadLetterChoice:
     return DeadLetterChoice(sink, None if numbers is None else list(numbers))
 
 
-def _decoded(said: bytes, kind: type[T]) -> T:
+def _decoded(body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(said, type=kind)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
         raise CommandFailed(f"the bridge's answer is unknown to this version: {error}") from error
 
 
-def _refused(answer: aiohttp.ClientResponse, said: bytes) -> Exception:
+def _refused(answer: aiohttp.ClientResponse, body: bytes) -> Exception:
     """A 404 with a Refusal is an UnknownTarget. A 404 in another form comes from a bridge of another version."""
     try:
-        reason = msgspec.json.decode(said, type=Refusal).error
+        reason = msgspec.json.decode(body, type=Refusal).error
     except msgspec.MsgspecError:
         return CommandFailed(f"the bridge answered {answer.status} {answer.reason}")
     return UnknownTarget(reason) if answer.status == 404 else CommandFailed(reason)

@@ -79,7 +79,7 @@ class ExecPlugin:
         self._report = report
         self._info = exec_info(spec, cluster, authority)
         self._running = asyncio.Lock()
-        self._held: str | None = None
+        self._token: str | None = None
         self.certificate_changes = False
         self._fresh_until = float("-inf")
         self._runs = 0
@@ -88,11 +88,11 @@ class ExecPlugin:
     async def token(self) -> str | None:
         if self._clock() >= self._fresh_until:
             await self._run_once(self._runs)
-        return self._held
+        return self._token
 
     async def renew(self, refused: str | None) -> bool:
         # Another request may have been refused with the same token, and have run the plugin already.
-        if self._held == refused:
+        if self._token == refused:
             await self._run_once(self._runs)
         return True
 
@@ -115,7 +115,7 @@ class ExecPlugin:
         if status.client_certificate_data and status.client_key_data:
             self._install(status.client_certificate_data.encode(), status.client_key_data.encode())
             self.certificate_changes = True
-        self._held = status.token
+        self._token = status.token
         self._fresh_until = self._end_of(status)
 
     def _end_of(self, status: _CredentialStatus) -> float:
