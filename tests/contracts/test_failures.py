@@ -61,11 +61,12 @@ async def test_sinks_that_came_and_went_leave_nothing_behind(destination: Destin
         finally:
             await sink.close()
 
+    nowhere = destination.nowhere()
     await come_and_go()
-    await come_and_go(**destination.nowhere())
+    await come_and_go(**nowhere)
     before = what_is_left()
     await come_and_go()
-    await come_and_go(**destination.nowhere())
+    await come_and_go(**nowhere)
 
     assert what_is_left() == before
 

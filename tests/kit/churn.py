@@ -31,13 +31,21 @@ class Churn:
         self.made = 0
         """Changes that the API server said it has made."""
         self._news = asyncio.Condition()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Every writer ends after its present change. A writer that is cancelled while it connects would leave its
+        socket to the garbage collector."""
+        self._stopping = True
 
     async def write(self, writer: int, objects: int) -> None:
-        """Be one writer, with so many objects of each kind. Does not end."""
+        """Be one writer, with so many objects of each kind, until ``stop``."""
         chance = random.Random(f"{self._seed}/{writer}")
         mine = [f"{self._root}/{kind}/w{writer}-{number}" for kind in KINDS for number in range(objects)]
         there: dict[str, bool] = dict.fromkeys(mine, False)
         for step in itertools.count():
+            if self._stopping:
+                return
             path = chance.choice(mine)
             try:
                 if path not in there:  # The answer to its last change was lost.
@@ -100,7 +108,7 @@ async def churning(
     many ``objects`` of each kind."""
     async with KubeClient(api) as kube, asyncio.TaskGroup() as group:
         churn = Churn(kube, namespace, seed, pause)
-        tasks = [group.create_task(churn.write(number, objects)) for number in range(writers)]
+        for number in range(writers):
+            group.create_task(churn.write(number, objects))
         yield churn
-        for task in tasks:
-            task.cancel()
+        churn.stop()

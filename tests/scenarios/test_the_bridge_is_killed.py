@@ -59,8 +59,6 @@ async def test_a_bridge_that_is_killed_again_and_again_loses_nothing(scene: Scen
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-# A writer that is cancelled while it connects leaves its socket to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_with_its_position_expired_no_net_change_is_lost(scene: Scene) -> None:
     """Each time the store forgets, between a kill and the next start, what happened meanwhile."""
     rounds = 50
