@@ -1,8 +1,9 @@
 """`kubedelta check`: reports mistakes before anything runs.
 
-check            the checks in their order: machine, cluster, resources, sinks, forecast
-check_resources  each entry of ``resources``: served, granted, selectable
-check_state      the state directory, its holder, its disk, and the listen address
-findings         one result of a check
-forecast         the deltas that the next start would export
+check             the checks in their order: machine, cluster, resources, sinks, forecast
+check_resources   each entry of ``resources``: served, granted, selectable
+check_selections  each entry of ``select``: watched, and the values of its expressions on the live objects
+check_state       the state directory, its holder, its disk, and the listen address
+findings          one result of a check
+forecast          the deltas that the next start would export
 """

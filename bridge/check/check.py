@@ -4,10 +4,11 @@ start. Delivers no records, and does not affect a running bridge."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from bridge.check.check_resources import check_resources
+from bridge.check.check_selections import check_selections
 from bridge.check.check_state import check_address, check_directory, who_runs
 from bridge.check.findings import CheckResult, Finding
 from bridge.check.forecast import MOST_DELETES, by_sink, forecast
@@ -20,7 +21,6 @@ from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
-from bridge.resources.selected_resources import resolve_entries, unwatched_entries
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
@@ -103,17 +103,10 @@ async def _check_cluster(
         if namespace is not None and await _is_missing(client, namespace):
             reason = "the namespace does not exist: the bridge exports its objects once it does"
             yield Finding(f"resources: namespaces: {namespace}", CheckResult.WRONG, reason)
-    for finding in _check_selections(plan, catalogue, resolution):
+    async for finding in check_selections(plan, client, catalogue, resolution, allowed=allowed):
         yield finding
     async for finding in _check_state(plan, client, resolution, allowed=allowed):
         yield finding
-
-
-def _check_selections(plan: Plan, catalogue: Catalogue, resolution: Resolution) -> Iterator[Finding]:
-    for sink in plan.sinks:
-        entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
-        for option, problem in unwatched_entries(entries, f"sinks.{sink.name}.select", resolution):
-            yield Finding(option, CheckResult.WRONG if problem.is_mistake else CheckResult.NOTE, str(problem))
 
 
 async def _is_missing(client: KubeClient, namespace: str) -> bool:

@@ -13,7 +13,7 @@ views        the selections of all sinks, by resource
 from bridge.selection.compile import SelectorText, WrongSelection, compile_selection
 from bridge.selection.decisions import Decisions
 from bridge.selection.entries import decode_entries, encode_entries
-from bridge.selection.evaluation import Evaluation, FailedEvaluation, Failures
+from bridge.selection.evaluation import Evaluation, Evaluator, FailedEvaluation, Failures
 from bridge.selection.names import Unwatched, find_unwatched
 from bridge.selection.selector import Selector, SinkSelection
 from bridge.selection.views import ResourceViews, Views
@@ -21,6 +21,7 @@ from bridge.selection.views import ResourceViews, Views
 __all__ = [
     "Decisions",
     "Evaluation",
+    "Evaluator",
     "FailedEvaluation",
     "Failures",
     "ResourceViews",

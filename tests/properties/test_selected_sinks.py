@@ -83,7 +83,7 @@ class Consumer:
     sequences: dict[tuple[int, str], int] = field(default_factory=dict)
     """Epoch and id → the record that had the id first."""
     once: bool = True
-    """Every record was received once so far: no kill and no replay."""
+    """Every record was received once so far, and no other delete: no kill, replay, or compaction after a restart."""
 
     def receive(self, record: Record) -> None:
         if not isinstance(record, Delta):
@@ -198,6 +198,8 @@ class Run:
 
     async def compact(self, sink: str) -> None:
         if sink in self.feeds:
+            # The sink may have received records of an earlier process: compaction keeps their deletes.
+            self.consumers[sink].once &= not self.outbox.last_at_start
             await self.feeds[sink].compact(self.outbox.last_at_start)
 
     async def replay(self, sink: str) -> None:

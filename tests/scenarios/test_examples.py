@@ -127,7 +127,7 @@ async def _webhook(options: Manifest, _: pytest.FixtureRequest, stack: AsyncExit
     file.write_text(f"{secret}\n")
 
     async def delivered(_: BridgeProcess) -> Stream:
-        for posted in receiver.accepted:
+        for posted in receiver.accepted if "secret_file" in options else ():
             Webhook(secret).verify(posted.body, posted.headers)
         return from_events(receiver.events)
 

@@ -25,6 +25,7 @@ from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.outbox.errors import StateError
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.selection import SelectorText
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
 from tests.kit.deadlines import BUSY
@@ -321,3 +322,40 @@ async def test_a_forecast_counts_objects_up_to_a_bound(tmp_path: Path, monkeypat
 
 def test_the_bound_of_deletes_is_a_thousand() -> None:
     assert forecast.MOST_DELETES == 1000
+
+
+def a_selecting_sink(*entries: SelectorText) -> SinkPlan:
+    return SinkPlan(name="chat", type="memory", make=RecordingSink, max_batch=100, select=entries)
+
+
+async def test_expressions_are_evaluated_on_the_live_objects(tmp_path: Path) -> None:
+    entry = SelectorText(
+        resource="cm",
+        namespaces=["default"],
+        where="object.data.value == '1'",
+        when="object.data.value != oldObject.data.value",
+    )
+    async with Playground() as cluster:
+        for name, value in {"a": "1", "b": "2"}.items():
+            cluster.create("configmaps", a_config_map(name, value))
+        cluster.create("configmaps", {"metadata": {"name": "empty", "namespace": "default"}})
+        cluster.create("configmaps", a_config_map("elsewhere", namespace="shop"))
+        findings = await found(a_plan(tmp_path, cluster.url, sinks=(a_selecting_sink(entry),)))
+
+    where, when = findings["sinks.chat.select[0].where"], findings["sinks.chat.select[0].when"]
+    assert where.verdict is CheckResult.NOTE
+    assert where.detail == (
+        "of 3 live objects, it is true for 1 (default/a), false for 1 (default/b), and fails on 1 (default/empty: the "
+        'member "data" is missing)'
+    )
+    assert "false for 1 (default/a), and fails on 1 (default/empty" in when.detail
+
+
+async def test_an_entry_that_means_no_watched_resource_is_wrong(tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        sinks = (a_selecting_sink(SelectorText(resource="configmap.apps"), SelectorText(resource="*")),)
+        findings = await found(a_plan(tmp_path, cluster.url, sinks=sinks))
+
+    assert findings["sinks.chat.select[0].resource"].verdict is CheckResult.WRONG
+    assert 'did you mean "configmaps"?' in findings["sinks.chat.select[0].resource"].detail
+    assert "sinks.chat.select[1].resource" not in findings
