@@ -21,6 +21,7 @@ from bridge.model.admin import (
 )
 from bridge.model.primitives.addresses import host_and_port
 from bridge.model.record import Delta
+from bridge.model.status import PauseCause
 from bridge.outbox import DeadLetters, Outbox
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
 from bridge.plan.plan import Plan
@@ -69,10 +70,10 @@ class OfflineOperations:
         return False
 
     async def pause_sink(self, sink: str) -> bool:
-        return await self._outbox.sinks.pause(sink, True)
+        return await self._outbox.sinks.pause(sink, PauseCause.OPERATOR)
 
     async def resume_sink(self, sink: str) -> bool:
-        return await self._outbox.sinks.pause(sink, False)
+        return await self._outbox.sinks.pause(sink, PauseCause.NONE)
 
     async def state_check(self) -> StateReport:
         return await self._outbox.check()
@@ -108,7 +109,8 @@ class OfflineOperations:
             cursor.configured,
             "" if backfill is None else backfill.kind.value,
             0 if backfill is None else backfill.last_item - cursor.settled_item,
-            cursor.paused,
+            bool(cursor.paused),
+            gone=cursor.paused is PauseCause.GONE,
         )
 
 

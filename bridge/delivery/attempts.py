@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -15,6 +15,7 @@ from bridge.facts import (
     CircuitOpened,
     DeliveryDelayed,
     DestinationCreated,
+    DestinationGone,
     RecordRejected,
     Report,
     SinkOpened,
@@ -38,10 +39,12 @@ class SinkAttempts:
         report: Report,
         retry: Retry,
         jitter: Callable[[], float],
+        save_gone: Callable[[], Awaitable[object]],
     ) -> None:
         """``backlog_records``: returns the number of unsettled records of the sink. ``jitter``: returns a number from 0
-        to 1 for each delay."""
+        to 1 for each delay. ``save_gone``: stores that the destination is gone."""
         self._name = name
+        self._save_gone = save_gone
         self._make_sink = make_sink
         self._backlog_records = backlog_records
         self._report = report
@@ -57,7 +60,9 @@ class SinkAttempts:
         self.retry_at: float | None = None
         """The end of the pause, on the event loop's clock."""
         self.suspended = False
-        """An operator paused the sink: no attempt begins."""
+        """No attempt begins: an operator paused the sink, or the destination is gone."""
+        self.gone = ""
+        """Why the destination wants no more records, if it does not."""
         self.in_flight = 0
         """Attempts."""
         self.delivered = 0
@@ -71,7 +76,7 @@ class SinkAttempts:
     @property
     def last_error(self) -> str | None:
         """The newest failure that no later success has cleared."""
-        return None if self._latest is None else self._latest.reason
+        return self.gone or (None if self._latest is None else self._latest.reason)
 
     @property
     def asked(self) -> float | None:
@@ -88,13 +93,13 @@ class SinkAttempts:
         another attempt decides."""
         return float("inf") if self.suspended else self.circuit.ready_at
 
-    def suspend(self) -> None:
+    def suspend(self, gone: str = "") -> None:
         """Begins no attempt until ``resume``. Attempts in flight go on."""
-        self.suspended = True
+        self.suspended, self.gone = True, self.gone or gone
 
     def resume(self) -> None:
-        self.suspended = False
-        self._wake()
+        self.suspended, gone, self.gone = False, self.gone, ""
+        self.retry_now() if gone else self._wake()
 
     def retry_now(self) -> None:
         """Ends every pause."""
@@ -154,7 +159,12 @@ class SinkAttempts:
             self._failing.pop(lane, None)
             return receipt, 0.0
         failure = self._bounded(receipt.failure)
-        return replace(receipt, failure=failure), self._failed(number, failure, lane)
+        delay = self._failed(number, failure, lane)
+        if failure.gone and not self.gone:
+            self.suspend(failure.reason)
+            self._report(DestinationGone(self._name, failure.reason))
+            await self._save_gone()
+        return replace(receipt, failure=failure), delay
 
     async def pause(self, failure: RetryLater, delay: float, records: int) -> None:
         """Waits ``delay`` seconds, or until ``retry_now``. For a worker that makes one attempt at a time."""
@@ -169,9 +179,9 @@ class SinkAttempts:
 
     def delayed(self, failure: RetryLater, delay: float, records: int) -> None:
         """Reports that so many records wait ``delay`` seconds for their next attempt."""
-        self._report(
-            DeliveryDelayed(self._name, records, failure.reason, delay, self._backlog_records(), failure.after)
-        )
+        if not failure.gone:
+            backlog = self._backlog_records()
+            self._report(DeliveryDelayed(self._name, records, failure.reason, delay, backlog, failure.after))
 
     def _bounded(self, failure: RetryLater) -> RetryLater:
         """Bounds the pause that the destination asked for: a mistake there must not stop the sink for ever."""
@@ -210,7 +220,7 @@ class SinkAttempts:
         result = self.circuit.failed(
             number, self._now(), self._jitter(), at_least=failure.after, unavailable=failure.unavailable, lane=lane
         )
-        if result.opened:
+        if result.opened and not failure.gone:
             self._report(CircuitOpened(self._name, self.circuit.state.failures, failure.reason))
         self._wake()
         return result.delay

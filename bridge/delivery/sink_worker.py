@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -38,6 +38,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the time as RFC 3339, for gaps that the worker makes."""
     max_batch: int
     """Most records of a fetch."""
+    save_gone: Callable[[], Awaitable[object]]
+    """Stores that the destination wants no more records. Durable on return."""
     on_rejected: OnRejected = OnRejected.PARK
     retry: Retry = Retry()
     """For the circuit, and for each lane."""
@@ -76,6 +78,7 @@ class SinkWorker(ABC):
             report=settings.report,
             retry=settings.retry,
             jitter=settings.jitter,
+            save_gone=settings.save_gone,
         )
         self._parking = Parking(settings.name, settings.dead_letters, settings.on_rejected, settings.report)
         self._progress = asyncio.Event()
@@ -111,10 +114,10 @@ class SinkWorker(ABC):
 
     # ── What an operator asks for ────────────────────────────────────────────
 
-    def suspend(self) -> None:
+    def suspend(self, gone: str = "") -> None:
         """Begins no attempt until ``resume``. Meanwhile the worker takes at most one batch, or as many records as fit
         the lanes."""
-        self._attempts.suspend()
+        self._attempts.suspend(gone)
 
     def resume(self) -> None:
         self._attempts.resume()
@@ -130,7 +133,7 @@ class SinkWorker(ABC):
     @property
     def state(self) -> SinkState:
         if self._attempts.suspended and not self._attempts.in_flight:
-            return SinkState.PAUSED
+            return SinkState.GONE if self._attempts.gone else SinkState.PAUSED
         if not self._attempts.is_open:
             return SinkState.OPENING if self.retry_at is None else SinkState.WAITING
         if self._attempts.in_flight:

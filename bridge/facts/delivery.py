@@ -24,6 +24,14 @@ class SinkPaused(msgspec.Struct, frozen=True):
     sink: str
 
 
+class DestinationGone(msgspec.Struct, frozen=True):
+    """The destination wants no more records, now or before this start. Deliveries end until an operator resumes the
+    sink; ``max_backlog`` still holds."""
+
+    sink: str
+    reason: str
+
+
 class SinkResumed(msgspec.Struct, frozen=True):
     sink: str
 
@@ -104,6 +112,7 @@ DeliveryFact: TypeAlias = (
     SinkInsecure
     | SinkOpened
     | SinkPaused
+    | DestinationGone
     | SinkResumed
     | DestinationCreated
     | BatchDelivered

@@ -26,13 +26,15 @@ class CursorStatus(msgspec.Struct, frozen=True):
     backfill_left: int = 0
     """Records that the backfill still has to deliver."""
     paused: bool = False
-    """An operator paused it."""
+    """An operator paused it, or its destination is gone."""
     retry_in: float | None = None
     """Seconds until the next attempt; None unless the sink waits."""
     asked: float | None = None
     """Seconds that the destination asked for (Retry-After), if it did."""
     last_error: str = ""
     """The last failure of the destination; empty after a success, and without a running bridge."""
+    gone: bool = False
+    """The destination wants no more records (HTTP 410): the sink waits until an operator resumes it."""
 
 
 class Cursors(msgspec.Struct, frozen=True):

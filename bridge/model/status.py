@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Protocol
 
 import msgspec
@@ -31,6 +31,17 @@ class SinkState(StrEnum):
     """After a failure, until the next attempt."""
     PAUSED = "paused"
     """Paused by an operator, until an operator resumes it."""
+    GONE = "gone"
+    """The destination wants no more records (HTTP 410): no delivery until an operator resumes the sink."""
+
+
+class PauseCause(IntEnum):
+    """Why a sink is paused, by its number in the state directory. False if it is not."""
+
+    NONE = 0
+    OPERATOR = 1
+    GONE = 2
+    """The destination wants no more records."""
 
 
 class CircuitState(StrEnum):

@@ -11,6 +11,7 @@ import apsw
 from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.record import Record
+from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, cursors
 from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind
@@ -196,15 +197,15 @@ class SinkCursors:
 
     # ── Pauses ───────────────────────────────────────────────────────────────
 
-    async def pause(self, sink: str, paused: bool) -> bool:
-        """Pauses a sink, or resumes it. Returns when the change is durable; False if the sink was in that state
-        already. Raises UnknownTarget."""
+    async def pause(self, sink: str, cause: PauseCause) -> bool:
+        """Pauses a sink, or resumes it (``NONE``). Returns when the change is durable; False if the sink was paused
+        already, for whatever cause, or not at all. Raises UnknownTarget."""
         cursor = self[sink]
-        if cursor.paused is paused:
+        if bool(cursor.paused) is bool(cause):
             return False
         await self._store.write(
-            partial(cursors.pause, sink=sink, paused=paused),
-            committed=lambda _: setattr(cursor, "paused", paused),
+            partial(cursors.pause, sink=sink, paused=cause),
+            committed=lambda _: setattr(cursor, "paused", cause),
             shrinks=True,
         )
         return True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker, WorkerSettings
-from bridge.facts import Report, SinkPaused
+from bridge.facts import DestinationGone, Report, SinkPaused
+from bridge.model.status import PauseCause
 from bridge.outbox import DeadLetters, utc_now
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_factory import SinkFactory
@@ -17,6 +19,8 @@ from bridge.resources.current_resources import CurrentResources
 from bridge.transform.for_sink import redact_for_sink
 from bridge.transform.redaction import Redaction
 from sinks.base import Sink
+
+_GONE = "the destination answered before this start that it is gone for good (HTTP 410)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,15 @@ def _make_pipeline(
     feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
     sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched)
     dead_letters = outbox.sinks.dead_letters[plan.name]
-    worker = _make_worker(plan, sinks.make, feed, dead_letters, report)
-    if outbox.sinks[plan.name].paused:
-        worker.suspend()
-        report(SinkPaused(plan.name))
+    gone = partial(outbox.sinks.pause, plan.name, PauseCause.GONE)
+    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, gone)
+    match outbox.sinks[plan.name].paused:
+        case PauseCause.OPERATOR:
+            worker.suspend()
+            report(SinkPaused(plan.name))
+        case PauseCause.GONE:
+            worker.suspend(_GONE)
+            report(DestinationGone(plan.name, _GONE))
     return SinkPipeline(plan, feed, dead_letters, worker)
 
 
@@ -59,7 +68,12 @@ def seconds_until(when: float | None) -> float | None:
 
 
 def _make_worker(
-    plan: SinkPlan, make: Callable[[], Sink], feed: SinkFeed, dead_letters: DeadLetters, report: Report
+    plan: SinkPlan,
+    make: Callable[[], Sink],
+    feed: SinkFeed,
+    dead_letters: DeadLetters,
+    report: Report,
+    save_gone: Callable[[], Awaitable[bool]],
 ) -> SinkWorker:
     most = plan.most_in_flight
     settings = WorkerSettings(
@@ -71,6 +85,7 @@ def _make_worker(
         now=utc_now,
         max_batch=min(plan.max_batch, most),
         on_rejected=plan.on_rejected,
+        save_gone=save_gone,
     )
     if plan.lanes is None:
         return Worker(settings)

@@ -10,6 +10,7 @@ from bridge.facts import (
     CircuitOpened,
     DeliveryDelayed,
     DestinationCreated,
+    DestinationGone,
     Fact,
     IntakeBlocked,
     IntakeResumed,
@@ -50,6 +51,9 @@ class SinkLogs:
                 self._log.info("sink is set up", sink=sink)
             case SinkPaused(sink):
                 self._log.warning("sink is paused until kubedelta sinks resume", sink=sink)
+            case DestinationGone(sink, reason):
+                text = "the destination wants no more records: the sink waits for kubedelta sinks resume"
+                self._log.error(text, sink=sink, reason=reason)
             case SinkResumed(sink):
                 self._log.info("sink is resumed", sink=sink)
             case DestinationCreated(sink, what, again=True):

@@ -13,6 +13,7 @@ from bridge.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
+from tests.bridge.delivery.world import never_gone
 from tests.contracts.destinations import AnEndpoint
 from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.deadlines import BUSY
@@ -52,6 +53,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
     lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
     assert lanes is not None
     settings = WorkerSettings(
+        save_gone=never_gone,
         name="hook",
         make_sink=endpoint.sink,
         pending=FakeRecordSource(sent),

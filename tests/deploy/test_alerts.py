@@ -123,6 +123,13 @@ CASES: dict[str, Case] = {
         description="bridge: audit: its backlog grows until an operator resumes it.",
         labels=_sink(state="paused"),
     ),
+    "KubedeltaSinkGone": Case(
+        fires={f'kubedelta_sink_state{{{AUDIT}, state="gone"}}': "0x5 1x20"},
+        quiet={f'kubedelta_sink_state{{{AUDIT}, state="gone"}}': "1x3 0x20"},
+        minute=15,
+        description="bridge: audit: it answered 410; its backlog grows until an operator resumes it.",
+        labels=_sink(state="gone"),
+    ),
     "KubedeltaDeadLetters": Case(
         fires={f"kubedelta_sink_dead_letters{{{AUDIT}}}": "3x20"},
         quiet={f"kubedelta_sink_dead_letters{{{AUDIT}}}": "0x20"},

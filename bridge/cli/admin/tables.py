@@ -19,7 +19,10 @@ def of_cursors(found: Cursors) -> str:
 
 def _cursor(cursor: CursorStatus) -> list[str]:
     notes = []
-    if cursor.paused:
+    if cursor.gone:
+        reason = shortened(cursor.last_error, _LONGEST_REASON) or "the destination wants no more records (HTTP 410)"
+        notes.append(f"gone, until kubedelta sinks resume: {reason}")
+    elif cursor.paused:
         notes.append("paused")
     elif cursor.retry_in is not None:
         asked = f" (the destination asked for {age(cursor.asked)})" if cursor.asked else ""

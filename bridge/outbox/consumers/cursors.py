@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import apsw
 
 from bridge.model.policies import StartPolicy
+from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill import Backfill
@@ -32,8 +33,8 @@ class SinkCursor:
     dirty: bool = False
     settled_item: int = 0
     """Items of the backfill up to this index are settled."""
-    paused: bool = False
-    """True while an operator pauses the sink. Durable: a restart resumes no sink."""
+    paused: PauseCause = PauseCause.NONE
+    """Durable: a restart resumes no sink."""
     memory: bytes = b""
     """Opaque bytes of the sink, handed back after a restart."""
     oldest_at: float = 0.0
@@ -125,7 +126,7 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Sink
             backfill,
             configured=sink in there,
             settled_item=item,
-            paused=bool(paused),
+            paused=PauseCause(paused),
             memory=memory,
         )
     return cursors
@@ -167,8 +168,8 @@ def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float)
     )
 
 
-def pause(database: apsw.Connection, sink: str, paused: bool) -> None:
-    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused, sink))
+def pause(database: apsw.Connection, sink: str, paused: PauseCause) -> None:
+    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused.value, sink))
 
 
 def forget(database: apsw.Connection, sink: str) -> None:

@@ -36,6 +36,7 @@ class PostFailed:
 
 PostResult: TypeAlias = PostAccepted | PostRejected | PostFailed
 
+_GONE = 410
 _REJECTED = {
     400: "answers 400: it does not understand the event",
     413: "answers 413: the event is too large for it",
@@ -50,7 +51,7 @@ _UNAVAILABLE = {
     404: "answers 404: the URL does not exist there; see url",
     405: "answers 405: it takes no POST; see url",
     407: "answers 407: a proxy in between wants credentials",
-    410: "answers 410: it is gone and asks to be left alone; remove the sink or change its url",
+    _GONE: "answers 410: it is gone for good; change url or remove the sink, or kubedelta sinks resume tries it again",
     429: "answers 429: too many requests",
     503: "answers 503: it is unavailable",
 }
@@ -68,7 +69,7 @@ def result_of(status: int, retry_after: str | None, now: datetime) -> PostResult
     reason = _UNAVAILABLE.get(status, f"answers {status}")
     if 300 <= status < 400:
         reason = f"answers {status}: it redirects, which is not followed; set url to where it leads"
-    return PostFailed(RetryLater(reason, wait, unavailable=True))
+    return PostFailed(RetryLater(reason, wait, unavailable=True, gone=status == _GONE))
 
 
 def seconds_of(retry_after: str | None, now: datetime) -> float | None:

@@ -11,12 +11,13 @@ import pytest
 
 from bridge.admin.client import AdminClient
 from bridge.admin.operations import OfflineOperations
-from bridge.facts import SinkPaused, SinkResumed, discard
+from bridge.facts import DestinationGone, SinkPaused, SinkResumed, discard
 from bridge.model.admin import Replayed, ReplayRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.status import SinkState
 from bridge.outbox import Outbox, Retention
+from bridge.web.readiness import report
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink
@@ -150,6 +151,20 @@ async def test_what_is_asked_of_the_files_waits_for_the_next_bridge(tmp_path: Pa
         assert outbox.sinks.backlog_records(SINK) == 1
 
 
+class GoneSink(RecordingSink):
+    """Wants no more records, while it is gone."""
+
+    gone = False
+    attempts = 0
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if self.gone:
+            self.attempts += 1
+            failure = RetryLater("answers 410", unavailable=True, gone=True)
+            return Receipt(pending=range(len(batch)), failure=failure)
+        return await super().deliver(batch)
+
+
 class ShySink(RecordingSink):
     """Asks to be left alone for an hour, while it is shy."""
 
@@ -197,6 +212,35 @@ async def test_a_pause_survives_a_crash_until_it_is_resumed(tmp_path: Path) -> N
         assert await client.resume_sink(SINK)
         assert world.reported(SinkResumed)
         await sink.until(lambda sink: sink.records)
+
+
+async def test_a_destination_that_is_gone_stays_so_until_resumed(tmp_path: Path) -> None:
+    sink = GoneSink()
+    async with a_bridge(tmp_path, sink) as (world, client):
+        sink.gone = True
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until(lambda: world.bridge.snapshot().sinks[0].state is SinkState.GONE)
+        [status] = world.bridge.snapshot().sinks
+        assert (status.last_error, status.well, status.backlog_records) == ("answers 410", False, 1)
+        assert "[!] sink " in report(world.bridge.snapshot())
+        assert "gone backlog=1" in report(world.bridge.snapshot())
+        assert "reason: answers 410" in report(world.bridge.snapshot())
+        [cursor] = (await client.cursors()).sinks
+        assert (cursor.gone, cursor.last_error) == (True, "answers 410")
+        assert not await client.pause_sink(SINK), "it is paused in any case"
+    async with the_files(tmp_path) as admin:
+        assert [each.gone for each in (await admin.cursors()).sinks] == [True]
+    async with a_bridge(tmp_path, sink) as (world, client):
+        [status] = world.bridge.snapshot().sinks
+        assert (status.state, sink.attempts) == (SinkState.GONE, 1), "a start is no reason to try again"
+        assert "gone for good (HTTP 410)" in status.last_error
+        assert world.reported(DestinationGone)
+        sink.gone = False
+        assert await client.resume_sink(SINK)
+        await sink.until(lambda sink: sink.delivered()[:1] == ["added default/a"])
+        assert not world.bridge.snapshot().sinks[0].last_error
+    async with the_files(tmp_path) as admin:
+        assert [each.gone for each in (await admin.cursors()).sinks] == [False]
 
 
 async def test_a_pause_of_the_files_counts_at_the_next_start(tmp_path: Path) -> None:

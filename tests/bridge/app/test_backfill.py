@@ -21,6 +21,7 @@ from bridge.outbox import Retention
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
 from sinks.base import Lanes
+from tests.bridge.delivery.world import never_gone
 from tests.kit.deadlines import BUSY
 from tests.kit.sinks import RecordingSink
 
@@ -174,6 +175,7 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "added b", "updated a")
         settings = WorkerSettings(
+            save_gone=never_gone,
             name="one",
             make_sink=lambda: sink,
             pending=it.feeds["one"],

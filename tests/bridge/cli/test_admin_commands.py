@@ -138,6 +138,7 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
         1234,
         [
             CursorStatus("audit", 1234, 0, 0, 0.0, True),
+            CursorStatus("gone", 1200, 34, 2048, 60.0, True, paused=True, last_error="answers 410", gone=True),
             CursorStatus("hook", 1000, 234, 1_300_000, 200.0, True, backfill="snapshot", backfill_left=500),
             CursorStatus("old", 900, 334, 2048, 7300.0, False),
             CursorStatus("shy", 1200, 34, 2048, 60.0, True, retry_in=3550.0, asked=3600.0, last_error="answers 503"),
@@ -151,6 +152,7 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
     assert out == lines(
         "SINK   SETTLED  BACKLOG  BYTES    OLDEST",
         "audit  1234     0        0 B      -",
+        "gone   1200     34       2.0 KiB  1m      gone, until kubedelta sinks resume: answers 410",
         "hook   1000     234      1.2 MiB  3m      snapshot: 500 left",
         "old    900      334      2.0 KiB  2h      not in the configuration",
         "shy    1200     34       2.0 KiB  1m      next attempt in 59m (the destination asked for 1h): answers 503",
@@ -189,6 +191,7 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
                 "retry_in": None,
                 "asked": None,
                 "last_error": "",
+                "gone": False,
             }
         ],
     }

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bridge.delivery import Retry, SinkWorker
-from bridge.facts import DeliveryDelayed
+from bridge.facts import CircuitOpened, DeliveryDelayed, DestinationGone
 from bridge.model.status import SinkState
 from sinks.base import Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, pods
@@ -15,6 +15,7 @@ from tests.bridge.delivery.world import World, now, virtual
 
 HOUR = 3600.0
 BUSY = RetryLater("answers 503", after=HOUR, unavailable=True)
+GONE = RetryLater("answers 410", unavailable=True, gone=True)
 SLOW = RetryLater("answers 500", after=HOUR)
 BOTH = pytest.mark.parametrize("lanes", [None, Lanes(concurrency=3)], ids=["batches", "lanes"])
 
@@ -86,6 +87,67 @@ async def test_a_paused_sink_gets_nothing_until_it_is_resumed(lanes: Lanes | Non
         assert states(worker) == (SinkState.IDLE, None)
 
     assert len(world.sink.stored) == 10
+
+
+@BOTH
+@virtual
+async def test_a_destination_that_is_gone_is_left_alone(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(Receipt((0,), GONE), Receipt((0,), GONE)), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        await world.until(lambda: worker.state is SinkState.GONE)
+        world.pending.happened(*pods("abcdefgh", first=2))
+        await asyncio.sleep(1000 * HOUR)
+        worker.retry_now()
+        await asyncio.sleep(HOUR)
+        assert states(worker) == (SinkState.GONE, None)
+        assert worker.last_error == "answers 410"
+        assert (len(world.sink.times), world.saved_gone, world.pending.settled) == (1, 1, 0)
+        assert not worker.may_deliver_by(now() + HOUR)
+
+        asked_at = now()
+        worker.resume()
+        await world.until(lambda: world.saved_gone == 2)
+        assert now() - asked_at < 1, "no back-off is left of the failure"
+        await asyncio.sleep(HOUR)
+        assert (worker.state, len(world.sink.times)) == (SinkState.GONE, 2)
+
+        worker.resume()
+        await worker.wait_idle()
+        assert states(worker) == (SinkState.IDLE, None)
+        assert not worker.last_error
+
+    assert len(world.sink.stored) == 9, "no record is lost"
+    assert [fact.reason for fact in world.reported(DestinationGone)] == ["answers 410"] * 2
+    assert not world.reported(DeliveryDelayed), "no attempt is announced"
+    assert not world.reported(CircuitOpened)
+
+
+@virtual
+async def test_lanes_that_find_it_gone_together_report_once() -> None:
+    world = World(ScriptedSink(*[Receipt((0,), GONE)] * 3, seconds=1.0), pods("abc"), lanes=Lanes(concurrency=3))
+    async with world.running() as worker:
+        await world.until(lambda: worker.state is SinkState.GONE)
+        await asyncio.sleep(HOUR)
+        assert (len(world.sink.times), world.saved_gone) == (3, 1)
+        worker.resume()
+        await worker.wait_idle()
+
+    assert len(world.sink.stored) == 3
+    assert len(world.reported(DestinationGone)) == 1
+
+
+@BOTH
+@virtual
+async def test_a_sink_whose_destination_was_gone_begins_so(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        worker.suspend("was gone before")
+        await asyncio.sleep(HOUR)
+        assert (worker.state, worker.last_error) == (SinkState.GONE, "was gone before")
+        assert not world.sink.times
+        worker.resume()
+        await worker.wait_idle()
+    assert world.pending.settled == 1
 
 
 @BOTH

@@ -37,6 +37,10 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+async def never_gone() -> None:
+    raise AssertionError("the destination is there")
+
+
 class World:
     """``pending`` and ``dead_letters`` outlive the workers; ``worker`` is the newest."""
 
@@ -56,6 +60,8 @@ class World:
         self.pending = FakeRecordSource(records)
         self.dead_letters = FakeDeadLetters(pending=self.pending)
         self.facts: list[Fact] = []
+        self.saved_gone = 0
+        """Times."""
         self._lanes = lanes
         self._settings = WorkerSettings(
             name="audit",
@@ -68,9 +74,14 @@ class World:
             on_rejected=on_rejected,
             retry=retry,
             jitter=jitter,
+            save_gone=self._save_gone,
         )
         self._bounds = bounds
         self.worker = self._make()
+
+    async def _save_gone(self) -> None:
+        await asyncio.sleep(0.001)
+        self.saved_gone += 1
 
     def _make(self) -> SinkWorker:
         if self._lanes is None:

@@ -43,6 +43,14 @@ def test_a_failure_of_one_request_leaves_the_endpoint_available(statuses: list[i
     assert {failure_of(result_of(status, None, NOW)).unavailable for status in statuses} == {unavailable}
 
 
+def test_only_410_means_that_no_more_records_are_wanted() -> None:
+    assert {status for status in range(300, 600) if _is_gone(result_of(status, None, NOW))} == {410}
+
+
+def _is_gone(found: PostResult) -> bool:
+    return isinstance(found, PostFailed) and found.failure.gone
+
+
 def test_any_failure_may_have_a_retry_after() -> None:
     for status in (302, 429, 503, 500, 425):
         assert failure_of(result_of(status, "7", NOW)).after == 7.0
