@@ -7,6 +7,7 @@ encode           a record as a request: id, headers, body
 http             the HTTP client, its permitted addresses, and the meaning of responses
 auth             how a request proves who sent it
 rate             a limit of requests in time
+consent          abuse protection: the endpoint agrees before the first delivery
 connection       secrets, token and HTTP client of an endpoint
 delivery         posts the messages of a batch
 sink             WebhookSink, which joins them

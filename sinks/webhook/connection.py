@@ -14,10 +14,12 @@ from sinks.webhook.auth.authorization import authorization_of
 from sinks.webhook.auth.oauth2 import TokenEndpoint
 from sinks.webhook.auth.signature import WebhookKey, keys_in
 from sinks.webhook.auth.token_cache import TokenCache
+from sinks.webhook.consent import ORIGIN, Consent
 from sinks.webhook.examine import header_value
 from sinks.webhook.http.client import HttpResponse
 from sinks.webhook.http.endpoint import HttpEndpoint
 from sinks.webhook.http.networks import NetworkPolicy
+from sinks.webhook.http.responses import UNAUTHORIZED
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.rate import RateLimit
 
@@ -50,6 +52,7 @@ class WebhookConnection:
         self._token_endpoint = None if options.oauth2 is None else TokenEndpoint(options.oauth2, options, networks)
         self._tokens: TokenCache | None = None
         self._rate: RateLimit | None = None
+        self._consent: Consent | None = None
         self.headers: dict[str, str] = {}
         """The headers of every request, without those of ``prepare``. Names are in lower case."""
         self.keys: tuple[WebhookKey, ...] = ()
@@ -62,21 +65,44 @@ class WebhookConnection:
             self._tokens = TokenCache(self._token_endpoint.request)
         if (rate := self._options.rate) is not None and self._rate is None:
             self._rate = RateLimit(rate.per_second, rate.burst)
+        if (origin := self._options.request_origin) is not None and self._consent is None:
+            per_minute = None if rate is None else rate.per_second * 60
+            self._consent = Consent(origin, self.name, self._options_request, per_minute=per_minute)
         await self._endpoint.open()
 
     @property
     def prepares(self) -> bool:
         """Requests need ``prepare``."""
-        return self._tokens is not None or self._rate is not None
+        return self._tokens is not None or self._rate is not None or self._consent is not None
 
     async def prepare(self) -> Mapping[str, str]:
         """Waits until the next request may be sent, and returns its further headers. Raises SinkUnavailable."""
-        headers = {}
-        if self._tokens is not None:
-            headers["authorization"] = _BEARER + await self._tokens.get()
+        if self._consent is not None and await self._consent.obtain():
+            self._allow(self._consent.allowed_per_second)
+        headers = await self._token()
+        if self._options.request_origin is not None:
+            headers[ORIGIN] = self._options.request_origin
         if self._rate is not None:
             await self._rate.wait()
         return headers
+
+    async def _token(self) -> dict[str, str]:
+        return {} if self._tokens is None else {"authorization": _BEARER + await self._tokens.get()}
+
+    async def _options_request(self, more: Mapping[str, str]) -> HttpResponse:
+        headers = {**self.headers, **await self._token(), **more}
+        response = await self.request("OPTIONS", headers, b"", keep=1)
+        if response.status == UNAUTHORIZED:
+            self.reject_token(headers)
+        return response
+
+    def _allow(self, per_second: float | None) -> None:
+        """Sends no faster than the endpoint permits."""
+        if per_second is None:
+            return
+        if self._rate is None:
+            self._rate = RateLimit(per_second)
+        self._rate.bound(per_second)
 
     def reject_token(self, headers: Mapping[str, str]) -> bool:
         """The endpoint refused a request with these headers. Returns True if another token may help."""
@@ -88,7 +114,10 @@ class WebhookConnection:
     async def ping(self) -> str:
         """Sends an OPTIONS request and returns a few words about the response. Raises SinkUnavailable."""
         await self.open()
-        response = await self.request("OPTIONS", {**self.headers, **await self.prepare()}, b"")
+        if self._consent is not None:
+            await self._consent.obtain()
+            return f"{self.name} agrees to deliveries from {self._options.request_origin}"
+        response = await self._options_request({})
         if reason := self.wants_https(response):
             raise WrongOption("url", reason)
         return f"{self.name} answers ({response.status} to OPTIONS)"

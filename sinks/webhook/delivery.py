@@ -18,9 +18,9 @@ from sinks.webhook.connection import WebhookConnection
 from sinks.webhook.encode import WebhookMessage, batch_of, compressed
 from sinks.webhook.http.client import HttpResponse
 from sinks.webhook.http.endpoint import RequestFailed
-from sinks.webhook.http.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of
+from sinks.webhook.http.responses import UNAUTHORIZED, PostAccepted, PostFailed, PostRejected, PostResult, result_of
 
-_UNAUTHORIZED, _UNSUPPORTED = 401, 415
+_UNSUPPORTED = 415
 _LONG = 256 * 1024
 """Bytes of a body that is compressed in a thread, so that the event loop goes on."""
 
@@ -74,7 +74,7 @@ class WebhookDelivery:
         connection = self._connection
         try:
             headers, response = await self._send(message)
-            if response.status == _UNAUTHORIZED and connection.reject_token(headers):
+            if response.status == UNAUTHORIZED and connection.reject_token(headers):
                 headers, response = await self._send(message)
         except RequestFailed as error:
             return PostFailed(RetryLater(str(error), error.after, unavailable=error.unavailable))

@@ -51,6 +51,11 @@ HEADER_VALUE = Matching(r"[\t\x20-\x7e]*", "the value of a header is printable A
 Headers: TypeAlias = Annotated[dict[str, Annotated[str, HEADER_VALUE]], Names(_HEADER)]
 HeaderFiles: TypeAlias = Annotated[dict[str, Path], Names(_HEADER_OF_FILE)]
 
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+Origin: TypeAlias = Annotated[
+    str, Matching(rf"{_LABEL}(?:\.{_LABEL})*", "a DNS name is expected, such as kubedelta.example.com", longest=253)
+]
+
 # ── Addresses ────────────────────────────────────────────────────────────────
 
 

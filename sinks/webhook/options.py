@@ -13,7 +13,7 @@ from config.rules import Above, Given, Is, Not, Rule, needs, together
 from config.values import Between, Count, Duration, Matching, Size
 from sinks.options import EventOptions, Format
 from sinks.webhook.option_sections import OAuth2Options, RateOptions
-from sinks.webhook.option_types import ContentEncoding, HeaderFiles, Headers, Network, Url
+from sinks.webhook.option_types import ContentEncoding, HeaderFiles, Headers, Network, Origin, Url
 
 _AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
 """Options that give the header Authorization; at most one of them is set."""
@@ -94,6 +94,13 @@ class WebhookOptions(EventOptions):
         le=200,
         description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which an"
         " endpoint must have asked for; so the default is 1.",
+    )
+    request_origin: Origin | None = Field(
+        default=None,
+        description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must agree to"
+        " this sender, a DNS name (OPTIONS with WebHook-Request-Origin). A WebHook-Allowed-Rate holds beside rate."
+        " Permission by callback is not supported. Without the option the endpoint is not asked.",
+        examples=["kubedelta.example.com"],
     )
     rate: RateOptions | None = Field(
         default=None,

@@ -56,6 +56,8 @@ class WebhookReceiver:
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answer: Callable[[Posted], Answer] = lambda posted: ACCEPTED
+        self.permission: Callable[[Posted], Answer] = lambda posted: Answer(405)
+        """The answer to a request that is no POST."""
         self.asked: list[Posted] = []
         """Every request."""
         self.accepted: list[Posted] = []
@@ -104,7 +106,8 @@ class WebhookReceiver:
         posted = Posted(request.method, headers, await request.read())
         self.asked.append(posted)
         if posted.method != "POST":
-            return web.Response(status=405)
+            answer = self.permission(posted)
+            return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
         keys = {str(event.get("partitionkey")) for event in posted.events}
         self._under_way.update(keys)
         self.most_at_once = max(self.most_at_once, len(+self._under_way))

@@ -36,7 +36,7 @@ class PostFailed:
 
 PostResult: TypeAlias = PostAccepted | PostRejected | PostFailed
 
-_GONE = 410
+UNAUTHORIZED, _GONE = 401, 410
 _REJECTED = {
     400: "answers 400: it does not understand the event",
     413: "answers 413: the event is too large for it",
@@ -46,7 +46,7 @@ _REJECTED = {
 }
 _FAILED = {408: "answers 408: it waited too long for the request", 425: "answers 425: too early"}
 _UNAVAILABLE = {
-    401: "answers 401: it wants credentials; see bearer_token_file, oauth2, header_files",
+    UNAUTHORIZED: "answers 401: it wants credentials; see bearer_token_file, oauth2, header_files",
     403: "answers 403: it refuses these credentials; see bearer_token_file, oauth2, header_files",
     404: "answers 404: the URL does not exist there; see url",
     405: "answers 405: it takes no POST; see url",

@@ -65,6 +65,7 @@ OAUTH2 = {"token_url": "https://idp.example.test/token", "client_id": "me", "cli
         ({"url": "https://example.test", "rate": {"requests": 0}}, "greater than or equal to 1"),
         ({"url": "https://example.test", "rate": {"requests": 5, "per": 0}}, "at least 1ms is expected"),
         ({"url": "https://example.test", "compression": "zstd"}, "'none' or 'gzip'"),
+        ({"url": "https://example.test", "request_origin": "https://me.test"}, "a DNS name is expected"),
         ({"url": "https://example.test", "retries": 3}, "Extra inputs are not permitted"),
     ],
 )
