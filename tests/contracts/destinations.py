@@ -27,6 +27,8 @@ from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 CLUSTER = "prod-eu1"
 SINK_TIMEOUT = 1.0
 """Seconds that a sink under examination waits for an answer."""
+PATIENCE = {"webhook": {"timeout": 60.0}, "kafka": {"ack_timeout": 60.0}, "nats": {"ack_timeout": 60.0}}
+"""By a sink's type, options for tests in which no answer must be late, however busy the machine is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ async def deliver(sink: Sink, batch: Sequence[Record], results: Results | None =
 async def deliver_all(sink: Sink, records: Sequence[Record], size: int, results: Results | None = None) -> Results:
     """As the bridge does it: batches of ``size``, and what is pending again until nothing is. Raises TimeoutError."""
     results = results or Results()
-    async with asyncio.timeout(60 * BUSY):
+    async with asyncio.timeout(150 * BUSY):
         for start in range(0, len(records), size):
             left: Sequence[Record] = records[start : start + size]
             while left := await deliver(sink, left, results):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
 from tests.bridge.delivery.world import never_gone
-from tests.contracts.destinations import AnEndpoint
+from tests.contracts.destinations import PATIENCE, AnEndpoint
 from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
@@ -55,7 +56,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
     settings = WorkerSettings(
         save_gone=never_gone,
         name="hook",
-        make_sink=endpoint.sink,
+        make_sink=partial(endpoint.sink, **PATIENCE["webhook"]),
         pending=FakeRecordSource(sent),
         dead_letters=FakeDeadLetters(),
         report=discard,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.deadlines import BUSY
 from tests.pythons import SUPPORTED
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +105,7 @@ def test_the_image_is_labelled_with_the_projects_version() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120 * BUSY)
     [built] = folder.glob("*.whl")
     return built
 
@@ -154,7 +155,7 @@ def test_the_bill_of_materials_has_all_locked_dependencies(tmp_path: Path) -> No
     [command] = re.findall(r"^\t\$\(BIN\)/(cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     name, *arguments = command.replace("dist/", f"{tmp_path}/").split()
     made = [str(Path(sys.executable).with_name(name)), *arguments]
-    subprocess.run(made, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(made, cwd=ROOT, check=True, capture_output=True, timeout=120 * BUSY)
 
     bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
     found = {component["name"]: component for component in bill["components"]}

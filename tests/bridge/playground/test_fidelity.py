@@ -564,7 +564,11 @@ async def test_what_is_forgotten_is_410(
         await pair.both("GET", f"{maps}?limit=1")
         listed = [side.json()["metadata"] for side in (pair.real, pair.playground)]
         await pair.both("DELETE", f"{maps}/b")
-        await pair.real.until(f"{maps}?resourceVersionMatch=Exact&resourceVersion={listed[0]['resourceVersion']}", 410)
+        await pair.both("POST", maps, {"metadata": {"name": "d"}})
+        await pair.both("DELETE", f"{maps}/d")
+        # A watch begins behind its version, so that the next one must be forgotten, too.
+        forgotten = int(listed[0]["resourceVersion"]) + 2
+        await pair.real.until(f"{maps}?resourceVersionMatch=Exact&resourceVersion={forgotten}", 410)
         await pair.both("POST", maps, {"metadata": {"name": "bb"}})
         pair.server.misbehave.expire_history()
         for query in ("resourceVersionMatch=Exact", "limit=2", "watch=1&timeoutSeconds=2"):

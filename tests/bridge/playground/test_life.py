@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.playground import ClusterSimulation
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 CERTIFICATES = "certificates.certs.example.com"
@@ -106,7 +107,7 @@ async def test_it_runs_at_its_rate_until_it_is_cancelled() -> None:
         before = int(server.version)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(life.run())
-            await server.until(lambda: int(server.version) >= before + 500, timeout=10)
+            await server.until(lambda: int(server.version) >= before + 500, timeout=10 * BUSY)
             running.cancel()
         assert running.cancelled()
         assert server.list("pods")
@@ -120,6 +121,6 @@ async def test_the_definition_appears_after_its_time() -> None:
             server.list(CERTIFICATES)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(life.run())
-            await server.until(lambda: any(kind.name == CERTIFICATES for kind in server.catalogue), timeout=10)
-            await server.until(lambda: bool(server.list(CERTIFICATES)), timeout=20)
+            await server.until(lambda: any(kind.name == CERTIFICATES for kind in server.catalogue), timeout=10 * BUSY)
+            await server.until(lambda: bool(server.list(CERTIFICATES)), timeout=20 * BUSY)
             running.cancel()
