@@ -9,12 +9,20 @@ from typing import TypeVar
 import pytest
 
 from tests.cluster.servers import Nats, Server
-from tests.contracts.destinations import AFile, AnEndpoint, AStream, ATopic, Destination, KafkaBehindALine
+from tests.contracts.destinations import (
+    AFile,
+    AGuardedEndpoint,
+    AnEndpoint,
+    AStream,
+    ATopic,
+    Destination,
+    KafkaBehindALine,
+)
 from tests.kit.tcp_line import Line
 
 KAFKA = pytest.param("kafka", marks=pytest.mark.java)
 NATS = [pytest.param(way, marks=pytest.mark.go("nats")) for way in ("nats", "nats-shared")]
-WEBHOOK = ["webhook", "webhook-batches"]
+WEBHOOK = ["webhook", "webhook-batches", "webhook-guarded"]
 OVER_A_NETWORK = [KAFKA, *NATS, *WEBHOOK]
 ONE_WAY_EACH = [KAFKA, NATS[0], WEBHOOK[0]]
 EVERY = [*OVER_A_NETWORK, "file"]
@@ -62,6 +70,8 @@ def nameless(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Desti
             return AnEndpoint()
         case "webhook-batches":
             return AnEndpoint(batch=10)
+        case "webhook-guarded":
+            return AGuardedEndpoint(tmp_path)
         case _:
             return AFile(tmp_path)
 

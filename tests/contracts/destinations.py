@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +23,9 @@ from sinks.base import Sink, SinkType, SinkUnavailable
 from tests.cluster.servers import Kafka, Nats
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
+from tests.kit.openssl import KeyPair
 from tests.kit.tcp_line import Line
+from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
 CLUSTER = "prod-eu1"
@@ -283,7 +287,7 @@ class AnEndpoint(Destination):
 
     async def prepare(self, limit: int | None) -> None:
         def answer(posted: Posted) -> Answer:
-            return ACCEPTED if limit is None or len(posted.body) <= limit else Answer(413)
+            return ACCEPTED if limit is None or len(posted.content) <= limit else Answer(413)
 
         self.receiver.answer = answer
         await self.receiver.start()
@@ -314,6 +318,53 @@ class AnEndpoint(Destination):
         port = urlsplit(self.receiver.url).port
         assert port is not None
         return Line(port)
+
+
+class AGuardedEndpoint(AnEndpoint):
+    """Takes only requests with its newest token, a right signature, and the origin that it has agreed to; a sink to it
+    has every option of a webhook."""
+
+    _ORIGIN = "kubedelta.example.com"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(batch=10)
+        self.way = "webhook, guarded"
+        self._tokens = TokenServer()
+        self._key = secrets.token_bytes(32)
+        self._folder = folder
+
+    async def prepare(self, limit: int | None) -> None:
+        (self._folder / "client").write_text("hush")
+        (self._folder / "keys").write_text(f"whsec_{b64encode(self._key).decode()}\n{KeyPair.make().private()}\n")
+        await self._tokens.start()
+        await super().prepare(limit)
+        inner = self.receiver.answer
+        self.receiver.answer = lambda posted: inner(posted) if self._is_right(posted) else Answer(401)
+        self.receiver.permission = lambda posted: Answer(200, {"WebHook-Allowed-Origin": "*"})
+
+    async def remove(self) -> None:
+        await super().remove()
+        await self._tokens.stop()
+
+    def options(self) -> dict[str, Any]:
+        return {
+            **super().options(),
+            "oauth2": self._tokens.options(client_secret_file=str(self._folder / "client")),
+            "secret_file": str(self._folder / "keys"),
+            "compression": "gzip",
+            "compress_above": 0,
+            "rate": {"requests": 10_000, "burst": 100},
+            "request_origin": self._ORIGIN,
+            "allow_networks": ["127.0.0.0/8"],
+        }
+
+    def _is_right(self, posted: Posted) -> bool:
+        headers = posted.headers
+        content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + posted.body
+        mine = b64encode(hmac.digest(self._key, content, "sha256")).decode()
+        signed = f"v1,{mine}" in headers["webhook-signature"].split(" ")
+        asked = headers.get("webhook-request-origin") == self._ORIGIN and headers["content-encoding"] == "gzip"
+        return signed and asked and self._tokens.accepts(headers["authorization"])
 
 
 class AFile(Destination):
@@ -375,11 +426,11 @@ def _attributes(headers: Mapping[str, str], prefix: str) -> dict[str, str]:
 def _posted(request: Posted) -> list[Stored]:
     match request.headers["content-type"]:
         case "application/cloudevents+json":
-            return [_structured(request.body)]
+            return [_structured(request.content)]
         case "application/cloudevents-batch+json":
-            return [_structured(bytes(event)) for event in msgspec.json.decode(request.body, type=list[msgspec.Raw])]
+            return [_structured(bytes(event)) for event in msgspec.json.decode(request.content, type=list[msgspec.Raw])]
     attributes = _attributes({name: unquote(value) for name, value in request.headers.items()}, "ce-")
-    return [Stored(attributes["id"], attributes["partitionkey"], request.body, attributes, "")]
+    return [Stored(attributes["id"], attributes["partitionkey"], request.content, attributes, "")]
 
 
 def _structured(text: bytes) -> Stored:

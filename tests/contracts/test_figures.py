@@ -20,10 +20,11 @@ from tests.kit.records import a_delta
 COUNT = 5_000
 ELSEWHERE = """
 import asyncio
-from tests.kit.webhook_receiver import WebhookReceiver
+from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 async def main():
     async with WebhookReceiver() as receiver:
+        receiver.permission = lambda posted: Answer(200, {"WebHook-Allowed-Origin": "*"})
         print(receiver.url, flush=True)
         await asyncio.Event().wait()
 
