@@ -88,8 +88,9 @@ class Consumer:
     def receive(self, record: Record) -> None:
         if not isinstance(record, Delta):
             return
-        first = self.sequences.setdefault((record.epoch, record.id), record.sequence)
-        assert first == record.sequence, f"{record.id} is of records {first} and {record.sequence}"
+        if record.op is not Op.SYNC:  # Every resync of an unchanged object has the same id.
+            first = self.sequences.setdefault((record.epoch, record.id), record.sequence)
+            assert first == record.sequence, f"{record.id} is of records {first} and {record.sequence}"
         if self.once:
             assert (record.key in self.state) is (record.op is not Op.ADDED), f"{record.id}, evidence {record.evidence}"
         if record.op is Op.DELETED:
@@ -169,16 +170,31 @@ class Run:
 
     async def delete(self, key: str) -> None:
         if key in self.objects:
-            thing, _ = self.objects.pop(key)
-            before = self._known.pop(key)
-            last = msgspec.structs.replace(thing, resource_version=str(next(self._versions)))
-            await self._export([Change(Op.DELETED, Evidence.WATCHED, last, before)])
+            await self._export([self._gone(key)])
+
+    async def replace(self, key: str, tier: str, n: int) -> None:
+        """Another object under the same name, in one batch; then a change of it."""
+        if key in self.objects:
+            await self._export([self._gone(key), self._change(key, tier, n), self._change(key, tier, n + 1)])
+
+    async def resync(self, sink: str) -> None:
+        changes = [
+            Change(Op.SYNC, Evidence.WATCHED, thing, self._known[key], (sink,))
+            for key, (thing, _) in self.objects.items()
+        ]
+        if changes:
+            await self._export(changes)
+
+    def _gone(self, key: str) -> Change:
+        thing, _ = self.objects.pop(key)
+        last = msgspec.structs.replace(thing, resource_version=str(next(self._versions)))
+        return Change(Op.DELETED, Evidence.WATCHED, last, self._known.pop(key))
 
     async def _export(self, changes: list[Change]) -> None:
         batch = ChangeBatch(PODS, SCOPE, changes, changes[-1].object.resource_version)
         deltas = await self.outbox.append(batch)
         for delta, members in zip(deltas, batch.members or [0] * len(deltas), strict=True):
-            if delta.op is not Op.DELETED:
+            if delta.op is not Op.DELETED and delta.op is not Op.SYNC:
                 self._known.offload(delta.key, delta.sequence, members)
 
     # ── The sinks ────────────────────────────────────────────────────────────
@@ -224,6 +240,8 @@ SINK = st.sampled_from(SINKS)
 STEP = st.one_of(
     st.tuples(st.just("put"), st.lists(OBJECT, min_size=1, max_size=4)),
     st.tuples(st.just("delete"), KEY),
+    st.tuples(st.just("replace"), OBJECT),
+    st.tuples(st.just("resync"), SINK),
     st.tuples(st.just("take"), SINK, st.integers(1, 3)),
     st.tuples(st.just("compact"), SINK),
     st.tuples(st.just("replay"), SINK),
@@ -241,6 +259,10 @@ async def play(steps: Sequence[Any], folder: Path) -> None:
                     await run.put(*written)
                 case ("delete", key):
                     await run.delete(key)
+                case ("replace", (key, tier, n)):
+                    await run.replace(key, tier, n)
+                case ("resync", sink):
+                    await run.resync(sink)
                 case ("take", sink, limit):
                     await run.take(sink, limit=limit)
                 case ("compact", sink):
