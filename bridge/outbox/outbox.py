@@ -185,12 +185,11 @@ class Outbox:
         """Bytes on disk of ``records``."""
         return self._log.size
 
-    async def read(self, after: int, limit: int) -> Slice[Record]:
+    async def read(self, after: int, limit: int, mask: int | None = None) -> Slice[Record]:
         """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
-        trimmed. Raises Damaged."""
-        question = partial(statements.read, codec=self._store.codec, after=after, limit=limit)
-        records, first = await self._store.ask(question)
-        return Slice(records, first)
+        trimmed. ``mask``: see ``statements.read``. Raises Damaged."""
+        read = partial(statements.read, codec=self._store.codec, after=after, limit=limit, mask=mask)
+        return Slice(*await self._store.ask(read))
 
     # ── State ────────────────────────────────────────────────────────────────
 

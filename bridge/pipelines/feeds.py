@@ -12,7 +12,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Record, body_bytes
 from bridge.outbox import CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.sink_view import view_of
+from bridge.pipelines.sink_view import SelectedLog, view_of
 from bridge.processor.shared_processor import SharedProcessor
 
 
@@ -56,8 +56,9 @@ class Feeds:
         """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never.
         Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed."""
         cursor = self.outbox.sinks[sink]
-        listener = self.processor.add(sink, self.outbox, after=cursor.settled, window=window, resync=resync)
+        selection = self.outbox.selections.stored.get(sink)
+        log = self.outbox if selection is None else SelectedLog(self.outbox, selection)
+        listener = self.processor.add(sink, log, after=cursor.settled, window=window, resync=resync)
         feed = SinkFeed(sink, listener, self.outbox.sinks)
-        if (selection := self.outbox.selections.stored.get(sink)) is not None:
-            feed.view = view_of(selection)
+        feed.view = None if selection is None else view_of(selection)
         return feed

@@ -7,8 +7,29 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
+from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
-from bridge.outbox import StoredSelection
+from bridge.outbox import Outbox, StoredSelection
+
+
+class SelectedLog:
+    """The log for a sink with a selection. Records that the sink does not get have empty bodies, which the view leaves
+    out: no body is read for them."""
+
+    def __init__(self, outbox: Outbox, selection: StoredSelection) -> None:
+        self._outbox = outbox
+        self._selection = selection
+
+    @property
+    def last(self) -> int:
+        """See processor.log.Log."""
+        return self._outbox.last
+
+    async def read(self, after: int, limit: int) -> Slice[Record]:
+        """See processor.log.Log."""
+        # Older records have no decision for the sink; a bit in them may be that of a sink which is forgotten.
+        is_decided = after >= self._selection.since
+        return await self._outbox.read(after, limit, self._selection.mask if is_decided else None)
 
 
 def view_of(selection: StoredSelection) -> Callable[[Record], Record | None]:

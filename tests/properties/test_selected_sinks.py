@@ -88,6 +88,7 @@ class Consumer:
     def receive(self, record: Record) -> None:
         if not isinstance(record, Delta):
             return
+        assert msgspec.json.decode(record.body)["metadata"], "the state of the object"
         if record.op is not Op.SYNC:  # Every resync of an unchanged object has the same id.
             first = self.sequences.setdefault((record.epoch, record.id), record.sequence)
             assert first == record.sequence, f"{record.id} is of records {first} and {record.sequence}"
@@ -129,7 +130,7 @@ class Run:
             cleaner_policy=CleanerPolicy(min_bytes=0, min_ratio=0.0),
         )
         self.outbox = await self._stack.enter_async_context(feeds.outbox)
-        self.feeds = {sink: feeds.feed(sink) for sink in self.views}
+        self.feeds = {sink: feeds.feed(sink, window=3) for sink in self.views}
         selecting = Selecting(plans, "test", self.outbox.selections, self.feeds, discard)
         await selecting.prepare(Catalogue(), RESOLUTION)
         known, _ = await self.outbox.ledger.adopt(PODS, [SCOPE])

@@ -8,6 +8,7 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
+from bridge.model.primitives.packing import pack
 from bridge.model.record import Delta, Record
 from bridge.outbox.log import ledger_sql, record_codec
 from bridge.outbox.log.record_codec import LogRow
@@ -157,15 +158,27 @@ def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) 
 
 # ── Readers ──────────────────────────────────────────────────────────────────
 
+_EMPTY = pack(b"")
+# A column that CASE does not choose is not read: a body may have many pages.
+_SKIPPING = record_codec.COLUMNS.removesuffix("before, body") + "".join(
+    f"{comma}CASE WHEN takes & ?3 = 0 THEN {other} ELSE {column} END"
+    for comma, column, other in (("", "before", "NULL"), (", ", "body", "?4"))
+)
 
-def read(database: apsw.Connection, codec: record_codec.Codec, after: int, limit: int) -> tuple[list[Record], int]:
+
+def read(
+    database: apsw.Connection, codec: record_codec.Codec, after: int, limit: int, mask: int | None = None
+) -> tuple[list[Record], int]:
     """At most ``limit`` records behind ``after``, and the sequence number at which the result begins, even if it is
-    empty. Raises Damaged."""
+    empty. With the ``mask`` of a sink that has a selection, records that it does not get have empty bodies, since none
+    is read for them. Raises Damaged."""
     database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
     try:
         first = max(after + 1, one(database, "SELECT log_start FROM meta"))
         found = database.execute(
-            f"SELECT {record_codec.COLUMNS} FROM log WHERE seq >= ? ORDER BY seq LIMIT ?", (first, limit)
+            f"SELECT {record_codec.COLUMNS if mask is None else _SKIPPING} FROM log WHERE seq >= ?1 ORDER BY seq"
+            " LIMIT ?2",
+            (first, limit) if mask is None else (first, limit, mask, _EMPTY),
         )
         return list(bounded(record_codec.record_of(row, codec) for row in found)), first
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,18 @@ async def opened(
     time: str | None = None,
     cleaner_policy: CleanerPolicy = EAGER,
     committed: Committed | None = None,
+    selecting: Collection[str] = (),
 ) -> AsyncIterator[Outbox]:
-    """``time``: a constant time of the clock. ``committed``: a commit hook in place of the feeds."""
+    """``time``: a constant time of the clock. ``committed``: a commit hook in place of the feeds. ``selecting``: sinks
+    with a selection."""
     reported: list[Fact] = [] if facts is None else facts
     clock = utc_now if time is None else lambda: time
-    options: dict[str, Any] = {"retention": retention, "clock": clock, "cleaner_policy": cleaner_policy}
+    options: dict[str, Any] = {
+        "selecting": selecting,
+        "retention": retention,
+        "clock": clock,
+        "cleaner_policy": cleaner_policy,
+    }
     if committed is not None:
         async with await Outbox.open(
             directory, sinks, report=reported.append, committed=committed, **options
