@@ -8,6 +8,12 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A choice of tests (ARGS="-k reflector") may leave one group without any; then pytest ends with 5.
 NONE_IS_FINE = $(if $(ARGS),|| test $$? -eq 5)
 
+# What a release is made with: the first of docker, podman and buildah, on a base that is named by its digest
+DIST ?= dist
+HELM ?= helm
+ENGINE ?=
+BASE ?=
+
 QUICK = not soak and not image
 
 # The site: pages, and the files that they link to
@@ -20,7 +26,7 @@ PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.t
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-image test-scenarios test-pythons sbom check docs fmt e2e bench bench-quick soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-servers test-image test-scenarios test-pythons sbom release check docs fmt e2e bench bench-quick soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -81,8 +87,11 @@ test-pythons: $(READY) ## the room tests on every Python of 3.11 to 3.13 that is
 	$(BIN)/python -m tests.pythons $(ARGS)
 
 sbom: $(READY) ## dist/sbom.cdx.json: what the image and the wheel depend on, as CycloneDX
-	@mkdir -p dist
-	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON -o dist/sbom.cdx.json
+	@mkdir -p $(DIST)
+	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON -o $(DIST)/sbom.cdx.json
+
+release: $(READY) ## wheel, image, chart, bill of materials, notes and checksums in dist/; uploads nothing (BASE=python:…@sha256:…)
+	$(BIN)/python -m deploy.release --dist "$(DIST)" --helm "$(HELM)" --engine "$(ENGINE)" --base "$(BASE)" $(ARGS)
 
 bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Java and hours (ARGS="--only kafka --rounds 1")
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,12 +1,32 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.deploy.helm import Helm
+from tests.deploy.image import Buildah
 
 
 @pytest.fixture(scope="session")
 def helm(helm_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(helm_build / "helm", tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def buildah(image_base_build: Path) -> Buildah:
+    return Buildah()
+
+
+@pytest.fixture(scope="session")
+def image(buildah: Buildah, image_base_build: Path) -> dict[str, Any]:
+    return buildah.build(image_base_build)
+
+
+@pytest.fixture(scope="session")
+def image_environ(buildah: Buildah, image: dict[str, Any]) -> Mapping[str, str]:
+    """Variables by which buildah finds the base, and the layers of the built image."""
+    assert image
+    return buildah.environ

@@ -36,9 +36,16 @@ class Buildah:
     def __init__(self) -> None:
         self._folder = cache_folder() / "images"
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._environ = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
-        drivers = [chosen] if (chosen := os.environ.get("STORAGE_DRIVER")) else ["overlay", "vfs"]
-        self._environ["STORAGE_DRIVER"] = next(driver for driver in drivers if self._works_with(driver))
+        storage = self._folder / "storage.conf"
+        self.environ = {**os.environ, "BUILDAH_ISOLATION": "chroot", "CONTAINERS_STORAGE_CONF": str(storage)}
+        """With them, buildah has these images wherever it is called."""
+        drivers = [chosen] if (chosen := self.environ.pop("STORAGE_DRIVER", None)) else ["overlay", "vfs"]
+        for driver in drivers:
+            places = f'graphroot = "{self._folder / driver}"\nrunroot = "{self._folder / "run"}"\n'
+            storage.write_text(f'[storage]\ndriver = "{driver}"\n{places}')
+            if subprocess.run(["buildah", "info"], env=self.environ, capture_output=True, check=False).returncode == 0:
+                return
+        raise AssertionError(f"buildah works with none of the storage drivers {', '.join(drivers)}")
 
     def build(self, base: Path) -> dict[str, Any]:
         """Builds the image on the base in this folder, and returns its configuration (OCI)."""
@@ -73,22 +80,9 @@ class Buildah:
         finally:
             self._run("rm", container)
 
-    def _works_with(self, driver: str) -> bool:
-        tried = subprocess.run(
-            [*self._command(), "info"],
-            env=self._environ | {"STORAGE_DRIVER": driver},
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        return tried.returncode == 0
-
-    def _command(self) -> list[str]:
-        return ["buildah", "--root", str(self._folder / "storage"), "--runroot", str(self._folder / "run")]
-
     def _run(self, *words: str) -> str:
         ran = subprocess.run(
-            [*self._command(), *words], env=self._environ, capture_output=True, text=True, timeout=900, check=False
+            ["buildah", *words], env=self.environ, capture_output=True, text=True, timeout=900, check=False
         )
         assert ran.returncode == 0, f"buildah {words[0]}: {ran.stdout[-2000:]}{ran.stderr[-4000:]}"
         return ran.stdout.strip()

@@ -153,7 +153,7 @@ def test_the_command_works_without_development_dependencies(clean: Path) -> None
 
 def test_the_bill_of_materials_has_all_locked_dependencies(tmp_path: Path) -> None:
     [command] = re.findall(r"^\t\$\(BIN\)/(cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    name, *arguments = command.replace("dist/", f"{tmp_path}/").split()
+    name, *arguments = command.replace("$(DIST)/", f"{tmp_path}/").split()
     made = [str(Path(sys.executable).with_name(name)), *arguments]
     subprocess.run(made, cwd=ROOT, check=True, capture_output=True, timeout=120 * BUSY)
 

@@ -24,16 +24,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-@pytest.fixture(scope="session")
-def buildah(image_base_build: Path) -> Buildah:
-    return Buildah()
-
-
-@pytest.fixture(scope="session")
-def image(buildah: Buildah, image_base_build: Path) -> dict[str, Any]:
-    return buildah.build(image_base_build)
-
-
 @pytest.fixture
 def root(buildah: Buildah, image: dict[str, Any]) -> Iterator[Path]:
     with buildah.mounted() as folder:

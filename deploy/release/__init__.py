@@ -1,0 +1,13 @@
+"""Makes a release: ``python -m deploy.release`` (``make release``). It uploads nothing.
+
+artefacts    wheel, image, chart, bill of materials, notes, checksums
+engines      builds the image with buildah, podman or docker
+notes        the part of the changelog for a version (pure)
+obstacles    reasons against a release
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]

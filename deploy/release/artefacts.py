@@ -1,0 +1,102 @@
+"""The files of a release."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.release.engines import archive_format, build_image
+from deploy.release.notes import Notes
+
+CHECKSUMS = "SHA256SUMS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Programs that the release is made with."""
+
+    helm: str
+    engine: str
+    """docker, podman or buildah."""
+    base: str
+    """The image's base; empty for the Dockerfile's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version, from the tree ``root`` into the folder ``dist``."""
+
+    notes: Notes
+    root: Path
+    dist: Path
+
+    @property
+    def version(self) -> str:
+        return self.notes.version
+
+    @property
+    def image(self) -> str:
+        return f"kubedelta:{self.version}"
+
+    @property
+    def wheel_file(self) -> Path:
+        return self.dist / f"kubedelta-{self.version}-py3-none-any.whl"
+
+    @property
+    def chart_file(self) -> Path:
+        return self.dist / f"kubedelta-{self.version}.tgz"
+
+    @property
+    def image_file(self) -> Path:
+        return self.dist / f"kubedelta-{self.version}-image.tar"
+
+    @property
+    def bill_file(self) -> Path:
+        return self.dist / "sbom.cdx.json"
+
+    @property
+    def notes_file(self) -> Path:
+        return self.dist / "NOTES.md"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All but the checksums."""
+        return self.wheel_file, self.chart_file, self.image_file, self.bill_file, self.notes_file
+
+    def make(self, tools: Tools) -> None:
+        """Makes every file anew, and the checksums of all. Raises CalledProcessError."""
+        self.dist.mkdir(parents=True, exist_ok=True)
+        self._run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(self.dist)])
+        self._run([tools.helm, "package", "deploy/chart", "--destination", str(self.dist)])
+        self._run(["make", "--no-print-directory", "sbom", f"DIST={self.dist}"])
+        build_image(tools.engine, self.image, tools.base, self.image_file, self._run)
+        self.notes_file.write_text(self.notes.text, encoding="utf-8")
+        self._write_checksums()
+
+    def uploads(self, tools: Tools) -> list[str]:
+        """The commands that would publish the release, for people to run."""
+        published = "REGISTRY/kubedelta@DIGEST"
+        return [
+            f"uv publish {self.wheel_file}",
+            f"skopeo copy {archive_format(tools.engine)}:{self.image_file} docker://REGISTRY/{self.image}",
+            f"helm push {self.chart_file} oci://REGISTRY/charts",
+            f"cosign sign {published}",
+            f"cosign attest --type cyclonedx --predicate {self.bill_file} {published}",
+        ]
+
+    def _write_checksums(self) -> None:
+        lines = [f"{_sha256(file)}  {file.name}\n" for file in sorted(self.files)]
+        (self.dist / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+
+    def _run(self, command: Sequence[str]) -> None:
+        print("+", " ".join(command), flush=True)
+        subprocess.run(command, cwd=self.root, check=True)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,0 +1,49 @@
+"""Reasons against a release."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from deploy.release.notes import Notes
+
+_DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
+
+
+def version_of(root: Path) -> str:
+    """The project's version."""
+    version: str = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    return version
+
+
+def wrong_versions(root: Path, version: str) -> Iterator[str]:
+    """Files that name another version than the project's, each in words."""
+    chart = yaml.safe_load((root / "deploy/chart/Chart.yaml").read_text())
+    [image] = yaml.safe_load((root / "deploy/kustomization.yaml").read_text())["images"]
+    [label] = re.findall(r'image\.version="([^"]*)"', (root / "Dockerfile").read_text())
+    named = {
+        "deploy/chart/Chart.yaml: version": chart["version"],
+        "deploy/chart/Chart.yaml: appVersion": chart["appVersion"],
+        "deploy/kustomization.yaml: newTag": image["newTag"],
+        "Dockerfile: org.opencontainers.image.version": label,
+    }
+    for place, found in named.items():
+        if found != version:
+            yield f"{place} is {found}, the version of pyproject.toml is {version}"
+
+
+def unfinished(root: Path, notes: Notes, base: str) -> Iterator[str]:
+    """Reasons that a trial may ignore, each in words. ``base`` is the image that the release is built on."""
+    if not notes.is_released:
+        yield f"CHANGELOG.md: {notes.version} is {notes.when}: write the day in its heading, as (YYYY-MM-DD)"
+    status = ["git", "status", "--porcelain"]
+    if subprocess.run(status, cwd=root, capture_output=True, text=True, check=True).stdout.strip():
+        yield "git: there are changes that are not committed"
+    if not _DIGEST.fullmatch(base):
+        named = base or "the tag of the Dockerfile"
+        yield f"BASE is {named}: name the base by its digest, as python:3.13-slim-trixie@sha256:…"

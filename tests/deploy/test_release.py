@@ -1,0 +1,184 @@
+"""A release is refused while something is unfinished, and is made by one command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.release.engines import ENGINES, archive_format, build_image, engine_of
+from deploy.release.notes import Notes, notes_of
+from deploy.release.obstacles import unfinished, version_of, wrong_versions
+from tests.deploy.helm import ROOT
+
+VERSION = version_of(ROOT)
+BASE = f"python:3.13-slim-trixie@sha256:{'0' * 64}"
+CHANGELOG = """\
+# Changes
+
+Newest first.
+
+## 0.2.0 (2026-12-01)
+
+### Sinks
+
+- A new sink.
+
+## 0.1.0 (unreleased)
+
+- The first.
+
+## 0.0.9 (2026-10-01)
+"""
+
+
+# ── Notes ────────────────────────────────────────────────────────────────────
+
+
+def test_notes_are_the_section_of_the_version() -> None:
+    assert notes_of(CHANGELOG, "0.2.0") == Notes("0.2.0", "2026-12-01", "### Sinks\n\n- A new sink.\n")
+    assert notes_of(CHANGELOG, "0.1.0").text == "- The first.\n"
+    assert [notes_of(CHANGELOG, each).is_released for each in ("0.2.0", "0.1.0")] == [True, False]
+
+
+def test_a_version_without_notes_is_refused() -> None:
+    with pytest.raises(LookupError, match=r"no section '## 0\.3\.0 \(YYYY-MM-DD\)'"):
+        notes_of(CHANGELOG, "0.3.0")
+    with pytest.raises(LookupError):
+        notes_of(CHANGELOG, "0.2")
+    with pytest.raises(ValueError, match=r"section of 0\.0\.9 is empty"):
+        notes_of(CHANGELOG, "0.0.9")
+
+
+# ── Obstacles ────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree of its own, committed."""
+    folder = tmp_path / "tree"
+    for name in ("pyproject.toml", "Dockerfile", "deploy/chart/Chart.yaml", "deploy/kustomization.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b.test")
+    for words in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, timeout=60)
+    return folder
+
+
+def test_this_tree_names_a_single_version() -> None:
+    assert list(wrong_versions(ROOT, VERSION)) == []
+    assert notes_of((ROOT / "CHANGELOG.md").read_text(), VERSION).text
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "deploy/kustomization.yaml", "deploy/chart/Chart.yaml"])
+def test_a_file_with_another_version_is_named(tree: Path, file: str) -> None:
+    text = (tree / file).read_text()
+    (tree / file).write_text(text.replace(VERSION, "9.9.9"))
+    reasons = list(wrong_versions(tree, VERSION))
+    assert reasons
+    assert all(reason.startswith(file) and "9.9.9" in reason and VERSION in reason for reason in reasons)
+
+
+def test_a_finished_tree_has_no_obstacle(tree: Path) -> None:
+    assert list(unfinished(tree, Notes(VERSION, "2026-12-01", "x"), BASE)) == []
+
+
+def test_every_obstacle_is_named(tree: Path) -> None:
+    (tree / "Dockerfile").write_text("")
+    reasons = list(unfinished(tree, Notes(VERSION, "unreleased", "x"), "python:3.13-slim-trixie"))
+    assert [reason.partition(":")[0] for reason in reasons] == ["CHANGELOG.md", "git", "BASE is python"]
+
+
+# ── The image ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("base", ["", BASE])
+def test_each_engine_builds_on_the_base_and_saves(engine: str, base: str, tmp_path: Path) -> None:
+    ran: list[list[str]] = []
+    archive = tmp_path / "image.tar"
+    archive.write_text("of an earlier release")
+    build_image(engine, "kubedelta:1", base, archive, lambda command: ran.append(list(command)))
+    build, save = ran
+    assert build[0] == save[0] == engine
+    assert build[-3:] == ["--tag", "kubedelta:1", "."]
+    assert (f"BASE={base}" in build) is bool(base)
+    assert str(archive) in " ".join(save)
+    assert not archive.exists()
+    assert archive_format(engine) == ("docker-archive" if engine == "docker" else "oci-archive")
+
+
+def test_an_engine_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LookupError, match="ENGINE: no docker, podman, buildah on PATH"):
+        engine_of("")
+    (tmp_path / "podman").write_text("#!/bin/sh\n")
+    (tmp_path / "podman").chmod(0o755)
+    assert engine_of("") == "podman"
+    with pytest.raises(LookupError, match="ENGINE: no docker on PATH"):
+        engine_of("docker")
+
+
+# ── make release ─────────────────────────────────────────────────────────────
+
+
+def _make(environ: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "--no-print-directory", "release", *words],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+def test_an_unfinished_release_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+    dist = tmp_path / "dist"
+    refused = _make({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, f"DIST={dist}", "ENGINE=docker", "BASE=python:3.13")
+    assert refused.returncode != 0
+    assert "no release: BASE is python:3.13: name the base by its digest" in refused.stderr
+    assert not dist.exists()
+
+
+def test_a_release_is_made_up_to_the_upload(helm_build: Path, image_environ: Mapping[str, str], tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    made = _make(image_environ, f"DIST={dist}", f"HELM={helm_build / 'helm'}", "ENGINE=buildah", "ARGS=--trial")
+    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+
+    sums = dict(line.split("  ")[::-1] for line in (dist / "SHA256SUMS").read_text().splitlines())
+    assert {file.name for file in dist.iterdir()} == {"SHA256SUMS", *sums}
+    assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in sums}
+
+    with zipfile.ZipFile(dist / f"kubedelta-{VERSION}-py3-none-any.whl") as wheel:
+        assert "bridge/cli/__init__.py" in wheel.namelist()
+    with tarfile.open(dist / f"kubedelta-{VERSION}.tgz") as packed:
+        chart = packed.extractfile("kubedelta/Chart.yaml")
+        assert chart is not None
+        assert yaml.safe_load(chart)["version"] == VERSION
+        assert "kubedelta/values.schema.json" in packed.getnames()
+    with tarfile.open(dist / f"kubedelta-{VERSION}-image.tar") as image:
+        index = image.extractfile("index.json")
+        assert index is not None
+        [manifest] = json.load(index)["manifests"]
+        assert manifest["annotations"]["org.opencontainers.image.ref.name"] == f"kubedelta:{VERSION}"
+    assert json.loads((dist / "sbom.cdx.json").read_text())["metadata"]["component"]["version"] == VERSION
+    assert (dist / "NOTES.md").read_text() == notes_of((ROOT / "CHANGELOG.md").read_text(), VERSION).text
+
+    _, uploads = made.stdout.split("nothing was uploaded. To publish it:\n")
+    assert [line.split()[0] for line in uploads.splitlines()] == ["uv", "skopeo", "helm", "cosign", "cosign"]
+    for name in (f"kubedelta-{VERSION}-py3-none-any.whl", f"kubedelta-{VERSION}.tgz", f"kubedelta-{VERSION}-image.tar"):
+        assert str(dist / name) in uploads
