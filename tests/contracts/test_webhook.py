@@ -11,6 +11,7 @@ import pytest
 
 from bridge.delivery import LaneWorker, WorkerSettings
 from bridge.facts import discard
+from bridge.model.status import SinkState
 from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
@@ -76,6 +77,60 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
     assert_holds(found, sent, {record.id for record in sent})
     assert len(found) == len(sent)
     assert [record.id for record in found].index(bad.id) >= 150, "others went on while it waited"
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_in_the_bridge_a_410_ends_the_deliveries(batch: int) -> None:
+    """Until an operator resumes the sink; then every record comes, in its order."""
+    endpoint = AnEndpoint(batch=batch)
+    await endpoint.prepare(None)
+    sent, gone, saved = changes(300, keys=12), False, 0
+
+    def answer(posted: Posted) -> Answer:
+        nonlocal gone
+        gone = gone or (saved == 0 and len(endpoint.receiver.accepted) >= 12)
+        return Answer(410) if gone else ACCEPTED
+
+    async def save_gone() -> None:
+        nonlocal saved
+        saved += 1
+
+    endpoint.receiver.answer = answer
+    kind = registry.types()["webhook"]
+    lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
+    assert lanes is not None
+    letters = FakeDeadLetters()
+    settings = WorkerSettings(
+        save_gone=save_gone,
+        name="hook",
+        make_sink=endpoint.sink,
+        pending=FakeRecordSource(sent),
+        dead_letters=letters,
+        report=discard,
+        now=str,
+        max_batch=kind.max_batch,
+    )
+    worker = LaneWorker(settings, lanes)
+    async with asyncio.timeout(30 * BUSY), asyncio.TaskGroup() as group:
+        running = group.create_task(worker.run())
+        while worker.state is not SinkState.GONE:  # noqa: ASYNC110 (a state is not announced)
+            await asyncio.sleep(0.001)
+        asked = len(endpoint.receiver.asked)
+        worker.retry_now()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(endpoint.receiver.asked) == asked, "it is left alone"
+        assert "answers 410: it is gone for good" in (worker.last_error or "")
+        gone = False
+        worker.resume()
+        await worker.wait_idle()
+        running.cancel()
+    found = await endpoint.stored()
+    await endpoint.remove()
+
+    assert (saved, letters.kept) == (1, {})
+    assert_holds(found, sent, {record.id for record in sent})
+    assert len(found) == len(sent)
 
 
 @pytest.mark.parametrize("secret", ["Bearer hush\nBearer hush", "Bearer hüsh", "Bearer hush\x00"])
