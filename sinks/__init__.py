@@ -3,6 +3,7 @@
 base          the promise that every sink keeps, and all names that an author of a sink needs
 errors        SinkUnavailable, WrongOption
 options       options that sinks have in common
+channels      where a sink sends which messages, with their schemas
 receipt       the result of a delivery; no record behind a rejected record
 gaps          names the newest gap in later envelopes
 secret_files  secrets in files

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from bridge.model.formats.definitions import Definitions
 from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
 from bridge.model.versions.stored_version import SinkReader
+from sinks.channels import Channel
 from sinks.errors import SinkUnavailable, WrongOption, wrong_options
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
@@ -21,6 +23,7 @@ from sinks.secret_files import SecretFile, read_secret
 __all__ = [
     "ALL_STORED",
     "BatchResult",
+    "Channel",
     "ChecksDestinations",
     "Claim",
     "EventOptions",
@@ -158,3 +161,6 @@ class SinkType:
     no destination; may block for some time."""
     claims: Callable[[Any], Sequence[Claim]] = no_claims
     """The destinations of a sink with these options, so that two sinks that would disturb each other are refused."""
+    channels: Callable[[Any, str, Definitions], Sequence[Channel]] | None = None
+    """The places to which a sink with these options sends the records of a cluster, and the schemas of its messages,
+    whose definitions it adds to the given ones. None if the type does not describe its records."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_v
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.formats.cloudevent import CloudEvents, DeltaForm
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.formats.raw import RawObjects
 from bridge.model.formats.row import RowObject, Rows
@@ -116,15 +116,19 @@ class EventOptions(SinkOptions):
 
     def events(self, cluster: str) -> CloudEvents:
         """Returns the encoder for the format of these options."""
+        return CloudEvents(cluster, self.form(cluster))
+
+    def form(self, cluster: str) -> DeltaForm | None:
+        """The form of objects; None for CloudEvents whose data is the object."""
         match self.format:
             case Format.CLOUDEVENTS:
-                return CloudEvents(cluster)
+                return None
             case Format.ENVELOPE:
-                return CloudEvents(cluster, Envelopes(cluster, before=self.before, patch=self.patch))
+                return Envelopes(cluster, before=self.before, patch=self.patch)
             case Format.ROW:
-                return CloudEvents(cluster, Rows(cluster, state=self.row_object, before=self.before))
+                return Rows(cluster, state=self.row_object, before=self.before)
             case Format.RAW:
-                return CloudEvents(cluster, RawObjects())
+                return RawObjects()
 
     @property
     def row_object(self) -> RowObject:

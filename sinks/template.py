@@ -11,6 +11,16 @@ from bridge.model.resource import Resource
 PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace", "name")
 """``group`` is ``core`` for the core group, ``resource`` is the plural (``deployments``)."""
 
+DESCRIPTIONS = {
+    "group": "The API group; core for the core group.",
+    "version": "The version of the API group.",
+    "resource": "The plural of the resource, such as deployments.",
+    "kind": "The kind, such as Deployment.",
+    "namespace": "The namespace of the object; _ for an object without a namespace.",
+    "name": "The name of the object.",
+}
+"""The placeholders that stay in the name for all records of a cluster."""
+
 CORE = "core"
 ABSENT = "_"
 """The namespace of a cluster-scoped object. For a notice, the value of every placeholder but cluster and resource."""
@@ -92,6 +102,18 @@ class Template:
         """The name with ``anything`` in place of every placeholder but ``{cluster}``."""
         free = dict.fromkeys(("group", "version", "resource", "kind", "namespace", "name"), anything)
         return self._text.format(cluster=self._escape(self._cluster), **free)
+
+    def of_cluster(self) -> str:
+        """The name for all records of the cluster, with the other placeholders."""
+        return self._text.format(cluster=self._escape(self._cluster), **{name: f"{{{name}}}" for name in DESCRIPTIONS})
+
+    def of_notices(self) -> str:
+        """The name for notices."""
+        return self._notice
+
+    def parameters(self) -> dict[str, str]:
+        """The placeholders of ``of_cluster``, with descriptions."""
+        return {name: text for name, text in DESCRIPTIONS.items() if f"{{{name}}}" in self._text}
 
     def _for_resource(self, resource: Resource) -> str:
         return self._fill(

@@ -3,13 +3,14 @@
 admin           cursors, replay, dead-letters, state, sinks
 arguments       types of arguments and their errors
 command_table   every command with its arguments and its function
-commands        check, rbac, schema, sinks
+commands        check, rbac, sinks
 cores           disables core dumps
 demo            demo
 exits           exit codes
 parser          from the table to the chosen function
 profile         prints the table of --profile-stages
 running         run
+schema          schema
 settings        loads the configuration file of a command
 shadows         warns of a foreign package with the name of one of ours
 signals         signals that end the process

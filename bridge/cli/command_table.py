@@ -20,6 +20,7 @@ from bridge.cli.arguments import (
 )
 
 _ADMIN = "bridge.cli.admin.commands"
+_SCHEMA = "bridge.cli.schema.commands"
 _NUMBERS = Argument("numbers", metavar="NUMBER", type=number, nargs="*", help="numbers from the list")
 _ALL = Argument("--all", dest="every", action="store_true", help="all dead letters of the sink")
 
@@ -29,6 +30,11 @@ def _numbers_or_all(parser: argparse.ArgumentParser, values: dict[str, Any]) -> 
     if bool(values["numbers"]) == values.pop("every"):
         parser.error("either the numbers of dead letters or --all is required")
     values["numbers"] = values["numbers"] or None
+
+
+def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    if values.pop("reference"):
+        parser.error("--reference is for the configuration file alone")
 
 
 RUN = CommandSpec(
@@ -87,9 +93,25 @@ DEMO = CommandSpec(
 )
 SCHEMA = CommandSpec(
     name="schema",
-    help="print the JSON Schema of the configuration file",
-    function="bridge.cli.commands:schema",
+    help="print the JSON Schema of the configuration file; of events; an AsyncAPI document",
+    function=f"{_SCHEMA}:schema",
     arguments=(Argument("--reference", action="store_true", help="print every option as a commented file instead"),),
+    actions=(
+        CommandSpec(
+            name="events",
+            help="print the JSON Schema of the records that a sink sends",
+            function=f"{_SCHEMA}:events",
+            arguments=(CONFIG, Argument("--sink", metavar="NAME", help="only this sink")),
+            adjust=_without_reference,
+        ),
+        CommandSpec(
+            name="asyncapi",
+            help="print an AsyncAPI 3 document of all sinks",
+            function=f"{_SCHEMA}:asyncapi",
+            arguments=(CONFIG,),
+            adjust=_without_reference,
+        ),
+    ),
 )
 SINKS = CommandSpec(
     name="sinks",

@@ -1,15 +1,14 @@
-"""The commands check, rbac, schema and sinks. Each returns its exit code."""
+"""The commands check, rbac and sinks. Each returns its exit code."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 from bridge.check.check import check_all
 from bridge.check.findings import CheckResult, Finding
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings, of_cluster, sink_options
+from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.text import table
 from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
@@ -18,8 +17,6 @@ from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
 from bridge.rights import IDENTITY, ClusterWide, Right, Subject, in_namespaces, manifests, rights_of
 from config.errors import ConfigError
-from config.reference import json_schema
-from config.reference import reference as reference_file
 from sinks import registry
 
 _EXIT_OF = {
@@ -90,13 +87,6 @@ def _needed(plan: Plan, catalogue: Catalogue, *, namespaced: bool) -> list[Right
         of_entry = rights_of(wanted, catalogue)
         rights += in_namespaces(wanted.name, of_entry) if namespaced else of_entry
     return [*rights, *(in_namespaces("", [IDENTITY]) if namespaced else [IDENTITY])]
-
-
-def schema(*, reference: bool) -> int:
-    """Prints the JSON Schema of the configuration, or the commented reference file."""
-    types = sink_options()
-    say(reference_file(types).rstrip("\n") if reference else json.dumps(json_schema(types), indent=2))
-    return Exit.OK
 
 
 def sinks() -> int:

@@ -11,8 +11,9 @@ examine     checks options before the bridge runs
 
 from collections.abc import Sequence
 
+from bridge.model.formats.definitions import Definitions
 from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Claim, Sink, SinkType, WrongOption
+from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
 from sinks.file.options import FileOptions
 
 
@@ -40,6 +41,12 @@ def _claims(options: FileOptions) -> Sequence[Claim]:
     return claims(options)
 
 
+def _channels(options: FileOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    from sinks.file.encode import channels
+
+    return channels(options, cluster, definitions)
+
+
 TYPE = SinkType(
     name="file",
     options=FileOptions,
@@ -49,4 +56,5 @@ TYPE = SinkType(
     read_back=_load_read_back,
     examine=_examine,
     claims=_claims,
+    channels=_channels,
 )

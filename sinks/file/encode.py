@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Delta, Record
+from sinks.channels import Channel, object_messages, structured_messages
+from sinks.file.options import FileOptions
 from sinks.options import Format
 
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
@@ -27,3 +32,9 @@ class FileEncoder:
             # In JSON these characters are outside of strings, where a space means the same.
             text = text.translate(_ONE_LINE)
         return text + b"\n"
+
+
+def channels(options: FileOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    """The file."""
+    messages = structured_messages if options.format is Format.CLOUDEVENTS else object_messages
+    return [Channel(name="lines", address=str(options.path), messages=messages(options, cluster, definitions))]

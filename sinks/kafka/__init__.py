@@ -16,8 +16,9 @@ examine        checks options before the bridge runs
 
 from collections.abc import Sequence
 
+from bridge.model.formats.definitions import Definitions
 from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Sink, SinkType, WrongOption
+from sinks.base import Channel, Sink, SinkType, WrongOption
 from sinks.kafka.options import KafkaOptions
 
 
@@ -39,6 +40,12 @@ def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
     return examine(options)
 
 
+def _channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    from sinks.kafka.encode import channels
+
+    return channels(options, cluster, definitions)
+
+
 TYPE = SinkType(
     name="kafka",
     options=KafkaOptions,
@@ -47,4 +54,5 @@ TYPE = SinkType(
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
     read_back=_load_read_back,
     examine=_examine,
+    channels=_channels,
 )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
+from bridge.model.formats.definitions import Definitions
 from bridge.model.formats.notice import end_of_part
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
+from sinks.channels import Channel, SentMessage, notice_messages, object_messages
+from sinks.kafka.options import KafkaOptions, SecurityProtocol
 from sinks.template import Template
 
 Headers: TypeAlias = dict[str, bytes]
@@ -102,3 +105,32 @@ class MarkerEncoder:
         headers = self._events.headers(notice, _KAFKA)
         headers["ce_id"] += b"/p%d" % partition
         return KafkaMessage(topic, None, (data,), headers, partition)
+
+
+def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    """The topics of objects, with markers of notices where the format has them, and the topic of notices."""
+    objects = object_messages(options, cluster, definitions, _KAFKA)
+    notices = notice_messages(options, cluster, definitions, _KAFKA)
+    tombstones = (SentMessage("Tombstone", {"type": "null"}, objects[0].headers),) if options.tombstones else ()
+    template = Template(options.topic, cluster, topic_part)
+    plain = options.security_protocol in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
+    protocol, host = "kafka" if plain else "kafka-secure", options.bootstrap_servers.partition(",")[0]
+    return [
+        Channel(
+            name="objects",
+            address=template.of_cluster(),
+            messages=(*objects, *tombstones, *(notices if options.format.has_notices else ())),
+            protocol=protocol,
+            host=host,
+            key={"type": ["string", "null"], "description": "The attribute partitionkey; null for a marker."},
+            parameters=template.parameters(),
+        ),
+        Channel(
+            name="notices",
+            address=options.notice_topic or template.of_notices(),
+            messages=notices,
+            protocol=protocol,
+            host=host,
+            key={"type": "string", "description": "The name of the cluster."},
+        ),
+    ]

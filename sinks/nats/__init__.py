@@ -15,8 +15,9 @@ examine         checks options before the bridge runs
 
 from collections.abc import Sequence
 
+from bridge.model.formats.definitions import Definitions
 from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Claim, Sink, SinkType, WrongOption
+from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
 from sinks.nats.options import NatsOptions
 
 
@@ -44,6 +45,12 @@ def _claims(options: NatsOptions) -> Sequence[Claim]:
     return claims(options)
 
 
+def _channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    from sinks.nats.encode import channels
+
+    return channels(options, cluster, definitions)
+
+
 TYPE = SinkType(
     name="nats",
     options=NatsOptions,
@@ -53,4 +60,5 @@ TYPE = SinkType(
     read_back=_load_read_back,
     examine=_examine,
     claims=_claims,
+    channels=_channels,
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 
 from bridge.model.formats.cloudevent import JSON, CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Record
+from sinks.channels import Channel, notice_messages, object_messages
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
 
@@ -98,3 +102,27 @@ def stream_subjects(options: NatsOptions, cluster: str) -> list[str]:
 def _size(headers: dict[str, str]) -> int:
     # As the server counts: the preamble, and a separator and a line break for each header.
     return _PREAMBLE + sum(map(len, headers)) + sum(map(len, headers.values())) + _PER_HEADER * len(headers)
+
+
+def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    """The subjects of objects, and the subject of notices."""
+    template = Template(options.subject, cluster, escaped)
+    server = urlsplit(options.servers[0])
+    host = server.netloc.rpartition("@")[2]
+    return [
+        Channel(
+            name="objects",
+            address=template.of_cluster(),
+            messages=object_messages(options, cluster, definitions, _NATS),
+            protocol=server.scheme,
+            host=host,
+            parameters=template.parameters(),
+        ),
+        Channel(
+            name="notices",
+            address=template.of_notices(),
+            messages=notice_messages(options, cluster, definitions, _NATS),
+            protocol=server.scheme,
+            host=host,
+        ),
+    ]

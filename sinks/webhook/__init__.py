@@ -16,7 +16,8 @@ examine          checks options before the bridge runs
 
 from collections.abc import Sequence
 
-from sinks.base import Lanes, Sink, SinkType, WrongOption
+from bridge.model.formats.definitions import Definitions
+from sinks.base import Channel, Lanes, Sink, SinkType, WrongOption
 from sinks.webhook.options import WebhookOptions
 
 
@@ -36,6 +37,12 @@ def _examine(options: WebhookOptions) -> Sequence[WrongOption]:
     return examine(options)
 
 
+def _channels(options: WebhookOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    from sinks.webhook.encode import channels
+
+    return channels(options, cluster, definitions)
+
+
 TYPE = SinkType(
     name="webhook",
     options=WebhookOptions,
@@ -44,4 +51,5 @@ TYPE = SinkType(
     summary="CloudEvents over HTTP, signed as Standard Webhooks has it",
     lanes=_lanes,
     examine=_examine,
+    channels=_channels,
 )

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from bridge.model.formats.cloudevent import (
     GAP_HEADER,
@@ -16,11 +17,15 @@ from bridge.model.formats.cloudevent import (
     HeaderNames,
     percent_encoded,
 )
+from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Delta, Record
+from sinks.channels import Channel, SentMessage, notice_messages, object_messages, structured_messages
 from sinks.options import Format
+from sinks.webhook.options import WebhookOptions
 
 _GZIP_LEVEL = 6
 """On objects, higher levels save little more and take twice the time."""
+_POSTED_WITH_NOTICES = (Format.CLOUDEVENTS, Format.ENVELOPE)
 _HTTP = HeaderNames.prefixed("ce-", datacontenttype="content-type")
 
 
@@ -40,7 +45,7 @@ class WebhookEncoder:
     def __init__(self, events: CloudEvents, form: Format) -> None:
         self._events = events
         self._structured = form is Format.CLOUDEVENTS
-        self._posts_notices = form in (Format.CLOUDEVENTS, Format.ENVELOPE)
+        self._posts_notices = form in _POSTED_WITH_NOTICES
 
     def encode(self, record: Record) -> WebhookMessage | None:
         """None for a notice in a format whose endpoints know objects only: a header of every later request names the
@@ -78,3 +83,19 @@ def compressed(message: WebhookMessage) -> WebhookMessage:
 def _webhook_id(record: Record) -> str:
     # The signed text is id.timestamp.body: a dot in the id would make it ambiguous.
     return percent_encoded(record.unique_id).replace(".", "%2E")
+
+
+def channels(options: WebhookOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    """The endpoint. Its path may be a credential, so only the host is shown."""
+    if options.format is Format.CLOUDEVENTS:
+        messages = structured_messages(options, cluster, definitions)
+    else:
+        messages = object_messages(options, cluster, definitions, _HTTP)
+        if options.format in _POSTED_WITH_NOTICES:
+            messages += notice_messages(options, cluster, definitions, _HTTP)
+    if options.batch > 1:
+        content_type = STRUCTURED_JSON_BATCH if options.format is Format.CLOUDEVENTS else JSON
+        items = {"anyOf": [message.payload for message in messages]}
+        messages = (SentMessage("Batch", {"type": "array", "items": items}, None, content_type),)
+    url = urlsplit(options.url)
+    return [Channel(name="endpoint", address=None, messages=messages, protocol=url.scheme, host=url.netloc)]

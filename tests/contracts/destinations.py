@@ -19,9 +19,10 @@ import nats
 from nats.js.api import StreamConfig
 
 from sinks import registry
-from sinks.base import Sink, SinkType, SinkUnavailable
+from sinks.base import Sink, SinkOptions, SinkType, SinkUnavailable
 from tests.cluster.servers import Kafka, Nats
 from tests.cluster.servers.ports import reserve_port
+from tests.contracts.schemas import RecordSchemas
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair
 from tests.kit.tcp_line import Line
@@ -69,6 +70,7 @@ class Destination(ABC):
         self.name = f"contract-{secrets.token_hex(4)}"
         self.way = self.kind
         """How the sink writes here, for the printed figures."""
+        self.schemas = RecordSchemas(self._type, CLUSTER, self._chosen)
         self.line: Line | None = None
         """What the sink must go through to come here; None for the straight way."""
 
@@ -113,8 +115,12 @@ class Destination(ABC):
 
     def sink(self, **options: Any) -> Sink:
         """One that is not open."""
-        chosen = self._type.options.model_validate(self.options() | options)
+        chosen = self._chosen(**options)
+        self.schemas.learn(chosen)
         return registry.create("mine", self.kind, chosen, cluster=CLUSTER)
+
+    def _chosen(self, **options: Any) -> SinkOptions:
+        return self._type.options.model_validate(self.options() | options)
 
     @asynccontextmanager
     async def opened(self, **options: Any) -> AsyncIterator[Sink]:
@@ -183,17 +189,14 @@ class ATopic(Destination):
         return {"bootstrap_servers": f"127.0.0.1:{port}"}
 
     async def stored(self) -> list[Stored]:
-        return [
-            Stored(
-                id=attributes["id"],
-                key=(record.key or b"").decode(),
-                body=record.value or b"",
-                attributes=attributes,
-                where=str(record.partition),
-            )
-            for record in await asyncio.to_thread(self._server.read_all, self.name)
-            if (attributes := _attributes({name: (value or b"").decode() for name, value in record.headers}, "ce_"))
-        ]
+        found = []
+        for record in await asyncio.to_thread(self._server.read_all, self.name):
+            headers = {name: (value or b"").decode() for name, value in record.headers}
+            self.schemas.check(record.value, headers)
+            attributes = _attributes(headers, "ce_")
+            key, where = (record.key or b"").decode(), str(record.partition)
+            found.append(Stored(attributes["id"], key, record.value or b"", attributes, where))
+        return found
 
     async def fall(self) -> None:
         await asyncio.to_thread(self._server.kill9)
@@ -256,6 +259,7 @@ class AStream(Destination):
     async def stored(self) -> list[Stored]:
         found = []
         for record in await self._server.read_all(self.name):
+            self.schemas.check(record.data, record.headers)
             attributes = _attributes({name: unquote(value) for name, value in record.headers.items()}, "ce-")
             where = record.subject.removeprefix(self.name)
             found.append(Stored(attributes["id"], attributes["partitionkey"], record.data, attributes, where))
@@ -303,6 +307,8 @@ class AnEndpoint(Destination):
         return {"url": f"http://127.0.0.1:{port}/hook"}
 
     async def stored(self) -> list[Stored]:
+        for posted in self.receiver.accepted:
+            self.schemas.check(posted.body, posted.headers if "ce-id" in posted.headers else None)
         return [event for posted in self.receiver.accepted for event in _posted(posted)]
 
     async def fall(self) -> None:
@@ -406,6 +412,8 @@ class AFile(Destination):
 
     def _lines(self) -> tuple[list[Stored], bytes]:
         *lines, rest = (self.path.read_bytes() if self.path.exists() else b"").split(b"\n")
+        for line in lines:
+            self.schemas.check(line)
         return [_structured(line) for line in lines], rest
 
     async def fall(self) -> None:

@@ -31,7 +31,7 @@ def heavy(count: int, first: int = 1) -> list[Delta]:
     """Of some 4 KB, which no compression makes much smaller."""
     rng = random.Random(first)
     return [
-        a_delta(n, key=f"shop/web-{n % 5}", body=b'"%s"' % rng.randbytes(2000).hex().encode())
+        a_delta(n, key=f"shop/web-{n % 5}", body=b'{"noise":"%s"}' % rng.randbytes(2000).hex().encode())
         for n in range(first, first + count)
     ]
 

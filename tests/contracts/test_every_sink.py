@@ -156,7 +156,7 @@ async def test_close_right_after_the_last_receipt_loses_nothing(destination: Des
 
 async def test_more_than_any_queue_holds_goes_through(destination: Destination) -> None:
     noise = random.Random(1).randbytes(450_000).hex().encode()
-    sent = [a_delta(n, key=f"shop/web-{n % 5}", body=b'"%s%d"' % (noise, n)) for n in range(1, 43)]
+    sent = [a_delta(n, key=f"shop/web-{n % 5}", body=b'{"noise":"%s%d"}' % (noise, n)) for n in range(1, 43)]
     results = Results()
     async with destination.opened() as sink:
         await deliver_all(sink, sent, len(sent), results)

@@ -61,7 +61,7 @@ async def test_sinks_that_came_and_went_leave_nothing_behind(destination: Destin
         finally:
             await sink.close()
 
-    nowhere = destination.nowhere()
+    nowhere = destination.nowhere()  # Keeps a port reserved, by an open socket.
     await come_and_go()
     await come_and_go(**nowhere)
     before = what_is_left()

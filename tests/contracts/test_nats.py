@@ -23,13 +23,13 @@ async def test_what_just_fits_is_stored_wherever_it_stands_in_a_batch(start_nats
     async with destination.opened() as sink:
         while too_large - fits > 1:
             size = (fits + too_large) // 2
-            probe = a_delta(1000 + size, body=b"1".ljust(size))
+            probe = a_delta(1000 + size, body=b"{}".ljust(size))
             assert await deliver(sink, [probe], results) == []
             if probe.id in results.stored:
                 fits = size
             else:
                 too_large = size
-        batch = [a_delta(n, body=b"1".ljust(fits if n % 3 == 0 else 10)) for n in range(50_001, 50_031)]
+        batch = [a_delta(n, body=b"{}".ljust(fits if n % 3 == 0 else 10)) for n in range(50_001, 50_031)]
         assert await deliver(sink, batch, results) == []
 
     assert {record.id for record in batch} <= results.stored

@@ -86,6 +86,7 @@ async def test_a_batch_of_rows_is_an_array_and_names_the_gap(destination: Destin
         await deliver_all(sink, DELTAS, len(DELTAS))
     [posted] = destination.receiver.accepted
 
+    destination.schemas.check(posted.body)
     assert posted.headers["content-type"] == "application/json"
     assert posted.headers["kubedelta-gap"] == "gap/4/9"
     assert json.loads(posted.body) == [row_of(delta, "gap/4/9") for delta in DELTAS]
@@ -97,8 +98,11 @@ async def test_lines_of_a_file_are_objects_alone(destination: Destination, form:
     assert isinstance(destination, AFile)
     async with destination.opened(format=form) as sink:
         await deliver_all(sink, STREAM, 1)
-    lines = [json.loads(line) for line in destination.path.read_bytes().splitlines()]
+    texts = destination.path.read_bytes().splitlines()
+    lines = [json.loads(line) for line in texts]
 
+    for text in texts:
+        destination.schemas.check(text)
     gaps = [None, None, None, "gap/4/9", "gap/4/9"]
     if form == "row":
         assert lines == [row_of(delta, gap) for delta, gap in zip(DELTAS, gaps, strict=True)]

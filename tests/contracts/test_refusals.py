@@ -35,7 +35,7 @@ pytestmark = [
 def of_size(sequence: int, size: int, key: str = "shop/web-1") -> Delta:
     """With a body of so many bytes, which no compression makes much smaller."""
     text = random.Random(size).randbytes(size // 2).hex().encode()
-    return a_delta(sequence, key=key, body=b'"' + text.ljust(size - 2, b"x")[: size - 2] + b'"')
+    return a_delta(sequence, key=key, body=b'{"":"' + text.ljust(size - 7, b"x")[: size - 7] + b'"}')
 
 
 def with_large_ones(count: int, indexes: set[int], first: int = 1) -> list[Delta]:

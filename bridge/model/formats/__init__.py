@@ -4,6 +4,9 @@ cloudevent     CloudEvents 1.0, binary and structured (hot)
 envelope       Debezium's change event envelope
 row            flat rows for tables
 raw            objects without an event around them
+structured     CloudEvents as JSON objects
+schema         JSON Schemas of events
+definitions    named JSON Schemas that others refer to
 notice         the data of notices
 object_paths   subject and partition key of an object (hot)
 """

@@ -11,8 +11,10 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.formats.notice import notice_data
 from bridge.model.formats.object_paths import ObjectPaths
+from bridge.model.formats.structured import DeltaEvent, NoticeEvent
 from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
 from bridge.model.resource import Resource
 
@@ -55,38 +57,6 @@ class HeaderNames(msgspec.Struct, frozen=True):
         )
 
 
-class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
-    specversion: str
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: str
-    datacontenttype: str
-    partitionkey: str
-    sequence: str
-    uid: str
-    resourceversion: str
-    op: Op
-    evidence: Evidence
-    epoch: int
-    data: msgspec.Raw
-    snapshot: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class _NoticeEvent(msgspec.Struct, frozen=True, gc=False):
-    specversion: str
-    id: str
-    source: str
-    type: str
-    time: str
-    datacontenttype: str
-    partitionkey: str
-    sequence: str
-    data: msgspec.Raw
-    snapshot: str | msgspec.UnsetType = msgspec.UNSET
-
-
 _encode = msgspec.json.Encoder().encode
 # Everything but printable ASCII, and of that a space, '"' and '%'.
 _UNSAFE = re.compile(r"[^!#$&-~]")
@@ -104,6 +74,9 @@ class DeltaForm(Protocol):
 
     def __call__(self, delta: Delta) -> bytes:
         """JSON. Raises ValueError for a change that has no such form."""
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """A reference to the schema of that JSON."""
 
 
 class CloudEvents:
@@ -184,8 +157,8 @@ class CloudEvents:
         data = msgspec.Raw(self.data(record))
         snapshot = msgspec.UNSET if record.snapshot is None else record.snapshot
         if isinstance(record, Delta):
-            return _encode(_DeltaEvent(*self._delta_attributes(record), data, snapshot))
-        return _encode(_NoticeEvent(*self._notice_attributes(record), data, snapshot))
+            return _encode(DeltaEvent(*self._delta_attributes(record), data, snapshot))
+        return _encode(NoticeEvent(*self._notice_attributes(record), data, snapshot))
 
     def _delta_attributes(
         self, delta: Delta

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta
 
 NULL = msgspec.Raw(b"null")
@@ -15,34 +17,40 @@ _decode = msgspec.json.decode
 _encode = msgspec.json.Encoder().encode
 
 
-class _EnvelopeSource(msgspec.Struct, frozen=True):
-    cluster: str
-    group: str
+class EnvelopeSource(msgspec.Struct, frozen=True):
+    """The identity of the object and of the change."""
+
+    cluster: Annotated[str, Meta(description="The configured name of the cluster.")]
+    group: Annotated[str, Meta(description="The API group; empty for the core group.")]
     version: str
-    resource: str
+    resource: Annotated[str, Meta(description="The plural, such as deployments.")]
     kind: str
-    namespace: str
+    namespace: Annotated[str, Meta(description="Empty for an object without a namespace.")]
     name: str
-    id: str
+    id: Annotated[str, Meta(description="uid, resourceVersion and op. Unique within cluster and epoch.")]
     uid: str
     resourceversion: str
-    sequence: int
-    evidence: Evidence
-    epoch: int
-    snapshot: str
-    gap: str | msgspec.UnsetType = msgspec.UNSET
+    sequence: Annotated[int, Meta(description="The number of the record in the log.")]
+    evidence: Annotated[Evidence, Meta(description="How the bridge knows of the change.")]
+    epoch: Annotated[int, Meta(ge=1, description="The period in which an id is unique.")]
+    snapshot: Annotated[
+        Literal["true", "last", "false"], Meta(description="Whether the record is one of a snapshot, or its last.")
+    ]
+    gap: Annotated[str | msgspec.UnsetType, Meta(description="The id of the newest gap in the stream.")] = msgspec.UNSET
 
 
-class _Envelope(msgspec.Struct, frozen=True):
-    op: str
+class Envelope(msgspec.Struct, frozen=True):
+    """A change of an object in the words of Debezium."""
+
+    op: Annotated[Literal["c", "u", "d", "r"], Meta(description="Created, updated, deleted, or read without a change.")]
     before: msgspec.Raw
     after: msgspec.Raw
-    source: _EnvelopeSource
-    ts_ms: int
+    source: EnvelopeSource
+    ts_ms: Annotated[int, Meta(description="When the bridge saw the change: milliseconds since 1970.")]
     patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_OPS = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
+_OPS: dict[Op, Literal["c", "u", "d", "r"]] = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
 
 
 class Envelopes:
@@ -73,15 +81,28 @@ class Envelopes:
         """JSON. Raises ValueError if a patch is wanted and a state cannot be decoded."""
         return _encode(self._of(delta))
 
-    def _of(self, delta: Delta) -> _Envelope:
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        before = "The state before the change; null where unknown. Flink's debezium-json needs the option before."
+        patch = {
+            "type": ["object", "null"],
+            "description": "The merge patch (RFC 7386) from before to after, if known.",
+        }
+        return definitions.struct(
+            Envelope,
+            before=definitions.state_or_null(before),
+            after=definitions.state_or_null("The state after the change; null for a delete."),
+            patch=patch if self._patch else None,
+        )
+
+    def _of(self, delta: Delta) -> Envelope:
         body = msgspec.Raw(delta.body)
         source = self._source(delta)
         # The log has the last known state as the body of a delete; Debezium sends that state as ``before``.
         if delta.op is Op.DELETED:
-            return _Envelope("d", body, NULL, source, _milliseconds(delta.time), self._no_patch())
+            return Envelope("d", body, NULL, source, _milliseconds(delta.time), self._no_patch())
         read = delta.op is Op.ADDED and (delta.evidence is Evidence.LISTED or delta.snapshot is not None)
         earlier = delta.before
-        return _Envelope(
+        return Envelope(
             op="r" if read else _OPS[delta.op],
             before=NULL if earlier is None or not self._before else msgspec.Raw(earlier),
             after=body,
@@ -93,9 +114,9 @@ class Envelopes:
     def _no_patch(self) -> msgspec.Raw | msgspec.UnsetType:
         return NULL if self._patch else msgspec.UNSET
 
-    def _source(self, delta: Delta) -> _EnvelopeSource:
+    def _source(self, delta: Delta) -> EnvelopeSource:
         namespace, _, name = delta.key.rpartition("/")
-        return _EnvelopeSource(
+        return EnvelopeSource(
             cluster=self._cluster,
             group=delta.resource.group,
             version=delta.resource.version,

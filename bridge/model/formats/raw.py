@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta
 
 
@@ -17,3 +18,6 @@ class RawObjects:
 
     def __call__(self, delta: Delta) -> bytes:
         return delta.body
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        return definitions.state()

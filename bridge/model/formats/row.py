@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta
 
 _NULL = msgspec.Raw(b"null")
@@ -95,6 +96,21 @@ class Rows:
                 object=self._column(delta.body),
                 before=self._column(delta.before) if self._before else msgspec.UNSET,
             )
+        )
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        match self._state:
+            case RowObject.NONE:
+                return definitions.struct(DeltaRow, object=None, before=None)
+            case RowObject.JSON:
+                state = definitions.state()
+            case RowObject.STRING:
+                state = {"type": "string", "contentMediaType": "application/json"}
+        before = {"anyOf": [state, {"type": "null"}], "description": "The state before the change; null where unknown."}
+        return definitions.struct(
+            DeltaRow,
+            object=state | {"description": "The state after the change; of a deleted object the last known state."},
+            before=before if self._before else None,
         )
 
     def _column(self, state: bytes | None) -> msgspec.Raw | str | msgspec.UnsetType:
