@@ -185,10 +185,6 @@ class Playground:
         """The requests with that verb for that resource: ``server.seen("list", "pods")``."""
         return tuple(each for each in self.requests if (each.verb, each.resource) == (verb, resource))
 
-    def open_watches(self, resource: str | None = None) -> int:
-        """The number of open watches of a resource (None: of all resources)."""
-        return len(self.watches.of(resource))
-
     async def until(self, holds: Callable[[], bool], timeout: float = 10.0) -> None:
         """Waits until a condition holds. The condition is checked at every request, when a watch opens or ends, and
         after every change of an object. Raises TimeoutError after ``timeout`` seconds."""

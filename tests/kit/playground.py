@@ -40,6 +40,10 @@ class Playground(playground.Playground):
         finally:
             await self._listen()
 
+    def open_watches(self, resource: str | None = None) -> int:
+        """The number of open watches of a resource (None: of all resources)."""
+        return len(self.watches.of(resource))
+
     async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:
         """Waits until ``count`` watches of the resource are open. Raises TimeoutError after ``timeout`` seconds."""
         await self.until(lambda: self.open_watches(resource) >= count, timeout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
@@ -20,7 +19,6 @@ APPLICATION_ID = 0x6B646F62
 _UNRELEASED_ID = 0x6B646C74
 """The application id "kdlt" of the formats 1 to 4, which no release wrote. Their tables have other names."""
 
-TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+)", SQL, re.MULTILINE))
 
 Part: TypeAlias = tuple[str, str, str, int, str, int]
 """A part of a table: "column", "index" or "table", then its name and four properties."""
