@@ -1,5 +1,6 @@
 """Lists and watches one resource.
 
+assurance       whether the answers are of the known history
 comparison      the part of the known objects that is of the present history
 list_limiter    bounds the number of concurrent lists
 list_watch      the list-watch state machine (pure)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
 from bridge.facts import (
     InputUnreadable,
@@ -19,10 +18,10 @@ from bridge.facts import (
 )
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
-from bridge.informer.history.history import ASSURED
 from bridge.informer.history.member_history import MemberHistory, TrustedHistory
 from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch, requests, states
+from bridge.informer.reflector.assurance import Assurance
 from bridge.informer.reflector.comparison import Comparison
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Pacing, Timing
@@ -74,13 +73,6 @@ from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    at: float
-    """When the first part of an answer came."""
-    objection: Answer | None
-
-
 class Reflector:
     """Lists and watches a resource in a scope without end. ``run`` ends only by cancellation, or when the queue is
     closed.
@@ -113,7 +105,7 @@ class Reflector:
         self._timing = timing
         self._jitter = jitter
         self._state: states.State = start
-        self._history = history or TrustedHistory()
+        self._assurance = Assurance(history or TrustedHistory())
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
@@ -122,20 +114,11 @@ class Reflector:
         self._list_began = 0.0
         self._listed_before = resumed
         self._repair_at = 0.0
-        self._learned: OtherHistory | Contradicted | None = None
-        """News of the server's history, from other informers or the Controller; processed before the next request."""
-        self._passed_over = 0
-        """Epochs that ended before this informer began them."""
         self._task: asyncio.Task[object] | None = None
         """Set while it waits for an open watch's next answer."""
         self._interrupted = False
         """``learn`` has cancelled the wait."""
         self._comparison = Comparison(fifo, under_way=comparing)
-        self._arrival: _Arrival | None = None
-        """Of the answer to the list that is under way."""
-        self._suspicions = 0
-        """Times that the history could not be proven since a watch was last open."""
-        self._suspected_at = float("-inf")
         fifo.epoch = epoch
         self.last_contact = self._now()
         """The time of the server's last data, bookmarks and refusals included, on the event loop's clock (seconds)."""
@@ -171,7 +154,7 @@ class Reflector:
     def is_witness(self) -> bool:
         """It vouches for some objects. From the moment when it learns of another history until a list of that
         history, it vouches for none."""
-        return self._learned is None and self.vouches_for != []
+        return self._assurance.learned is None and self.vouches_for != []
 
     @property
     def vouches_for(self) -> list[str] | None:
@@ -180,10 +163,7 @@ class Reflector:
 
     def learn(self, of_history: OtherHistory | Contradicted) -> None:
         """Learns of another history, which makes all answers until now invalid. Does not wait."""
-        if isinstance(self._learned, OtherHistory) and isinstance(of_history, OtherHistory):
-            self._passed_over += 1
-        if self._learned is None or isinstance(of_history, OtherHistory):
-            self._learned = of_history
+        self._assurance.learn(of_history)
         if self._task is not None and not self._interrupted:
             self._interrupted = self._task.cancel()
 
@@ -203,7 +183,7 @@ class Reflector:
             self._turn.end()
 
     async def _request(self) -> None:
-        if learned := self._take_learned():
+        if learned := self._assurance.take_learned():
             await self._take(learned)
         if isinstance(self._state, NotSynced | Listing):
             await self._wait_for_turn()
@@ -218,7 +198,7 @@ class Reflector:
             case ProofRequest():
                 verb = "proof"
                 self.last_error = self.last_error or "the API server's history is being proven"
-                answer = await self._prove()
+                answer = await self._assurance.prove()
                 if isinstance(answer, SameHistory) and self._comparison.has_begun and self._fifo.is_listing:
                     # Its listed part proves too little: the second restore may have undone newer changes only.
                     answer = UnknownHistory("the list that compares what is known broke off")
@@ -232,10 +212,6 @@ class Reflector:
         low, high = self._timing.watch_timeout
         return int(low + (high - low) * self._jitter())
 
-    def _take_learned(self) -> OtherHistory | Contradicted | None:
-        learned, self._learned = self._learned, None
-        return learned
-
     async def _wait_for_turn(self) -> None:
         if self._turn.must_wait:
             self.last_error = "other resources are listed first"
@@ -245,58 +221,27 @@ class Reflector:
         finally:
             self._waits_for_turn, self._last_answer = False, self._now()
 
-    # ── Whether an answer is of the known history ────────────────────────────
-
-    async def _prove(self) -> Answer:
-        proof = await self._history.prove()
-        return self._take_learned() or proof
-
-    async def _objection(self) -> Answer | None:
-        """Taken in instead of an answer that has just come; None where the answer is of the known history. A proof
-        before the request is not enough: the server may have begun with another store since."""
-        suspected_just_now = self._now() - self._suspected_at <= ASSURED
-        if self._history.is_assured or (suspected_just_now and isinstance(self._state, NotSynced)):
-            return None
-        proof = await self._prove()
-        match self._state, proof:
-            case _, SameHistory():
-                return None
-            case NotSynced(seen=None), UnknownHistory() | Refused() | Failed():
-                return None  # This informer knows nothing that could be of another history than the answer.
-            case NotSynced() | Synced(), UnknownHistory() if self._suspicions:
-                return None  # Therefore everything has been listed; another list would show no more.
-            case Listing(), UnknownHistory() if self._suspicions > 1:
-                return None  # The server cannot answer with the whole list in one page.
-        return proof
-
     # ── One list, or a page of it ────────────────────────────────────────────
 
     async def _list(self, request: ListRequest) -> tuple[Step, Answer]:
-        self._arrival = None
+        self._assurance.begin_list()
         answer: Answer = await self._source.list(request, self._take_part)
         if not isinstance(answer, Page):
-            return await self._take(answer := self._take_learned() or answer), answer
-        arrival = await self._arrive()
-        answer = self._take_learned() or arrival.objection or answer
+            return await self._take(answer := self._assurance.take_learned() or answer), answer
+        arrival = await self._assurance.arrive(self._state)
+        answer = self._assurance.take_learned() or arrival.objection or answer
         return await self._take_assured(answer, arrival.at), answer
 
     async def _take_part(self, part: Part) -> None:
-        arrival = await self._arrive()
-        if arrival.objection is None and self._learned is None:  # Else the page will not count.
+        arrival = await self._assurance.arrive(self._state)
+        if arrival.objection is None and self._assurance.learned is None:  # Else the page will not count.
             await self._take_assured(part, arrival.at)
-
-    async def _arrive(self) -> _Arrival:
-        """Its first part decides for the whole answer, since one server sent it on one connection."""
-        if self._arrival is None:
-            at = self._now()
-            self._arrival = _Arrival(at, await self._objection())
-        return self._arrival
 
     async def _take_assured(self, answer: Answer, came: float) -> Step:
         """Take in an answer without an objection. A page assures its history for all informers."""
         step = await self._take(answer)
-        if isinstance(answer, Part | Page) and self._learned is None:
-            self._history.assure(came)
+        if isinstance(answer, Part | Page) and self._assurance.learned is None:
+            self._assurance.history.assure(came)
         return step
 
     # ── One watch ────────────────────────────────────────────────────────────
@@ -310,7 +255,7 @@ class Reflector:
                 answer = await self._next(answers)
                 came = self._now()
                 if isinstance(answer, Opened):
-                    answer = await self._objection() or answer
+                    answer = await self._assurance.objection(self._state) or answer
                 elif isinstance(answer, HungUp):
                     seconds, shortest = self._now() - began, self._timing.very_short
                     answer = end_of_watch(answer, request, seconds, is_first=not events, very_short=shortest)
@@ -318,14 +263,14 @@ class Reflector:
                     events += len(answer.events)
                 opened = opened or isinstance(answer, Opened)
                 step = await self._take(answer)
-                if isinstance(answer, Opened) and self._learned is None:
-                    self._history.assure(came)
+                if isinstance(answer, Opened) and self._assurance.learned is None:
+                    self._assurance.history.assure(came)
                 if not isinstance(step.state, Streaming | Watching | Doubting):
                     break
         if opened:
             if isinstance(answer, TimedOut | RepairDue):
                 # The watch may have ended while the former answer was taken in.
-                self._history.assure(came - busy)
+                self._assurance.history.assure(came - busy)
             self._report(
                 WatchEnded(self._resource, self._scope, reason_of(answer), self._now() - began, events),
             )
@@ -340,7 +285,7 @@ class Reflector:
                 deadline, late = self._repair_at, RepairDue()
             case _:
                 deadline, late = None, None
-        if self._learned is not None and (learned := self._take_learned()):
+        if self._assurance.learned is not None and (learned := self._assurance.take_learned()):
             return learned
         if late is not None and deadline is not None and self._now() >= deadline:
             return late  # Checked here, because a timer never fires while every answer is ready at once.
@@ -355,7 +300,7 @@ class Reflector:
         except asyncio.CancelledError:
             # Else the task is cancelled from outside, perhaps at the same time.
             if self._interrupted and self._task is not None and self._task.uncancel() == 0:
-                return self._take_learned() or Overdue()
+                return self._assurance.take_learned() or Overdue()
             raise
         finally:
             self._task = None
@@ -366,7 +311,7 @@ class Reflector:
         before = self._state
         step = list_watch.step(before, answer)
         if isinstance(step.state, Proving) and not isinstance(before, Proving):
-            self._history.connection_broke()
+            self._assurance.history.connection_broke()
         if isinstance(answer, Announced):  # What an open watch announces leaves last_error and the pace as they are.
             self._last_answer = self.last_contact = self._now()
         else:
@@ -386,7 +331,7 @@ class Reflector:
         self._pacing.answered(answer)
         match answer:
             case Opened():
-                self._suspicions = 0
+                self._assurance.suspicions = 0
                 self._report(WatchOpened(self._resource, self._scope))
             case Unreadable(reason=reason):
                 self._report(InputUnreadable(self._resource, self._scope, reason))
@@ -436,9 +381,9 @@ class Reflector:
             case RanBackwards(was=was, now=now):
                 self._comparison.begin()
                 await self._fifo.wait_processed()
-                if not isinstance(self._learned, OtherHistory):
-                    await self._history.disprove(OtherHistory(was, now))
-                self._learned = None  # Pending news is of this same history.
+                if not isinstance(self._assurance.learned, OtherHistory):
+                    await self._assurance.history.disprove(OtherHistory(was, now))
+                self._assurance.learned = None  # Pending news is of this same history.
                 await self._begin_epoch(was, now)
 
     async def _suspect(self) -> None:
@@ -449,20 +394,18 @@ class Reflector:
         self._comparison.begin()
         if broke_off:
             await self._fifo.wait_processed()
-            await self._history.renew()
+            await self._assurance.history.renew()
             await self._begin_epoch("a list that broke off", "perhaps another history")
         else:
             self._fifo.suspected()
-        self._suspicions += 1
-        self._suspected_at = self._now()
+        self._assurance.suspect()
 
     async def _begin_epoch(self, was: str, now: str) -> None:
         # Queued deltas belong to the old epoch, and must be exported under it.
         self._comparison.begin()
         await self._fifo.wait_processed()
         self._fifo.restored()
-        self._fifo.epoch += 1 + self._passed_over
-        self._passed_over = 0
+        self._fifo.epoch += 1 + self._assurance.take_passed_over()
         self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
 
     # ── Between requests ─────────────────────────────────────────────────────

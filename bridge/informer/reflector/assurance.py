@@ -1,0 +1,93 @@
+"""Whether the answers that a Reflector gets are of the known history."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from bridge.informer.history.history import ASSURED
+from bridge.informer.history.member_history import MemberHistory
+from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.reflector.states import Answer, Contradicted, Listing, NotSynced, State, Synced
+from bridge.model.answers import Failed, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    at: float
+    """When the first part of an answer came."""
+    objection: Answer | None
+
+
+class Assurance:
+    """Joins proofs of the server's history with the news that other informers and the Controller have of it."""
+
+    def __init__(self, history: MemberHistory) -> None:
+        self.history = history
+        self.learned: OtherHistory | Contradicted | None = None
+        """News of the server's history, to be processed before the next request. Nearly always None, and looked at
+        before any method is called."""
+        self.suspicions = 0
+        """Times that the history could not be proven since a watch was last open."""
+        self._suspected_at = float("-inf")
+        self._passed_over = 0
+        """Epochs that ended before this informer began them."""
+        self._arrival: Arrival | None = None
+        """Of the answer to the list that is under way."""
+        self._now = asyncio.get_running_loop().time
+
+    def learn(self, of_history: OtherHistory | Contradicted) -> None:
+        """Keeps the news; OtherHistory is kept in place of Contradicted."""
+        if isinstance(self.learned, OtherHistory) and isinstance(of_history, OtherHistory):
+            self._passed_over += 1
+        if self.learned is None or isinstance(of_history, OtherHistory):
+            self.learned = of_history
+
+    def take_learned(self) -> OtherHistory | Contradicted | None:
+        learned, self.learned = self.learned, None
+        return learned
+
+    def take_passed_over(self) -> int:
+        """The number of epochs that ended unseen since the last call."""
+        passed_over, self._passed_over = self._passed_over, 0
+        return passed_over
+
+    def suspect(self) -> None:
+        """The history could not be proven."""
+        self.suspicions += 1
+        self._suspected_at = self._now()
+
+    async def prove(self) -> Answer:
+        """A proof of the history, or the news that came meanwhile."""
+        proof = await self.history.prove()
+        return self.take_learned() or proof
+
+    async def objection(self, state: State) -> Answer | None:
+        """Taken in instead of an answer that has just come; None where the answer is of the known history. A proof
+        before the request is not enough: the server may have begun with another store since."""
+        suspected_just_now = self._now() - self._suspected_at <= ASSURED
+        if self.history.is_assured or (suspected_just_now and isinstance(state, NotSynced)):
+            return None
+        proof = await self.prove()
+        match state, proof:
+            case _, SameHistory():
+                return None
+            case NotSynced(seen=None), UnknownHistory() | Refused() | Failed():
+                return None  # This informer knows nothing that could be of another history than the answer.
+            case NotSynced() | Synced(), UnknownHistory() if self.suspicions:
+                return None  # Therefore everything has been listed; another list would show no more.
+            case Listing(), UnknownHistory() if self.suspicions > 1:
+                return None  # The server cannot answer with the whole list in one page.
+        return proof
+
+    def begin_list(self) -> None:
+        """A list, or a further page, is requested."""
+        self._arrival = None
+
+    async def arrive(self, state: State) -> Arrival:
+        """The arrival of the answer to a list. Its first part decides for the whole answer, since one server sent it on
+        one connection."""
+        if self._arrival is None:
+            at = self._now()
+            self._arrival = Arrival(at, await self.objection(state))
+        return self._arrival
