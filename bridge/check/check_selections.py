@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,15 +13,12 @@ from bridge.model.answers import ListRequest, Page
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource, Scope
-from bridge.outbox import StateError
 from bridge.plan.plan import Plan
-from bridge.plan.redaction_key_file import read_keys
+from bridge.plan.redaction_key_file import likely_redaction
 from bridge.resources.resolve import Resolution, rules_for
 from bridge.resources.selected_resources import resolve_entries, unwatched_entries
 from bridge.selection import Evaluation, Evaluator, Failures, Selector, WrongSelection, compile_selection
 from bridge.selection.language import Cel, Expression, MissingLibrary
-from bridge.transform.redaction import Redaction
-from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 from bridge.transform.transform import transform_for
 
 MOST_EVALUATED = 10_000
@@ -85,7 +81,7 @@ async def check_selections(
             continue
     if not allowed or not tallies:
         return
-    redaction = _redaction(plan)
+    redaction = likely_redaction(plan)
     for (_, scope), resource in resolution.desired.items():
         here = [each for each in tallies if each.selector.covers(resource)]
         if here:
@@ -105,15 +101,6 @@ def _tallies(path: str, selectors: Sequence[Selector]) -> list[_Tally]:
         if each.when is not None:
             found.append(_Tally(f"{path}[{index}].when", each, each.when, is_step=True))
     return found
-
-
-def _redaction(plan: Plan) -> Redaction:
-    """As for a run. Before the first run there is no key in the state directory, and any key does."""
-    try:
-        keys = read_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
-    except StateError:
-        keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
-    return Redaction(keys, plan.presets, plan.redact)
 
 
 @dataclass(frozen=True, slots=True)

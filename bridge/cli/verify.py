@@ -17,7 +17,9 @@ from bridge.kube import CredentialsError
 from bridge.model.primitives.printable import counted
 from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.plan.plan_from_settings import plan_of
+from bridge.plan.preflight import wrong_selections
 from bridge.verify.compare import Difference, DifferenceKind, Name, Version
+from bridge.verify.selected import has_steps_only, selected_by
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, Verification
 from bridge.verify.verify import verify as compare
 from config.errors import ConfigError
@@ -32,7 +34,13 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         settings = load_settings(path)
         reader = _reader(settings, sink)
         plan = plan_of(settings)
-        found = asyncio.run(compare(plan.cluster, plan.access, plan.wanted, reader, settle=settle))
+        [mine] = [each for each in plan.sinks if each.name == sink]
+        for option, reason in wrong_selections([mine]):
+            return _fail(f"{option}: {reason}", Exit.CONFIG)
+        if has_steps_only(mine):
+            raise CannotReadBack("its select chooses steps (when, operations), so it need not have the newest states")
+        select = selected_by(plan, mine)
+        found = asyncio.run(compare(plan.cluster, plan.access, plan.wanted, reader, settle=settle, select=select))
     except ConfigError as error:
         return _fail(str(error), Exit.CONFIG)
     except CannotReadBack as error:
@@ -54,11 +62,6 @@ def _reader(settings: Settings, sink: str) -> SinkReader:
     chosen = settings.sinks.get(sink)
     if chosen is None:
         raise CannotReadBack(f"there is no such sink; the sinks are {', '.join(settings.sinks)}")
-    if chosen.select is not None:
-        raise CannotReadBack(
-            "a sink with select cannot be verified: the destination has the selected objects only, and the comparison "
-            "is with all; verify a sink without select"
-        )
     kinds = registry.types()
     load = kinds[chosen.type].read_back
     if load is None:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.outbox import StateError
+from bridge.plan.plan import Plan
+from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 
 KEY_FILE = "redaction.key"
@@ -42,6 +44,16 @@ def read_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tup
             raise StateError(f"{option}: {file} has the same key as another file of redaction; name each key once")
         keys[key.id] = key
     return tuple(keys.values())
+
+
+def likely_redaction(plan: Plan) -> Redaction:
+    """The redaction of a run, for a command that only evaluates redacted objects. Before the first run there is no key
+    in the state directory, and any key does."""
+    try:
+        keys = read_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
+    except StateError:
+        keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
+    return Redaction(keys, plan.presets, plan.redact)
 
 
 def _key(file: Path, option: str) -> RedactionKey:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from bridge.model.versions.stored_version import SinkReader
 from bridge.plan.plan import Wanted
 from bridge.resources.resolve import Desired, resolve_wanted
 from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Name, Version, differences
+from bridge.verify.selected import Matches, SelectedBy
 
 PAGE = 500
 """Objects."""
@@ -61,11 +62,18 @@ class Verification:
 
 
 async def verify(
-    cluster: str, access: ClusterAccess, wanted: Sequence[Wanted], reader: SinkReader, *, settle: float
+    cluster: str,
+    access: ClusterAccess,
+    wanted: Sequence[Wanted],
+    reader: SinkReader,
+    *,
+    settle: float,
+    select: SelectedBy | None = None,
 ) -> Verification:
     """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
     may be on their way.
 
+    ``select``: chooses the live objects that the destination has to have; None for all.
     ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
     CredentialsError and SinkUnavailable.
     """
@@ -74,7 +82,8 @@ async def verify(
         async with connect(access, report=discard) as client:
             catalogue = await client.discover()
             meant = resolve_wanted(wanted, catalogue)
-            view = ClusterView(cluster, client, meant.desired)
+            matching = None if select is None else select(catalogue, meant)
+            view = ClusterView(cluster, client, meant.desired, matching=matching)
             coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
             comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage))
             return await comparison.run(source, tuple(meant.unresolved.values()), settle)
@@ -87,9 +96,19 @@ async def verify(
 class ClusterView:
     """The live objects of the configured resources, by partition key."""
 
-    def __init__(self, cluster: str, client: KubeClient, desired: Desired, *, most: int | None = None) -> None:
-        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable."""
+    def __init__(
+        self,
+        cluster: str,
+        client: KubeClient,
+        desired: Desired,
+        *,
+        most: int | None = None,
+        matching: Callable[[Resource], Matches] | None = None,
+    ) -> None:
+        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
+        objects; objects that do not meet them are left out."""
         self._cluster = cluster
+        self._matching = matching
         self._most = most
         self._client = client
         self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
@@ -104,7 +123,8 @@ class ClusterView:
         return found
 
     async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
-        lister = self._client.lister_watcher(resource, scope, metadata_only=True)
+        matches = None if self._matching is None else self._matching(resource)
+        lister = self._client.lister_watcher(resource, scope, metadata_only=matches is None)
         found: dict[str, Version] = {}
         request = ListRequest(version="", limit=PAGE)
         tries = 1
@@ -112,7 +132,9 @@ class ClusterView:
             match await lister.list(request):
                 case Page(unreadable=()) as page:
                     found |= {
-                        self._key(resource, each): Version(each.uid, each.resource_version) for each in page.objects
+                        self._key(resource, each): Version(each.uid, each.resource_version)
+                        for each in page.objects
+                        if matches is None or matches(each)
                     }
                     if self._most is not None and len(found) > self._most:
                         raise ClusterUnavailable(f"there are more than {self._most} {resource}")

@@ -4,7 +4,10 @@ always leads to the cluster's objects, filtered."""
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,13 +93,27 @@ async def test_the_file_of_a_sink_leads_to_the_selected_objects(tmp_path: Path) 
                 await bridge.until_delivered()
             selected = [each for each in objects(cluster) if matches(each)]
             assert held(tmp_path / "view.ndjson") == versions(selected), select
+            assert await verified(bridge, "view") == 0, select
             churn(cluster, chance, 10)
+
+        wider = [{"resource": "configmaps"}]
+        bridge.configure(config(cluster, tmp_path, wider))
+        assert await verified(bridge, "view") == 1, "the file has the objects of another selection"
 
     received = received_lists(from_file(tmp_path / "view.ndjson"))
     assert {"watched", "unselected"} <= {each.evidence for each in received}
     contents: dict[tuple[int, str], int] = {}
     for each in received:
         assert contents.setdefault(each.unique_id, each.sequence) == each.sequence, each
+
+
+async def verified(bridge: BridgeProcess, sink: str) -> int:
+    """The exit code of ``kubedelta verify``."""
+    command = [sys.executable, "-m", "bridge", "verify", sink, "-c", str(bridge.config), "--settle", "500ms"]
+    environ = {**os.environ, **bridge.environ()}
+    done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    return done.returncode
 
 
 async def reached(bridge: BridgeProcess, file: Path, expected: Callable[[], dict[str, str]]) -> None:
