@@ -83,6 +83,10 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 
 e2e: test-servers test-scenarios ## everything that needs real servers
 
+test-engines: $(READY) ## ClickHouse reads our rows; installs it into .venv first, 250 MB
+	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt
+	$(BIN)/pytest tests/documents/test_tables.py $(ARGS)
+
 test-pythons: $(READY) ## the room tests on every Python of 3.11 to 3.13 that is found here
 	$(BIN)/python -m tests.pythons $(ARGS)
 
@@ -102,10 +106,11 @@ bench-quick: $(READY) ## the bridge against the floor in under two minutes; fail
 soak: $(READY) ## the long tests that `make test` leaves out
 	$(BIN)/pytest -m soak -s $(ARGS)
 
-lock: $(READY) ## renew the three requirements files from pyproject.toml
+lock: $(READY) ## renew the four requirements files from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --group dev -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:engines -o requirements-engines.txt
 
 reference: chart ## renew config/reference.yaml and the generated files of deploy/chart from the options
 	$(BIN)/kubedelta schema --reference > config/reference.yaml

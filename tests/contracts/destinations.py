@@ -308,7 +308,7 @@ class AnEndpoint(Destination):
 
     async def stored(self) -> list[Stored]:
         for posted in self.receiver.accepted:
-            self.schemas.check(posted.body, posted.headers if "ce-id" in posted.headers else None)
+            self.schemas.check(posted.content, posted.headers if "ce-id" in posted.headers else None)
         return [event for posted in self.receiver.accepted for event in _posted(posted)]
 
     async def fall(self) -> None:

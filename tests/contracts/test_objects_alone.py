@@ -86,10 +86,10 @@ async def test_a_batch_of_rows_is_an_array_and_names_the_gap(destination: Destin
         await deliver_all(sink, DELTAS, len(DELTAS))
     [posted] = destination.receiver.accepted
 
-    destination.schemas.check(posted.body)
+    destination.schemas.check(posted.content)
     assert posted.headers["content-type"] == "application/json"
     assert posted.headers["kubedelta-gap"] == "gap/4/9"
-    assert json.loads(posted.body) == [row_of(delta, "gap/4/9") for delta in DELTAS]
+    assert json.loads(posted.content) == [row_of(delta, "gap/4/9") for delta in DELTAS]
 
 
 @pytest.mark.parametrize("kind", EVERY[-1:], indirect=True)
