@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -50,6 +51,12 @@ class Stored:
     """The partition of the topic, the object's own subject in the stream; empty elsewhere."""
 
 
+@cache
+def _silent_port() -> int:
+    """On which nobody listens. One for all: tests count the open sockets."""
+    return reserve_port()
+
+
 class Destination(ABC):
     """A clean destination of its own, on a server that tests share and may break one after another."""
 
@@ -87,7 +94,7 @@ class Destination(ABC):
 
     def nowhere(self) -> dict[str, Any]:
         """What to change in the options so that they lead to nothing."""
-        return self.at(reserve_port())
+        return self.at(_silent_port())
 
     @abstractmethod
     def at(self, port: int) -> dict[str, Any]:
