@@ -2,10 +2,12 @@
 
 options     the options of the sink
 encode      a record as a line
-connection  the open file: lock, torn last line, reopening after logrotate
+connection  the open file: lock, torn last line, rotation, reopening after logrotate
+rotation    closed parts: names, age, compression
 delivery    appends lines to a file or a pipe
 sink        FileSink, which joins them
-readback    reads the file and its rotated parts for ``kubedelta verify``
+reading     lines of a file and of its closed parts
+readback    reads them for ``kubedelta verify``
 examine     checks options before the bridge runs
 """
 

@@ -6,30 +6,56 @@ import fcntl
 import os
 import stat
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
-from sinks.errors import SinkUnavailable
+from bridge.model.primitives.printable import counted
+from sinks.errors import SinkUnavailable, WrongOption
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
+from sinks.file.reading.line_head import sequence_in
+from sinks.file.reading.lines import end_of_last_line, first_line, last_line
+from sinks.file.rotation.parts import SUFFIX_BYTES, name_of_part, parts_of
 
-_MODE = 0o640
-"""Of a new file: its group may read it, for a log shipper beside the bridge."""
-_BLOCK = 64 * 1024
+_MODE = 0o600
+"""Of a file that begins a stream. A file behind another one gets the mode of that file, as with logrotate's
+``create``."""
+_LONGEST_NAME = 255
 _TORN_BEGINS = b"{\0"
 """A line of a sink begins with a brace. A file system leaves zeros where a power cut took the data."""
 
 
 def describe(options: FileOptions) -> str:
-    """Returns a few words about the file, without opening it. Raises SinkUnavailable when it cannot be written."""
-    if options.path == STANDARD_OUTPUT:
-        return f"standard output, {'a terminal' if sys.__stdout__ and sys.__stdout__.isatty() else 'not a terminal'}"
+    """Returns a few words about the file, without opening it. Raises SinkUnavailable when it cannot be written,
+    WrongOption when it cannot be rotated."""
     path = options.path
+    if options.rotation is not None:
+        expect_rotatable(path)
+    if path == STANDARD_OUTPUT:
+        return f"standard output, {'a terminal' if sys.__stdout__ and sys.__stdout__.isatty() else 'not a terminal'}"
     if not path.parent.is_dir():
         raise SinkUnavailable(f"cannot write to {path}: the folder {path.parent} does not exist")
     if path.is_dir():
         raise SinkUnavailable(f"cannot write to {path}: it is a folder")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise SinkUnavailable(f"cannot write to {path}: permission denied")
-    return f"{path}, {path.stat().st_size} bytes" if path.exists() else f"{path}, to be created"
+    if options.rotation is None:
+        return f"{path}, {path.stat().st_size} bytes" if path.exists() else f"{path}, to be created"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SinkUnavailable(f"cannot rotate {path}: permission denied in the folder {path.parent}")
+    written = f"{path.stat().st_size} bytes" if path.exists() else "to be created"
+    return f"{path}, {written}; {counted(len(parts_of(path)), 'closed part')}"
+
+
+def expect_rotatable(path: Path) -> None:
+    """Raises WrongOption unless the path is a regular file, or free. Renaming a link would close no file."""
+    if path == STANDARD_OUTPUT:
+        raise WrongOption("rotation", "standard output cannot be rotated; leave the option out")
+    if path.is_symlink():
+        raise WrongOption("rotation", f"{path} is a symbolic link; name the file itself in path")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise WrongOption("rotation", f"{path} is not a regular file and cannot be rotated; leave the option out")
+    if len(os.fsencode(path.name)) + SUFFIX_BYTES > _LONGEST_NAME:
+        raise WrongOption("rotation", f"parts of {path} would have names of more than {_LONGEST_NAME} bytes")
 
 
 def open_pipe(path: Path) -> int | None:
@@ -53,11 +79,13 @@ class FileConnection:
     and comes again, so the line is cut off: completed with a newline, it would stay as a line that no reader can parse.
     """
 
-    def __init__(self, path: Path, *, sync: bool) -> None:
-        """Opens or creates the file. ``sync``: a new file's entry in its folder is forced onto the disk. Raises
-        OSError, SinkUnavailable."""
+    def __init__(self, path: Path, *, sync: bool, follow_links: bool = True) -> None:
+        """Opens or creates the file. ``sync``: a new file's entry in its folder is forced onto the disk. Without
+        ``follow_links`` a symbolic link is refused. Raises OSError, SinkUnavailable."""
         self._path = path
         self._sync = sync
+        self._flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+        self._mode = _MODE
         self._fd = self._open()
 
     def current(self) -> tuple[int, bool]:
@@ -65,9 +93,14 @@ class FileConnection:
         Raises OSError, SinkUnavailable."""
         if not self._was_moved():
             return self._fd, False
-        self.close()
-        self._fd = self._open()
-        return self._fd, True
+        return self._reopened(), True
+
+    def rotate(self) -> int:
+        """Closes the file as a part, in one step for every reader, and returns the descriptor of a new file. Call it
+        after ``current``. Raises OSError, SinkUnavailable."""
+        first, last = (sequence_in(line) for line in (first_line(self._fd), last_line(self._fd)))
+        self._path.rename(name_of_part(self._path, first, last, datetime.now(UTC)))
+        return self._reopened()
 
     def truncate(self, size: int) -> None:
         """Raises OSError."""
@@ -78,15 +111,24 @@ class FileConnection:
             os.close(self._fd)
             self._fd = -1
 
+    def _reopened(self) -> int:
+        if self._fd >= 0:
+            self._mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
+        self.close()
+        self._fd = self._open()
+        return self._fd
+
     def _open(self) -> int:
         existed = self._path.exists()
         # O_RDWR, because the end of the file is read for a torn line.
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        fd = os.open(self._path, self._flags, _MODE)
         try:
             self._lock(fd)
+            if not existed:
+                os.fchmod(fd, self._mode)
             _cut_torn_line(fd, self._path)
             if self._sync and not existed:
-                _sync_folder(self._path.parent)
+                sync_folder(self._path.parent)
         except BaseException:
             os.close(fd)
             raise
@@ -114,7 +156,7 @@ def _cut_torn_line(fd: int, path: Path) -> None:
     """Cuts off a last line without a newline. Raises SinkUnavailable when that line cannot be a sink's: then the file
     belongs to somebody else."""
     size = os.fstat(fd).st_size
-    end = _end_of_last_line(fd, size)
+    end = end_of_last_line(fd, size)
     if end == size:
         return
     if os.pread(fd, 1, end) not in _TORN_BEGINS:
@@ -125,19 +167,8 @@ def _cut_torn_line(fd: int, path: Path) -> None:
     os.ftruncate(fd, end)
 
 
-def _end_of_last_line(fd: int, size: int) -> int:
-    """The offset behind the last newline; 0 in a file without newlines."""
-    end = size
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        found = os.pread(fd, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Forces new, renamed and removed names onto the disk. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

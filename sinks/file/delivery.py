@@ -8,13 +8,14 @@ import select
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from bridge.model.primitives.printable import escaped
 from sinks.errors import SinkUnavailable
-from sinks.file.connection import FileConnection, open_pipe
+from sinks.file.connection import FileConnection, expect_rotatable, open_pipe
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
+from sinks.file.rotation.age import Age
+from sinks.file.rotation.closed_parts import ClosedParts
 
 _force_to_disk = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
@@ -39,45 +40,49 @@ class LineWriter(Protocol):
         """From another thread: an ``append`` that waits for a reader gives up."""
         ...
 
+    def due_in(self) -> float | None:
+        """Seconds until ``run_due`` has something to do; None if that depends on the next ``append``."""
+        ...
+
+    def run_due(self) -> None:
+        """Closes a file that is old enough. Raises no error: the next ``append`` reports it."""
+        ...
+
     def close(self) -> None: ...
 
 
-def open_writer(options: FileOptions) -> LineWriter:
-    """Raises SinkUnavailable."""
+def open_writer(options: FileOptions, *, name: str = "file") -> LineWriter:
+    """``name``: of the sink. Raises SinkUnavailable."""
     try:
+        if options.rotation is not None:
+            expect_rotatable(options.path)
         pipe = open_pipe(options.path)
         if pipe is None:
-            return FileWriter(options.path, sync=options.fsync is Fsync.BATCH)
+            return FileWriter(options, name=name)
         return PipeWriter(pipe, "standard output" if options.path == STANDARD_OUTPUT else str(options.path))
     except OSError as error:
         raise SinkUnavailable(f"cannot write to {options.path}: {error.strerror}") from error
 
 
 class FileWriter:
-    """Appends to a regular file: all lines of an ``append``, or none."""
+    """Appends to a regular file: all lines of an ``append``, or none. With ``rotation`` the file is closed as a part
+    before it would become too large or too old, so a part has whole lines only."""
 
-    def __init__(self, path: Path, *, sync: bool) -> None:
-        """``sync``: a line is stored when the disk has it. Raises OSError, SinkUnavailable."""
-        self._path = path
-        self._sync = sync
+    def __init__(self, options: FileOptions, *, name: str) -> None:
+        """``name``: of the sink. Raises OSError, SinkUnavailable."""
+        self._path = options.path
+        self._sync = options.fsync is Fsync.BATCH
         self._truncate_to: int | None = None
         """The size before a failed append that is still to be taken back, in bytes."""
-        self._connection = FileConnection(path, sync=sync)
+        self._connection = FileConnection(options.path, sync=self._sync, follow_links=options.rotation is None)
+        self._rotation = options.rotation
+        self._age = Age(options.rotation.age if options.rotation else 0)
+        self._age.begin(self._connection.current()[0])
+        self._parts = ClosedParts(options.path, options.rotation, name) if options.rotation else None
 
     def append(self, lines: Sequence[bytes]) -> None:
         try:
-            fd, is_new = self._connection.current()
-            # The part of an earlier append is in the file that was moved away.
-            if is_new:
-                self._truncate_to = None
-            self._take_back()
-            self._truncate_to = os.fstat(fd).st_size
-            view = memoryview(b"".join(lines))
-            while view:
-                view = view[os.write(fd, view) :]
-            if self._sync:
-                _force_to_disk(fd)
-            self._truncate_to = None
+            self._append(b"".join(lines))
         except (OSError, SinkUnavailable) as error:
             with contextlib.suppress(OSError):  # The next append begins with it.
                 self._take_back()
@@ -87,8 +92,45 @@ class FileWriter:
     def interrupt(self) -> None:
         """Has no effect: a write to a disk cannot be interrupted."""
 
+    def due_in(self) -> float | None:
+        return self._age.left()
+
+    def run_due(self) -> None:
+        with contextlib.suppress(OSError, SinkUnavailable):  # The next append meets the same obstacle, and reports it.
+            self._current(0)
+
     def close(self) -> None:
+        if self._parts is not None:
+            self._parts.close()
         self._connection.close()
+
+    def _append(self, text: bytes) -> None:
+        fd = self._current(len(text))
+        self._truncate_to = os.fstat(fd).st_size
+        view = memoryview(text)
+        while view:
+            view = view[os.write(fd, view) :]
+        if self._sync:
+            _force_to_disk(fd)
+        self._truncate_to = None
+        self._age.written()
+
+    def _current(self, more: int) -> int:
+        """The descriptor of a file of whole lines, with room for so many bytes more."""
+        fd, is_new = self._connection.current()
+        # The part of an earlier append is in the file that was moved away.
+        if is_new:
+            self._truncate_to = None
+            self._age.begin(fd)
+        self._take_back()
+        size = os.fstat(fd).st_size
+        if self._rotation is None or not size or (size + more <= self._rotation.bytes and not self._age.is_over):
+            return fd
+        fd = self._connection.rotate()
+        self._age.begin(fd)
+        if self._parts is not None:
+            self._parts.wake()
+        return fd
 
     def _take_back(self) -> None:
         """Removes the part of its lines that a failed append has written. Raises OSError."""
@@ -131,6 +173,12 @@ class PipeWriter:
 
     def interrupt(self) -> None:
         self._interrupted.set()
+
+    def due_in(self) -> None:
+        return
+
+    def run_due(self) -> None:
+        """Has no effect: a pipe is not rotated."""
 
     def close(self) -> None:
         os.close(self._fd)

@@ -20,6 +20,8 @@ def examine(options: FileOptions) -> Sequence[WrongOption]:
 def _expect_writable(options: FileOptions) -> None:
     try:
         describe(options)
+    except WrongOption:
+        raise
     except SinkUnavailable as error:
         raise WrongOption("path", str(error)) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from bridge.model.record import Record
 from sinks.file.connection import describe
@@ -13,6 +14,9 @@ from sinks.file.encode import FileEncoder
 from sinks.file.options import FileOptions
 from sinks.gaps import NamesGaps
 from sinks.receipt import BatchResult, Receipt, RetryLater
+
+_SHORTEST_WAIT = 0.5
+"""Seconds between two tries of what is due."""
 
 
 class FileSink(NamesGaps):
@@ -30,10 +34,13 @@ class FileSink(NamesGaps):
         self._encoder = FileEncoder(events, options.format)
         # A single thread: a cancelled append ends before the next begins.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sink-{name}")
+        self._open_writer = partial(open_writer, options, name=name)
         self._writer: LineWriter | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        self._writer = await asyncio.get_running_loop().run_in_executor(self._thread, open_writer, self._options)
+        self._writer = await asyncio.get_running_loop().run_in_executor(self._thread, self._open_writer)
+        self._set_timer()
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         if self._writer is None:
@@ -47,6 +54,8 @@ class FileSink(NamesGaps):
         return await asyncio.to_thread(describe, self._options)
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.interrupt()
@@ -61,4 +70,18 @@ class FileSink(NamesGaps):
         except asyncio.CancelledError:
             writer.interrupt()
             raise
+        self._set_timer()
         return result.receipt()
+
+    # ── Between batches ──────────────────────────────────────────────────────
+
+    def _set_timer(self) -> None:
+        due = None if self._timer or self._writer is None else self._writer.due_in()
+        if due is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(due, _SHORTEST_WAIT), self._run_due)
+
+    def _run_due(self) -> None:
+        self._timer = None
+        if self._writer is not None:
+            running = asyncio.get_running_loop().run_in_executor(self._thread, self._writer.run_due)
+            running.add_done_callback(lambda _: self._set_timer())

@@ -13,6 +13,7 @@ from tests.contracts.destinations import (
     AFile,
     AGuardedEndpoint,
     AnEndpoint,
+    ARotatedFile,
     AStream,
     ATopic,
     Destination,
@@ -25,7 +26,7 @@ NATS = [pytest.param(way, marks=pytest.mark.go("nats")) for way in ("nats", "nat
 WEBHOOK = ["webhook", "webhook-batches", "webhook-guarded"]
 OVER_A_NETWORK = [KAFKA, *NATS, *WEBHOOK]
 ONE_WAY_EACH = [KAFKA, NATS[0], WEBHOOK[0]]
-EVERY = [*OVER_A_NETWORK, "file"]
+EVERY = [*OVER_A_NETWORK, "file", "file-rotated"]
 
 S = TypeVar("S", bound=Server)
 
@@ -72,6 +73,8 @@ def nameless(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Desti
             return AnEndpoint(batch=10)
         case "webhook-guarded":
             return AGuardedEndpoint(tmp_path)
+        case "file-rotated":
+            return ARotatedFile(tmp_path)
         case _:
             return AFile(tmp_path)
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 import nats
+import zstandard
 from nats.js.api import StreamConfig
 
 from sinks import registry
@@ -431,6 +432,30 @@ class AFile(Destination):
             self._away.rename(self._mount)
 
 
+class ARotatedFile(AFile):
+    """Begun anew every few records, with closed parts that are compressed meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.way = "file, rotated"
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "rotation": {"bytes": "16KiB"}}
+
+    def _lines(self) -> tuple[list[Stored], bytes]:
+        """A name that ends in .zst, and any other name of a part, stands for a whole part at every moment."""
+        parts = self._parts()
+        while parts.keys() != (again := self._parts()).keys():  # A listing may miss a name that changes meanwhile.
+            parts = again
+        closed = b"".join(_part(parts[name]) for name in sorted(parts))
+        assert closed.endswith(b"\n") or not closed
+        lines, rest = super()._lines()
+        return [_structured(line) for line in closed.splitlines()] + lines, rest
+
+    def _parts(self) -> dict[str, Path]:
+        return {each.name.removesuffix(".zst"): each for each in self._mount.glob(f"{self.path.name}.*[0-9t]")}
+
+
 def _attributes(headers: Mapping[str, str], prefix: str) -> dict[str, str]:
     """Those of the binary form."""
     attributes = {name.removeprefix(prefix): value for name, value in headers.items() if name.startswith(prefix)}
@@ -446,6 +471,14 @@ def _posted(request: Posted) -> list[Stored]:
             return [_structured(bytes(event)) for event in msgspec.json.decode(request.content, type=list[msgspec.Raw])]
     attributes = _attributes({name: unquote(value) for name, value in request.headers.items()}, "ce-")
     return [Stored(attributes["id"], attributes["partitionkey"], request.content, attributes, "")]
+
+
+def _part(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:  # Its compression ended meanwhile.
+        return _part(file.with_name(f"{file.name}.zst"))
+    return zstandard.decompress(content) if file.suffix == ".zst" else content
 
 
 def _structured(text: bytes) -> Stored:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,10 @@ from sinks.file.delivery import AppendFailed, FileWriter, PipeWriter, open_write
 from sinks.file.options import FileOptions, Fsync
 
 A, B, C = b'{"n":1}\n', b'{"n":2}\n', b'{"n":3}\n'
+
+
+def file_writer(path: Path, **options: Any) -> FileWriter:
+    return FileWriter(FileOptions.model_validate({"path": path, **options}), name="copy")
 
 
 @contextmanager
@@ -42,11 +47,11 @@ def large(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sync", [True, False])
-def test_lines_are_appended_behind_what_is_there(tmp_path: Path, sync: bool) -> None:
+@pytest.mark.parametrize("fsync", Fsync)
+def test_lines_are_appended_behind_what_is_there(tmp_path: Path, fsync: Fsync) -> None:
     path = tmp_path / "deltas.ndjson"
     for lines in ([A, B], [C]):
-        file = FileWriter(path, sync=sync)
+        file = file_writer(path, fsync=fsync)
         file.append(lines)
         file.close()
 
@@ -54,7 +59,7 @@ def test_lines_are_appended_behind_what_is_there(tmp_path: Path, sync: bool) -> 
 
 
 def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
-    FileWriter(tmp_path / "deltas.ndjson", sync=True).close()
+    file_writer(tmp_path / "deltas.ndjson").close()
 
     assert stat.S_IMODE((tmp_path / "deltas.ndjson").stat().st_mode) & 0o137 == 0
 
@@ -64,7 +69,7 @@ def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path: Path, tor
     path = tmp_path / "deltas.ndjson"
     path.write_bytes(A + torn)
 
-    file = FileWriter(path, sync=False)
+    file = file_writer(path, fsync="never")
     file.append([B])
     file.close()
 
@@ -75,7 +80,7 @@ def test_a_file_that_is_nothing_but_a_torn_line_begins_anew(tmp_path: Path) -> N
     path = tmp_path / "deltas.ndjson"
     path.write_bytes(b'{"n":')
 
-    file = FileWriter(path, sync=False)
+    file = file_writer(path, fsync="never")
     file.append([A])
     file.close()
 
@@ -87,13 +92,13 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     path.write_text("dear diary")
 
     with pytest.raises(SinkUnavailable, match=r"notes\.txt: it ends with a line that is not JSON"):
-        FileWriter(path, sync=False)
+        file_writer(path, fsync="never")
 
     assert path.read_text() == "dear diary"
 
 
 def test_a_batch_too_large_for_the_disk_leaves_no_trace(large: Path) -> None:
-    file = FileWriter(large, sync=True)
+    file = file_writer(large)
     size = large.stat().st_size
 
     with files_no_larger_than(size + len(A) + 3), pytest.raises(AppendFailed, match="File too large") as failed:
@@ -110,18 +115,18 @@ def test_a_batch_too_large_for_the_disk_leaves_no_trace(large: Path) -> None:
 
 def test_two_sinks_do_not_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
-    first = FileWriter(path, sync=False)
+    first = file_writer(path, fsync="never")
 
     with pytest.raises(SinkUnavailable, match="another kubedelta sink appends to it"):
-        FileWriter(path, sync=False)
+        file_writer(path, fsync="never")
 
     first.close()
-    FileWriter(path, sync=False).close()
+    file_writer(path, fsync="never").close()
 
 
 def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path, rotated = tmp_path / "deltas.ndjson", tmp_path / "deltas.ndjson.1"
-    file = FileWriter(path, sync=True)
+    file = file_writer(path)
     file.append([A])
 
     path.rename(rotated)
@@ -136,7 +141,7 @@ def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
 def test_appends_fail_until_a_lost_folder_is_back(tmp_path: Path) -> None:
     folder = tmp_path / "mount"
     folder.mkdir()
-    file = FileWriter(folder / "deltas.ndjson", sync=True)
+    file = file_writer(folder / "deltas.ndjson")
     folder.rename(tmp_path / "elsewhere")
 
     for _ in range(2):

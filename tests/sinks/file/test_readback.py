@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from bridge.delivery.sink_worker import split_at_notices
 from bridge.model.change import Op
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.file import readback
+from sinks.file.connection import FileConnection
+from sinks.file.delivery import open_writer
 from sinks.file.options import FileOptions
 from sinks.file.readback import FileReadBack
+from sinks.file.reading import lines
+from sinks.file.reading.follow import Follower
+from sinks.file.rotation.parts import parts_of
 from sinks.file.sink import FileSink
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 
@@ -142,7 +149,7 @@ async def test_foreign_lines_are_reported_and_the_others_are_read(path: Path) ->
 
 
 async def test_a_line_beyond_the_limit_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readback, "MAX_LINE", 2000)
+    monkeypatch.setattr(lines, "MAX_LINE", 2000)
     long = a_delta(2, body=b'"' + b"x" * 7000 + b'"')
     await write(path, [a_delta(1), long, a_delta(3)])
 
@@ -200,3 +207,111 @@ async def test_what_cannot_be_read_again_is_refused(path: Path) -> None:
         async with reading(each) as reader:
             with pytest.raises(CannotReadBack, match="cannot be read again"):
                 await reader.open()
+
+
+ROTATION = {"rotation": {"bytes": 4096}}
+
+
+async def rotated(path: Path, count: int, *, first: int = 1) -> None:
+    """Batches of three records; a part has a few of them."""
+    sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **ROTATION}), cluster="prod")
+    await sink.open()
+    try:
+        for start in range(first, first + count, 3):
+            assert await sink.deliver(changes(3, first=start)) == ALL_STORED
+    finally:
+        await sink.close()
+
+
+async def test_closed_parts_are_read_before_the_file(path: Path) -> None:
+    await rotated(path, 60)
+    parts = parts_of(path)
+    assert len(parts) > 4
+
+    async with reading(path) as reader:
+        assert f"and {len(parts)} closed parts" in await reader.open()
+        assert await rest(reader) == as_stored(changes(60))
+        await rotated(path, 60, first=61)
+        assert await rest(reader) == as_stored(changes(60, first=61))
+        assert await rest(reader) == []
+        assert list(reader.notes) == []
+
+
+@pytest.mark.parametrize("left", ["an empty file", "no file"])
+async def test_parts_are_read_right_after_a_rotation(path: Path, left: str) -> None:
+    await rotated(path, 6)
+    file = FileConnection(path, sync=True)
+    file.rotate()
+    file.close()
+    if left == "no file":  # A kill came before the new file was created.
+        os.unlink(path)  # noqa: PTH108
+
+    async with reading(path) as reader:
+        await reader.open()
+        assert await rest(reader) == as_stored(changes(6))
+        await rotated(path, 30, first=7)
+        assert await rest(reader) == as_stored(changes(30, first=7))
+
+
+async def test_a_part_that_was_removed_is_named(path: Path) -> None:
+    await rotated(path, 30)
+    async with reading(path) as reader:
+        await reader.open()
+        oldest = parts_of(path)[0]
+        oldest.path.unlink()
+        found = await rest(reader)
+    assert list(reader.notes) == [f"{oldest.path.name} was removed before it was read"]
+    assert found == as_stored(changes(30))[-len(found) :]
+
+
+@pytest.mark.parametrize("missing", [1, 30, 300])
+async def test_a_torn_compressed_part_is_reported(path: Path, missing: int) -> None:
+    part = path.with_name(path.name + ".1.zst")
+    part.write_bytes(zstandard.compress(random.Random(1).randbytes(1000) + b"\n")[:-missing])
+    await rotated(path, 3)
+    async with reading(path) as reader:
+        await reader.open()
+        with pytest.raises(SinkUnavailable, match=r"cannot read .*: the file ends within a frame"):
+            await rest(reader)
+
+
+def test_a_follower_beside_a_busy_writer_reads_each_line_once(path: Path) -> None:
+    """Parts are closed, compressed and removed while it reads."""
+    lines = [b'{"sequence":"%d","pad":"%s"}\n' % (n, b"x" * (n % 700)) for n in range(1, 1201)]
+    options = FileOptions.model_validate({"path": path, **ROTATION})
+    writer = open_writer(options)
+    writer.append(lines[:1])
+    follower, read = Follower(path), list[bytes | None]()
+    follower.open()
+
+    def write() -> None:
+        for start in range(1, len(lines), 3):
+            writer.append(lines[start : start + 3])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        while thread.is_alive():
+            read.extend(follower.lines())
+    finally:
+        thread.join()
+        writer.close()
+    read.extend(follower.lines())
+    follower.close()
+
+    assert read == [line.rstrip(b"\n") for line in lines]
+    assert follower.removed == []
+
+
+def test_lines_that_are_taken_back_do_not_repeat_the_file(path: Path) -> None:
+    path.write_bytes(b'{"n":1}\n{"n":2}\n{"n":3}\n')
+    follower = Follower(path)
+    follower.open()
+    assert len(list(follower.lines())) == 3
+
+    os.truncate(path, len(b'{"n":1}\n{"n":2}\n'))
+    assert list(follower.lines()) == []
+    with path.open("ab") as file:
+        file.write(b'{"n":4}\n')
+    assert list(follower.lines()) == [b'{"n":4}']
+    follower.close()

@@ -1,0 +1,101 @@
+"""Lines of plain and compressed files: forward, backward, the first and the last. Lines come without their newlines."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import BinaryIO
+
+import zstandard
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes. A longer line is skipped: it cannot be a delta, because etcd takes objects of 1.5 MiB."""
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+"""Errors of compressed files."""
+_BLOCK = 64 * 1024
+_PACKED_BLOCK = 4096
+"""Bytes. Unpacked they are no more than a line may be."""
+
+
+def whole_lines(blocks: Iterable[bytes]) -> Iterator[tuple[bytes | None, int]]:
+    """Each line that ends with a newline, with its length in the file; None in place of a line that is too long."""
+    pieces: list[bytes] = []
+    length = 0
+    for block in blocks:
+        first, *others = block.split(b"\n")
+        if length <= MAX_LINE:
+            pieces.append(first)
+        length += len(first)
+        if not others:
+            continue
+        yield (b"".join(pieces) if length <= MAX_LINE else None), length + 1
+        for line in others[:-1]:
+            yield (line if len(line) <= MAX_LINE else None), len(line) + 1
+        pieces, length = [others[-1]], len(others[-1])
+
+
+def blocks_between(fd: int, start: int, end: int) -> Iterator[bytes]:
+    """The content, unbuffered: what is read again may have changed meanwhile. Raises OSError."""
+    while start < end and (block := os.pread(fd, min(_BLOCK, end - start), start)):
+        start += len(block)
+        yield block
+
+
+def blocks_of(file: BinaryIO, packed: str) -> Iterator[bytes]:
+    """The content of a closed part, unpacked. Raises OSError, and DAMAGED for a compressed part."""
+    match packed:
+        case ".zst":
+            yield from _unpacked(file)
+        case ".gz":
+            with closing(gzip.GzipFile(fileobj=file)) as unpacked:
+                yield from iter(lambda: unpacked.read(_BLOCK), b"")
+        case _:
+            yield from iter(lambda: file.read(_BLOCK), b"")
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    # The library refuses frames that need more than 128 MiB. A stream_reader would take a torn frame for a whole one.
+    unpack = zstandard.ZstdDecompressor().decompressobj
+    frame = None
+    while block := file.read(_PACKED_BLOCK):
+        while block:
+            frame = frame or unpack()
+            yield frame.decompress(block)
+            block, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None:
+        raise zstandard.ZstdError("the file ends within a frame")
+
+
+def end_of_last_line(fd: int, end: int) -> int:
+    """The offset behind the last newline before ``end``; 0 without a newline. Raises OSError."""
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def first_line(fd: int) -> bytes:
+    """Empty in a file without a whole line, and in place of a line that is too long. Raises OSError."""
+    line, _ = next(whole_lines(blocks_between(fd, 0, os.fstat(fd).st_size)), (None, 0))
+    return line or b""
+
+
+def last_line(fd: int) -> bytes:
+    """Empty in a file without a whole line, and in place of a line that is too long. Raises OSError."""
+    return next(lines_backward(fd, os.fstat(fd).st_size), None) or b""
+
+
+def lines_backward(fd: int, end: int) -> Iterator[bytes | None]:
+    """Whole lines before the offset ``end``, the last one first; None for a line that is too long. Raises OSError."""
+    end = end_of_last_line(fd, end)
+    while end > 0:
+        start = end_of_last_line(fd, end - 1)
+        length = end - start - 1
+        yield os.pread(fd, length, start) if length <= MAX_LINE else None
+        end = start

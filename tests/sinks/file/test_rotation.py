@@ -1,0 +1,405 @@
+"""Files that are closed as parts, and compressed, without a lost or repeated line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.file.connection import describe
+from sinks.file.delivery import AppendFailed, open_writer
+from sinks.file.examine import examine
+from sinks.file.options import FileOptions
+from sinks.file.reading.line_head import sequence_in, time_in
+from sinks.file.rotation.parts import name_of_part, parts_of
+from sinks.file.sink import FileSink
+from tests.kit.deadlines import BUSY
+from tests.kit.records import a_delta, changes
+from tests.kit.small_disk import CannotMount, mounted_small_disk
+from tests.sinks.file import killed_writer
+
+PLAIN = {"bytes": 8192, "compression": "none"}
+PACKED = {"bytes": 8192}
+
+
+def options(path: Path, **others: Any) -> FileOptions:
+    return FileOptions.model_validate({"path": path, "rotation": PACKED} | others)
+
+
+@asynccontextmanager
+async def opened(path: Path, **others: Any) -> AsyncIterator[FileSink]:
+    sink = FileSink("copy", options(path, **others), cluster="prod")
+    await sink.open()
+    try:
+        yield sink
+    finally:
+        await sink.close()
+
+
+async def write(path: Path, count: int, *, first: int = 1, batch: int = 10, **others: Any) -> None:
+    async with opened(path, **others) as sink:
+        for start in range(first, first + count, batch):
+            assert await sink.deliver(changes(batch, first=start)) == ALL_STORED
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30 * BUSY):
+        while not holds():  # noqa: ASYNC110 (another thread's work)
+            await asyncio.sleep(0.005)
+
+
+async def until_packed(path: Path) -> None:
+    await until(lambda: bool(parts_of(path)) and all_packed(path))
+
+
+def all_packed(path: Path) -> bool:
+    return all(part.packed for part in parts_of(path))
+
+
+def content(file: Path) -> bytes:
+    if file.suffix == ".zst":
+        with zstandard.open(file, "rb") as unpacked:
+            return bytes(unpacked.read())
+    return file.read_bytes()
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def lines(path: Path) -> list[bytes]:
+    """Of the folder, in the order of names, by other means than the sink's."""
+    parts = sorted(each for each in path.parent.iterdir() if each.name.startswith(f"{path.name}."))
+    whole = b"".join(content(each) for each in [*parts, path] if each.exists())
+    return whole.splitlines()
+
+
+def numbers(path: Path) -> list[int]:
+    return [sequence_in(line) for line in lines(path)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deltas.ndjson"
+
+
+# ── Parts ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("rotation", [PLAIN, PACKED], ids=["plain", "packed"])
+async def test_parts_hold_every_line_within_their_bound(path: Path, rotation: dict[str, Any]) -> None:
+    await write(path, 300, rotation=rotation)
+
+    assert numbers(path) == list(range(1, 301))
+    parts = parts_of(path)
+    assert len(parts) > 5
+    assert all(len(content(part.path)) <= 8192 for part in parts)
+    assert len(content(path)) <= 8192
+
+
+@pytest.mark.parametrize("form", ["cloudevents", "envelope"])
+async def test_a_name_has_the_first_and_last_number(path: Path, form: str) -> None:
+    await write(path, 100, rotation=PLAIN, format=form)
+
+    for part in parts_of(path):
+        found = [sequence_in(line) for line in part.path.read_bytes().splitlines()]
+        assert part.stem.rpartition(".")[2] == f"{found[0]:020d}-{found[-1]:020d}"
+    assert sorted(part.path.name for part in parts_of(path)) == [part.path.name for part in parts_of(path)]
+
+
+def test_names_ascend_when_the_clock_is_set_back(path: Path) -> None:
+    now = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    names = []
+    for moment in (now, now, now - timedelta(days=400), now + timedelta(seconds=1)):
+        names.append(name_of_part(path, 1, 2, moment))
+        names[-1].touch()
+
+    assert names == sorted(names)
+    assert [part.path for part in parts_of(path)] == names
+
+
+async def test_a_batch_beyond_the_bound_is_written_whole(path: Path) -> None:
+    body = b'"' + b"x" * 20_000 + b'"'
+    async with opened(path, rotation=PLAIN) as sink:
+        for number in range(1, 4):
+            assert await sink.deliver([a_delta(number, body=body)]) == ALL_STORED
+
+    assert len(parts_of(path)) == 2
+    assert numbers(path) == [1, 2, 3]
+
+
+async def test_a_file_is_closed_by_its_age_without_a_new_line(path: Path) -> None:
+    async with opened(path, rotation={"age": 0.3, "compression": "none"}) as sink:
+        await sink.deliver(changes(3))
+        await until(lambda: len(parts_of(path)) == 1)
+        assert content(path) == b""
+        await asyncio.sleep(1)  # An empty file has no age.
+        assert len(parts_of(path)) == 1
+        await sink.deliver(changes(3, first=4))
+        await until(lambda: len(parts_of(path)) == 2)
+
+    assert numbers(path) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("form", ["cloudevents", "envelope"])
+async def test_a_restart_does_not_make_a_file_younger(path: Path, form: str) -> None:
+    """The records are of 2026-11-21."""
+    await write(path, 3, batch=3, rotation={"age": "20000d"}, format=form)
+    age = int(datetime.now(UTC).timestamp() - (time_in(lines(path)[0]) or 0))
+
+    async with opened(path, rotation={"age": age + 3600, "compression": "none"}):
+        await asyncio.sleep(0.7)
+        assert parts_of(path) == []
+    async with opened(path, rotation={"age": max(1, age - 1), "compression": "none"}):
+        await until(lambda: len(parts_of(path)) == 1)
+    assert numbers(path) == [1, 2, 3]
+
+
+async def test_a_new_file_is_private_unless_the_former_was_not(path: Path) -> None:
+    await write(path, 50, rotation=PLAIN)
+    assert {mode_of(each) for each in path.parent.iterdir()} == {0o600}
+
+    os.chmod(path, 0o640)  # noqa: PTH101
+    await write(path, 50, first=51)
+    await write(path, 10, first=101)
+    async with opened(path):
+        await until_packed(path)
+    assert mode_of(path) == 0o640
+    assert mode_of(parts_of(path)[-1].path) == 0o640
+
+
+async def test_a_file_that_logrotate_moved_is_no_part_of_ours(path: Path) -> None:
+    moved = path.with_name("deltas.ndjson.1")
+    async with opened(path) as sink:
+        await sink.deliver(changes(5))
+        os.rename(path, moved)  # noqa: PTH104
+        for start in range(6, 106, 10):
+            await sink.deliver(changes(10, first=start))
+        await until(lambda: all(part.packed for part in parts_of(path) if part.is_own))
+
+    assert [sequence_in(line) for line in moved.read_bytes().splitlines()] == [1, 2, 3, 4, 5]
+    moved.unlink()
+    assert numbers(path) == list(range(6, 106))
+
+
+# ── Compression ──────────────────────────────────────────────────────────────
+
+
+async def test_a_compressed_part_is_the_part(path: Path) -> None:
+    await write(path, 60, rotation=PLAIN)
+    before = {part.stem: (part.path.read_bytes(), part.status.st_mtime_ns) for part in parts_of(path)}
+
+    async with opened(path):
+        await until_packed(path)
+
+    after = {part.stem: (content(part.path), part.status.st_mtime_ns) for part in parts_of(path)}
+    assert after == before
+    for part in parts_of(path):
+        frame = zstandard.get_frame_parameters(part.path.read_bytes())
+        assert (frame.content_size, frame.has_checksum) == (len(before[part.stem][0]), True)
+
+
+async def test_a_compression_delays_neither_delivery_nor_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, free = threading.Event(), threading.Event()
+
+    compressor = zstandard.ZstdCompressor
+
+    def slow(*args: Any, **others: Any) -> zstandard.ZstdCompressor:
+        stuck.set()
+        assert free.wait(60)
+        return compressor(*args, **others)
+
+    monkeypatch.setattr(zstandard, "ZstdCompressor", slow)
+    async with opened(path) as sink:
+        for start in range(1, 301, 10):
+            assert await sink.deliver(changes(10, first=start)) == ALL_STORED
+        assert await asyncio.to_thread(stuck.wait, 30)
+        assert len(parts_of(path)) > 5
+        assert not any(part.packed for part in parts_of(path))
+        # The sink is closed while its thread is at work.
+        asyncio.get_running_loop().call_soon(free.set)
+
+    assert numbers(path) == list(range(1, 301)), "a part whose compression broke off is plain"
+    assert not list(path.parent.glob("*.tmp"))
+    monkeypatch.undo()
+    async with opened(path):
+        await until_packed(path)
+    assert numbers(path) == list(range(1, 301))
+
+
+async def test_a_part_that_cannot_be_compressed_stays_plain(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = threading.Event()
+
+    def full(*_: Any, **__: Any) -> None:
+        tried.set()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", full)
+        async with opened(path) as sink:
+            await sink.deliver(changes(20))
+            for start in range(21, 81, 20):
+                assert await sink.deliver(changes(20, first=start)) == ALL_STORED
+            assert await asyncio.to_thread(tried.wait, 30)
+    assert not any(part.packed for part in parts_of(path))
+    assert not list(path.parent.glob("*.tmp"))
+    assert numbers(path) == list(range(1, 81))
+
+
+# ── Kills ────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> list[Path]:
+    """A folder for each kill."""
+    command = [sys.executable, "-m", killed_writer.__name__, str(tmp_path)]
+    subprocess.run(command, check=True, timeout=120 * BUSY)
+    return sorted(tmp_path.iterdir())
+
+
+async def test_a_kill_at_any_step_loses_no_line(killed: list[Path]) -> None:
+    assert len(killed) > 25
+    half = 0
+    for folder in killed:
+        path = folder / "deltas.ndjson"
+        acknowledged = int(
+            (folder / "acknowledged").read_text().split()[-1:][0] if (folder / "acknowledged").read_bytes() else 0
+        )
+        half += len(list(folder.glob("*.tmp")))
+        async with opened(path) as sink:
+            assert await sink.deliver(changes(5, first=1000)) == ALL_STORED
+            await until(partial(all_packed, path))
+        assert not list(folder.glob("*.tmp"))
+        stored = numbers(path)
+        assert stored[:acknowledged] == list(range(1, acknowledged + 1)), folder
+        assert stored[-5:] == list(range(1000, 1005))
+        # The kernel may take a part of a write before the kill: whole lines of it stay.
+        assert 0 <= len(stored) - 5 - acknowledged <= killed_writer.BATCH, folder
+        assert len({part.stem for part in parts_of(path)}) == len(list(folder.iterdir())) - 2
+    assert half > 0, "no kill came within a compression"
+
+
+# ── Strangers ────────────────────────────────────────────────────────────────
+
+
+async def test_a_foreign_file_with_the_name_of_a_part_stays(path: Path) -> None:
+    """Such as half of a file that an operator compressed by hand."""
+    await write(path, 40, rotation=PLAIN)
+    (part,) = parts_of(path)[:1]
+    half = zstandard.compress(part.path.read_bytes())[:-20]
+    foreign = part.path.with_name(f"{part.path.name}.zst")
+    foreign.write_bytes(half)
+    others = len(parts_of(path)) - 1
+
+    async with opened(path):
+        await until(lambda: sum(bool(each.packed) for each in parts_of(path)) == others)
+
+    assert foreign.read_bytes() == half
+    assert part.path.exists()
+
+
+async def test_no_symbolic_link_is_followed_or_removed(path: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("keep me")
+    await write(path, 40, rotation=PLAIN)
+    first, second = parts_of(path)[:2]
+    links = [
+        first.path.with_name(f"{first.path.name}.zst"),
+        second.path.with_name(f"{second.path.name}.zst.tmp"),
+        path.with_name(f"{path.name}.20200101T000000000000Z.{1:020d}-{2:020d}"),
+    ]
+    for link in links:
+        link.symlink_to(victim)
+
+    async with opened(path) as sink:
+        for start in range(41, 81, 10):
+            assert await sink.deliver(changes(10, first=start)) == ALL_STORED
+        await until(lambda: any(part.packed for part in parts_of(path)))
+
+    assert victim.read_text() == "keep me"
+    assert all(link.is_symlink() for link in links)
+    assert first.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: path.symlink_to(path.with_name("target")), "is a symbolic link; name the file itself in path"),
+        (os.mkfifo, "is not a regular file and cannot be rotated; leave the option out"),
+    ],
+    ids=["link", "pipe"],
+)
+def test_only_a_regular_file_is_rotated(path: Path, make: Callable[[Path], None], reason: str) -> None:
+    make(path)
+
+    (wrong,) = examine(options(path))
+    assert str(wrong) == f"rotation: {path} {reason}"
+    with pytest.raises(SinkUnavailable, match="rotation: "):
+        open_writer(options(path))
+
+
+def test_standard_output_and_long_names_are_not_rotated(tmp_path: Path) -> None:
+    assert "standard output cannot be rotated" in str(examine(options(Path("-")))[0])
+    assert "would have names of more than 255 bytes" in str(examine(options(tmp_path / ("x" * 190)))[0])
+
+
+async def test_check_counts_the_parts(path: Path) -> None:
+    assert describe(options(path)) == f"{path}, to be created; 0 closed parts"
+    await write(path, 40, rotation=PLAIN)
+    assert describe(options(path)).endswith(f" bytes; {len(parts_of(path))} closed parts")
+
+
+# ── Full disks ───────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Any]:
+    try:
+        with mounted_small_disk(tmp_path / "disk") as disk:
+            yield disk
+    except CannotMount as error:
+        pytest.skip(f"no small disk: {error}")
+
+
+async def test_a_full_disk_holds_deliveries_up_and_loses_nothing(small_disk: Any) -> None:
+    path = small_disk.folder / "deltas.ndjson"
+    async with opened(path, rotation={"bytes": "64KiB"}) as sink:
+        assert await sink.deliver(changes(100)) == ALL_STORED
+        small_disk.fill()
+        receipt = await sink.deliver(changes(1000, first=101))
+        assert receipt.failure is not None
+        assert receipt.failure.reason == f"{path}: No space left on device"
+        small_disk.make_room()
+        assert await sink.deliver(changes(1000, first=101)) == ALL_STORED
+
+    assert numbers(path) == list(range(1, 1101))
+
+
+def test_a_lost_folder_is_named(path: Path) -> None:
+    folder = path.parent / "mount"
+    folder.mkdir()
+    writer = open_writer(options(folder / "deltas.ndjson"))
+    line = json.dumps({"pad": "x" * 5000}).encode() + b"\n"
+    writer.append([line])
+    folder.rename(path.parent / "elsewhere")
+
+    with pytest.raises(AppendFailed, match=r"mount/deltas\.ndjson: No such file or directory"):
+        writer.append([line])
+    (path.parent / "elsewhere").rename(folder)
+    writer.append([line])
+    writer.close()
+    assert len(lines(folder / "deltas.ndjson")) == 2
