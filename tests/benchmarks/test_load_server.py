@@ -18,6 +18,7 @@ from benchmarks.build import CannotBuild
 from benchmarks.servers import Load, LoadServer
 from bridge.kube.discovery.discovery import ACCEPT
 from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
+from tests.kit.deadlines import BUSY
 
 pytestmark = pytest.mark.go("load")
 
@@ -137,7 +138,9 @@ def test_a_watch_list_ends_with_its_bookmark(server: LoadServer) -> None:
 
 
 def test_a_watch_ends_when_its_time_is_over(server: LoadServer) -> None:
-    with httpx.stream("GET", server.url + PODS, params={**WATCH, "timeoutSeconds": "1"}, timeout=20) as answer:
+    with httpx.stream(
+        "GET", server.url + PODS, params={**WATCH, "timeoutSeconds": "1"}, verify=False, timeout=20 * BUSY
+    ) as answer:
         assert len(list(answer.iter_lines())) == 5
 
 
@@ -153,7 +156,9 @@ def test_an_event_says_when_it_was_written(server: LoadServer) -> None:
 
 def test_a_rate_is_kept_on_average(server: LoadServer) -> None:
     version = get(server, PODS)["metadata"]["resourceVersion"]
-    with httpx.stream("GET", server.url + PODS, params={**WATCH, "resourceVersion": version}, timeout=20) as answer:
+    with httpx.stream(
+        "GET", server.url + PODS, params={**WATCH, "resourceVersion": version}, verify=False, timeout=20 * BUSY
+    ) as answer:
         server.go(50, rate=100)
         events = [json.loads(line)["object"] for line in itertools.islice(answer.iter_lines(), 50)]
     first, *_, last = (int(each["metadata"]["annotations"]["load.kubedelta.test/written"]) for each in events)
@@ -222,7 +227,7 @@ def test_events_of_webhooks_are_counted(server: LoadServer) -> None:
     one, batch = "application/cloudevents+json", "application/cloudevents-batch+json"
     event = b'{"specversion":"1.0","data":{}}'
     for kind, body in ((one, event), (batch, b"[" + b",".join([event] * 3) + b"]")):
-        httpx.post(server.hook_url, content=body, headers={"Content-Type": kind}).raise_for_status()
+        httpx.post(server.hook_url, verify=False, content=body, headers={"Content-Type": kind}).raise_for_status()
 
     assert (server.stats()["hook_requests"], server.stats()["hook_events"]) == (2, 4)
 
@@ -230,7 +235,7 @@ def test_events_of_webhooks_are_counted(server: LoadServer) -> None:
 def test_objects_that_a_webhook_brings_back_have_times(server: LoadServer) -> None:
     [pod, *_] = get(server, PODS)["items"]
     body = json.dumps([pod, pod], separators=(",", ":"))
-    httpx.post(server.hook_url, content=body).raise_for_status()
+    httpx.post(server.hook_url, verify=False, content=body).raise_for_status()
     written = int(pod["metadata"]["annotations"]["load.kubedelta.test/written"])
 
     assert [each[0] for each in server.arrivals()] == [written, written]
@@ -265,7 +270,7 @@ def test_over_tls_it_sends_the_same(server: LoadServer) -> None:
 
 
 def ask(server: LoadServer, path: str, **options: Any) -> httpx.Response:
-    return httpx.get(server.url + path, **options)
+    return httpx.get(server.url + path, verify=False, **options)
 
 
 def get(server: LoadServer, path: str, **params: str) -> dict[str, Any]:
@@ -275,7 +280,7 @@ def get(server: LoadServer, path: str, **params: str) -> dict[str, Any]:
 
 def lines(server: LoadServer, count: int, path: str = PODS, **params: str) -> list[str]:
     """The first lines of a watch."""
-    with httpx.stream("GET", server.url + path, params={**WATCH, **params}, timeout=20) as answer:
+    with httpx.stream("GET", server.url + path, params={**WATCH, **params}, verify=False, timeout=20 * BUSY) as answer:
         return list(itertools.islice(answer.iter_lines(), count))
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import httpx
 
 from tests.cluster.servers import KubeApiServer
+from tests.kit.deadlines import BUSY
 
 Manifest = dict[str, Any]
 
@@ -73,7 +74,7 @@ class KubeClient:
             base_url=server.url,
             verify=server.tls,
             headers={"Authorization": f"Bearer {server.token(user)}"},
-            timeout=30,
+            timeout=30 * BUSY,
             trust_env=False,
         )
 

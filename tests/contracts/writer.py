@@ -26,7 +26,7 @@ async def main(kind: str, options: str) -> None:
         if receipt.pending or receipt.rejected:
             sys.exit(f"{receipt}")
         print(start + BATCH, flush=True)
-    await sink.close()
+    await asyncio.Event().wait()  # Whoever shall kill it may be late.
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tests.cluster.servers import KubeApiServer
 from tests.deploy.helm import Manifest
 from tests.deploy.image import Pod
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 
 
 class Container(BridgeProcess):
@@ -49,7 +50,12 @@ class Container(BridgeProcess):
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self._runtime, *words], capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+            [*self._runtime, *words],
+            capture_output=True,
+            text=True,
+            timeout=120 * BUSY,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from tests.kit.deadlines import BUSY
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/chart"
 NAMESPACE = "kubedelta"
@@ -108,7 +110,7 @@ class Helm:
             env=os.environ | folders,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=120 * BUSY,
             check=False,
         )
 

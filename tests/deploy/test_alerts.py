@@ -13,6 +13,7 @@ import yaml
 
 from tests.deploy.helm import CHART, ROOT
 from tests.deploy.queries import metrics_of, unknown_names
+from tests.kit.deadlines import BUSY
 
 FILE = CHART / "files/alerts.yaml"
 RULES: dict[str, dict[str, Any]] = {
@@ -219,7 +220,11 @@ def test_alerts_fire_and_stay_quiet_as_they_should(promtool_build: Path, tmp_pat
     file = tmp_path / "tests.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": tests}))
     ran = subprocess.run(
-        [promtool_build / "promtool", "test", "rules", file], capture_output=True, text=True, timeout=120, check=False
+        [promtool_build / "promtool", "test", "rules", file],
+        capture_output=True,
+        text=True,
+        timeout=120 * BUSY,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -232,7 +237,7 @@ def test_a_rule_that_cannot_fire_fails_the_test(promtool_build: Path, tmp_path: 
         tests = [_test("KubedeltaNotReady", broken, firing=firing)]
         file.write_text(yaml.safe_dump({"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": tests}))
         ran = subprocess.run(
-            [promtool_build / "promtool", "test", "rules", file], capture_output=True, timeout=120, check=False
+            [promtool_build / "promtool", "test", "rules", file], capture_output=True, timeout=120 * BUSY, check=False
         )
         assert ran.returncode != 0
 

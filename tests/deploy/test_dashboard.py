@@ -13,6 +13,7 @@ import yaml
 
 from tests.deploy.helm import CHART, Helm
 from tests.deploy.queries import EXPOSED, metrics_of, unknown_names
+from tests.kit.deadlines import BUSY
 
 DASHBOARD = json.loads((CHART / "files/dashboard.json").read_text())
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -44,7 +45,11 @@ def test_prometheus_can_parse_every_query(promtool_build: Path, tmp_path: Path) 
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     checked = subprocess.run(
-        [promtool_build / "promtool", "check", "rules", file], capture_output=True, text=True, timeout=60, check=False
+        [promtool_build / "promtool", "check", "rules", file],
+        capture_output=True,
+        text=True,
+        timeout=60 * BUSY,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert f"{len(queries)} rules found" in checked.stdout

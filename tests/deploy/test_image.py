@@ -138,7 +138,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 def _run(python: Path, *arguments: str) -> str:
     ran = subprocess.run(
-        [python, "-I", "-W", "error", *arguments], capture_output=True, timeout=60, check=False, cwd="/", text=True
+        [python, "-I", "-W", "error", *arguments],
+        capture_output=True,
+        timeout=60 * BUSY,
+        check=False,
+        cwd="/",
+        text=True,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -169,7 +174,7 @@ def test_a_foreign_package_of_the_same_name_causes_a_warning(clean: Path, tmp_pa
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "__init__.py").write_text("")
     command = [str(clean), "-c", "import sys; sys.argv[1:] = ['--help']; from bridge.cli import main; main()"]
-    ran = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=tmp_path, text=True)
+    ran = subprocess.run(command, capture_output=True, timeout=60 * BUSY, check=False, cwd=tmp_path, text=True)
     assert f"another package called config ({tmp_path / 'config'}) hides kubedelta's" in ran.stderr
     assert "called sinks" not in ran.stderr
 

@@ -16,6 +16,7 @@ from bridge.rights import manifests as manifests_of
 from config.load import load
 from config.schema import Settings
 from sinks import registry
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +219,7 @@ def test_kustomize_is_given_every_manifest(manifests: list[Manifest]) -> None:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_what_kustomize_makes_of_it_hangs_together(settings: Settings) -> None:
-    built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, timeout=60, check=True).stdout
+    built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, timeout=60 * BUSY, check=True).stdout
     by_kind: dict[str, Manifest] = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(built)}
     for kind in ("ServiceAccount", "ConfigMap", "Deployment", "Service", "PersistentVolumeClaim"):
         assert by_kind[kind]["metadata"]["namespace"] == by_kind["Namespace"]["metadata"]["name"]

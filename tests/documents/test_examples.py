@@ -18,6 +18,7 @@ from bridge.playground import Playground
 from config.load import load
 from tests.documents.pages import TYPES, read
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 
 README = read("README.md")
 
@@ -81,7 +82,9 @@ async def test_the_quick_start_delivers_resumes_and_verifies(tmp_path: Path) -> 
     async def kubedelta(*words: str) -> str:
         settings = [f"{name}={value}" for name, value in environ.items()]
         command = ["env", *settings, sys.executable, "-m", "bridge", *words, "-c", str(file)]
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, timeout=60 * BUSY, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -52,8 +52,8 @@ class BridgeProcess(Server):
     and so is the address of its metrics.
     """
 
-    start_timeout = 40.0
-    stop_timeout = 40.0
+    start_timeout = 30.0 * BUSY
+    stop_timeout = 30.0 * BUSY
 
     forks = True
     """Forks from a process that has imported the bridge. Otherwise it is started by ``command``."""
@@ -126,7 +126,7 @@ class BridgeProcess(Server):
     def wait(self, timeout: float = 30) -> int:
         """Of one that runs: wait for it to end by itself. Raises ServerFailed when it goes on."""
         try:
-            return self._launched().wait(timeout)
+            return self._launched().wait(timeout * BUSY)
         except subprocess.TimeoutExpired:
             raise ServerFailed(f"{self} should have ended, and runs\n{self.log_tail()}") from None
         finally:
@@ -158,7 +158,7 @@ class BridgeProcess(Server):
         return (await self._get("/readyz?verbose")).text
 
     async def _get(self, path: str) -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=5) as http:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=5 * BUSY) as http:
             return await http.get(f"http://{self.address}{path}")
 
     def rss_bytes(self) -> int:

@@ -12,6 +12,7 @@ import httpx
 
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
 from tests.cluster.servers import KubeApiServer
+from tests.kit.deadlines import BUSY
 
 KINDS = ("configmaps", "secrets", "pods")
 SECRET_VALUE = "correct horse battery staple"
@@ -64,10 +65,12 @@ class Churn:
         """Wait for so many more changes. Raises TimeoutError (seconds)."""
         enough = self.made + more
         try:
-            async with asyncio.timeout(timeout), self._news:
+            async with asyncio.timeout(timeout * BUSY), self._news:
                 await self._news.wait_for(lambda: self.made >= enough)
         except TimeoutError:
-            raise TimeoutError(f"{enough - self.made} of {more} changes were not made in {timeout:.0f} s") from None
+            raise TimeoutError(
+                f"{enough - self.made} of {more} changes were not made in {timeout * BUSY:.0f} s"
+            ) from None
 
     async def _exists(self, path: str) -> bool:
         try:

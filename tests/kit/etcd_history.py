@@ -18,6 +18,7 @@ import httpx
 
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Etcd
+from tests.kit.deadlines import BUSY
 from tests.kit.received import Version, as_it_leaves
 
 JSON_STORAGE = "--storage-media-type=application/json"
@@ -53,7 +54,7 @@ async def history(etcd: Etcd, *prefixes: str, since: int, through: int) -> list[
     RuntimeError where etcd has forgotten the first of them."""
     keys = tuple(f"/registry/{prefix}" for prefix in prefixes)
     found = []
-    async with httpx.AsyncClient(base_url=etcd.url, trust_env=False, verify=False, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=etcd.url, trust_env=False, verify=False, timeout=60 * BUSY) as http:
         await _write(http, "kubedelta-test/end")  # A watch says nothing until something happens behind the last.
         async with aclosing(_events(http, since)) as events:
             async for event in events:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from bridge import playground
 from bridge.playground.http.faults import Faults
 from tests.cluster.servers.ports import hold_port
+from tests.kit.deadlines import BUSY
 from tests.kit.misbehaviour import Misbehaviour
 
 
@@ -44,7 +45,10 @@ class Playground(playground.Playground):
         """The number of open watches of a resource (None: of all resources)."""
         return len(self.watches.of(resource))
 
-    async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], bool], timeout: float = 10.0 * BUSY) -> None:
+        await super().until(holds, timeout)
+
+    async def until_watched(self, resource: str, *, count: int = 1, timeout: float = 10.0 * BUSY) -> None:
         """Waits until ``count`` watches of the resource are open. Raises TimeoutError after ``timeout`` seconds."""
         await self.until(lambda: self.open_watches(resource) >= count, timeout)
 

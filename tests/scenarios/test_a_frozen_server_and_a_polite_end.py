@@ -25,7 +25,7 @@ async def test_a_frozen_api_server_is_noticed_and_followed_unlisted(scene: Scene
     api = scene.servers.api
     bridge = scene.bridge(watch={"silence_seconds": SILENCE})
     async with bridge.started():
-        async with churning(api, scene.namespace) as churn:
+        async with churning(api, scene.namespace, pause=0.02) as churn:
             await churn.until_made(100)
             before = await bridge.metrics()
             began = asyncio.get_running_loop().time()

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from select import select
 
+from tests.kit.deadlines import BUSY
+
 DEMO = [sys.executable, "-m", "bridge", "demo"]
 LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} [+~=-] (added|updated|deleted|sync) +\S+ +\S+  @\d+(  \w+)?$", re.MULTILINE)
 TOTALS = re.compile(r"(\d+) deltas, [\d.]+/s\s+·\s+added (\d+) updated (\d+) deleted (\d+)")
@@ -24,7 +26,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 def test_a_demo_of_three_seconds_ends_with_0_and_totals() -> None:
     began = time.monotonic()
-    ran = subprocess.run([*DEMO, "--for", "3s"], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([*DEMO, "--for", "3s"], capture_output=True, text=True, timeout=120 * BUSY)
     seconds = time.monotonic() - began
 
     assert (ran.returncode, ran.stderr) == (0, "")

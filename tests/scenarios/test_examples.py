@@ -22,6 +22,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Kafka, Nats
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 from tests.kit.received import Stream, from_events, from_file, from_kafka, from_nats, received_lists
 from tests.kit.webhook_receiver import WebhookReceiver
 
@@ -45,7 +46,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_passes_the_offline_check(example: Path) -> None:
     command = [sys.executable, "-m", "bridge", "check", "--offline", "-c", str(example)]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=30 * BUSY, check=False)
 
     assert (checked.returncode, checked.stderr) == (0, "")
 

@@ -112,7 +112,7 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
                 lambda metrics: metrics.value("sink_dead_letters", sink="hook") >= 10,
             )
             await bridge.until_delivered()
-            async with httpx.AsyncClient(trust_env=False) as http:
+            async with httpx.AsyncClient(trust_env=False, verify=False) as http:
                 asked = [
                     (await http.get(f"http://{bridge.address}/{path}")).content
                     for path in ("metrics", "readyz?verbose")

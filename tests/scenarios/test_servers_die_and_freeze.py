@@ -29,7 +29,7 @@ async def test_brokers_that_die_and_freeze_get_everything_in_order(scene: Scene,
     brokers = [scene.servers.servers[name] for name in BROKERS]
     bridge = scene.bridge()
     async with bridge.started():
-        async with churning(scene.servers.api, scene.namespace, pause=0.02):
+        async with churning(scene.servers.api, scene.namespace, pause=0.05):
             for broker in brokers:
                 await asyncio.to_thread(broker.kill9)
             await _until_the_others_have_more(bridge, *BROKERS.values())
@@ -56,7 +56,7 @@ async def test_a_cluster_that_dies_and_freezes_loses_no_change(scene: Scene, fro
     api, etcd = scene.servers.api, scene.servers.etcd
     bridge = scene.bridge(watch={"silence_seconds": 2})
     async with bridge.started():
-        async with churning(api, scene.namespace, pause=0.02) as churn:
+        async with churning(api, scene.namespace, pause=0.05) as churn:
             await churn.until_made(100)
             await asyncio.to_thread(api.kill9)
             await bridge.until("the outage is noticed", _is_blind)
@@ -81,7 +81,7 @@ async def test_a_broker_away_all_along_gets_everything_in_the_end(scene: Scene) 
     bridge = scene.bridge()
     await asyncio.to_thread(scene.servers.kafka.kill9)
     async with bridge.started():
-        async with churning(scene.servers.api, scene.namespace, pause=0.02) as churn:
+        async with churning(scene.servers.api, scene.namespace, pause=0.05) as churn:
             await churn.until_made(200)
             await asyncio.to_thread(bridge.kill9)
             await asyncio.to_thread(bridge.start)

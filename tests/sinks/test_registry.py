@@ -16,6 +16,7 @@ from sinks.base import SinkType
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from sinks.registry import GROUP, UnknownSinkType, find
+from tests.kit.deadlines import BUSY
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,7 +115,7 @@ assert not loaded, loaded
 
 
 def test_options_are_had_without_any_client_library() -> None:
-    subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, check=True, timeout=60 * BUSY)
 
 
 # ── A package of somebody else, as the README describes it ──────────────────────────────────────────────────────
@@ -154,7 +155,9 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).write_text(content)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
-    subprocess.run([*install, "--no-deps", "--no-build-isolation", "--target", target, source], check=True, timeout=120)
+    subprocess.run(
+        [*install, "--no-deps", "--no-build-isolation", "--target", target, source], check=True, timeout=120 * BUSY
+    )
     return target
 
 
@@ -163,7 +166,9 @@ def test_the_sink_of_the_readme_is_installed_found_and_used(mirror: Path, tmp_pa
     folder.mkdir()
     code = f"import sys; sys.path[:0] = [{str(mirror)!r}, {str(ROOT)!r}]\n{USE_IT}"
 
-    ran = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=60 * BUSY, check=False
+    )
 
     assert ran.stderr == ""
     assert ran.stdout == f"{folder} with 1 objects\n"

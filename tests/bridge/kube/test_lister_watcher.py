@@ -39,6 +39,7 @@ from bridge.model.answers import (
 )
 from bridge.model.resource import Resource, Scope
 from tests.cluster.servers.ports import reserve_port
+from tests.kit.deadlines import BUSY
 from tests.kit.scripted_server import Exchange, Handler, ScriptedServer, answering, streaming
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
@@ -48,8 +49,10 @@ FIRST = ListRequest(version="0", limit=500)
 WATCH = WatchRequest(version="7", timeout=300)
 WATCH_LIST = WatchRequest(version="", timeout=300, initial_events=True)
 
-SOON = 10.0
+SOON = 10.0 * BUSY
 """Seconds after which a test gives up waiting."""
+SILENCE = 0.2 * BUSY
+"""Seconds: an idle timeout that a test waits for, and that a pause of the machine does not reach."""
 
 
 def pod(name: str = "web-1", version: str = "8", **more: Any) -> dict[str, Any]:
@@ -492,8 +495,8 @@ async def test_silence_ends_a_watch(server: ScriptedServer) -> None:
         await exchange.hung_up()
 
     server.on(PATH, fall_silent)
-    async with connect(ClusterAccess(server=server.url), idle_timeout=0.2) as client:
-        assert await watch_whole(client) == [Opened(), Bookmark("12"), Silent(0.2)]
+    async with connect(ClusterAccess(server=server.url), idle_timeout=SILENCE) as client:
+        assert await watch_whole(client) == [Opened(), Bookmark("12"), Silent(SILENCE)]
 
 
 async def test_a_watch_with_rare_events_is_not_idle(server: ScriptedServer) -> None:
@@ -501,23 +504,23 @@ async def test_a_watch_with_rare_events_is_not_idle(server: ScriptedServer) -> N
         await exchange.begin()
         for number in range(8):
             await exchange.send(bookmark(str(number)))
-            await asyncio.sleep(0.1)  # Together longer than the idle timeout.
+            await asyncio.sleep(SILENCE / 5)  # Together longer than the idle timeout.
         await exchange.end()
 
     server.on(PATH, trickle)
-    async with connect(ClusterAccess(server=server.url), idle_timeout=0.5) as client:
+    async with connect(ClusterAccess(server=server.url), idle_timeout=SILENCE) as client:
         answers = await watch_whole(client)
     assert answers == [Opened(), *(Bookmark(str(number)) for number in range(8)), HungUp("the stream ended")]
 
 
 async def test_a_consumer_that_takes_its_time_is_not_taken_for_silence(server: ScriptedServer) -> None:
     server.on(PATH, streaming(event("ADDED", pod("a")), bookmark("12")))
-    async with connect(ClusterAccess(server=server.url), idle_timeout=0.2) as client:
+    async with connect(ClusterAccess(server=server.url), idle_timeout=SILENCE) as client:
         text_found = []
         async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
             async for answer in answers:
                 text_found.append(type(answer))
-                await asyncio.sleep(0.3)  # As a full DeltaFIFO would.
+                await asyncio.sleep(1.2 * SILENCE)  # As a full DeltaFIFO would.
     assert text_found in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
     assert Silent not in text_found
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 
@@ -29,7 +30,7 @@ async def http(server: Playground) -> AsyncIterator[httpx.AsyncClient]:
 
 def client_of(server: Playground, token: str = "") -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.AsyncClient(base_url=server.url, headers=headers, timeout=10, trust_env=False)
+    return httpx.AsyncClient(base_url=server.url, headers=headers, timeout=10 * BUSY, trust_env=False, verify=False)
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Watched:
     _rest: bytes = b""
     _chunks: AsyncIterator[bytes] | None = None
 
-    async def line(self, timeout: float = 5) -> bytes | None:
+    async def line(self, timeout: float = 5 * BUSY) -> bytes | None:
         """The next whole line; None at the end. Raises TimeoutError after so many seconds, httpx's errors for a stream
         that breaks off."""
         async with asyncio.timeout(timeout):
@@ -57,19 +58,19 @@ class Watched:
                 self._lines += whole
         return self._lines.pop(0)
 
-    async def event(self, timeout: float = 5) -> tuple[str, Any]:
+    async def event(self, timeout: float = 5 * BUSY) -> tuple[str, Any]:
         """The next event's type and object."""
         line = await self.line(timeout)
         assert line is not None, "the watch ended"
         event = json.loads(line)
         return event["type"], event["object"]
 
-    async def sent(self, timeout: float = 5) -> tuple[str, str]:
+    async def sent(self, timeout: float = 5 * BUSY) -> tuple[str, str]:
         """The next event's type and its object's name."""
         kind, thing = await self.event(timeout)
         return kind, thing["metadata"]["name"]
 
-    async def rest(self, timeout: float = 5) -> list[bytes]:
+    async def rest(self, timeout: float = 5 * BUSY) -> list[bytes]:
         """All lines until the end."""
         lines: list[bytes] = []
         while (line := await self.line(timeout)) is not None:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from tests.cluster.servers import KubeApiServer
+from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
 TOKEN = "playground-admin"
@@ -172,11 +173,15 @@ async def pair_with(real: KubeApiServer, namespace: str, user: str = "admin") ->
             base_url=real.url,
             verify=real.tls,
             headers={"Authorization": f"Bearer {real.token(user)}"},
-            timeout=30,
+            timeout=30 * BUSY,
             trust_env=False,
         ) as one,
         httpx.AsyncClient(
-            base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30, trust_env=False
+            base_url=server.url,
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=30 * BUSY,
+            trust_env=False,
+            verify=False,
         ) as other,
     ):
         if namespace != "default":

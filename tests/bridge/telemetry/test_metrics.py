@@ -17,6 +17,7 @@ from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
 from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS
+from tests.kit.deadlines import BUSY
 
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
 SHOP = Scope(namespace="shop")
@@ -263,5 +264,5 @@ def test_prometheus_linter_finds_nothing(metrics: Metrics, promtool_build: Path)
         metrics.observe(fact)
     body, _ = metrics.render(StatusSnapshot(informers=(LIVE,), sinks=(IDLE,)), "")
     command = [str(promtool_build / "promtool"), "check", "metrics"]
-    linted = subprocess.run(command, input=body, capture_output=True, timeout=60, check=False)
+    linted = subprocess.run(command, input=body, capture_output=True, timeout=60 * BUSY, check=False)
     assert (linted.returncode, linted.stderr.decode()) == (0, "")

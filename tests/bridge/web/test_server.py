@@ -61,7 +61,7 @@ async def port(bridge: ABridge) -> AsyncIterator[int]:
 
 @pytest.fixture
 async def web(port: int) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False) as client:
         yield client
 
 
@@ -199,7 +199,7 @@ async def test_on_loopback_a_foreign_name_is_refused(web: httpx.AsyncClient, hos
 async def test_on_every_interface_a_kubelet_may_ask_by_pod_address(bridge: ABridge) -> None:
     async with (
         WebServer("0.0.0.0", 0, status=bridge, metrics=bridge) as server,
-        httpx.AsyncClient(trust_env=False) as client,
+        httpx.AsyncClient(trust_env=False, verify=False) as client,
     ):
         probe = f"http://127.0.0.1:{server.port}/healthz"
         assert (await client.get(probe, headers={"Host": "10.1.2.3:8080"})).status_code == 200
@@ -235,7 +235,7 @@ async def open_port(bridge: ABridge, tmp_path: Path) -> AsyncIterator[int]:
 
 
 async def _verbose(port: int, **headers: str) -> str:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False) as client:
         answer = await client.get(f"http://127.0.0.1:{port}/readyz?verbose", headers=headers)
         assert answer.status_code == 200
         return answer.text

@@ -14,6 +14,7 @@ import pytest
 
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
 
 FILES = 1024
 STRANGERS = 1_300
@@ -77,7 +78,7 @@ async def test_probes_are_answered_while_strangers_hold_all_the_files(
     with ExitStack() as strangers:
         await asyncio.to_thread(_connect_all, bridge, strangers, beginning)
         files = _open_files(bridge)
-        async with httpx.AsyncClient(trust_env=False, timeout=5) as probe:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=5 * BUSY) as probe:
             for path in ("healthz", "readyz", "metrics"):
                 assert (await probe.get(f"http://{bridge.address}/{path}")).status_code == 200
         metrics = await bridge.metrics()

@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, ServerFailed
+from tests.kit.deadlines import BUSY
 
 _SILENT = {"log_level": 0, "socket.timeout.ms": 10_000}
 _NOT_YET = {
@@ -110,15 +111,15 @@ class Kafka(Server):
         """Make a topic and wait until every partition's leader answers. Settings are written with `_` for `.`."""
         admin = self._admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(timeout=30)
-        deadline = time.monotonic() + 30
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(timeout=30 * BUSY)
+        deadline = time.monotonic() + 30 * BUSY
         while not self._has_leaders(admin, name, partitions):
             if time.monotonic() > deadline:
-                raise ServerFailed(f"{self}: topic {name} has no leader after 30 s\n{self.log_tail()}")
+                raise ServerFailed(f"{self}: topic {name} has no leader\n{self.log_tail()}")
 
     def delete_topic(self, name: str) -> None:
         admin = self._admin()  # Held until the answer: a client that is collected gives up what it asked.
-        admin.delete_topics([name])[name].result(timeout=30)
+        admin.delete_topics([name])[name].result(timeout=30 * BUSY)
 
     def read_all(self, topic: str, timeout: float = 30) -> list[KafkaRecord]:
         """Every record that the topic holds now, by partition and offset. Raises TimeoutError (seconds)."""
@@ -127,10 +128,10 @@ class Kafka(Server):
         reported = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
         consumer = Consumer({**_SILENT, **settings, **reported})
         try:
-            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=10 * BUSY).topics[topic].partitions
             # Offsets asked for by number: librdkafka takes half a second to find out what OFFSET_BEGINNING is.
             consumer.assign([_beginning(consumer, TopicPartition(topic, each)) for each in partitions])
-            return _read_to_the_end(consumer, set(partitions), time.monotonic() + timeout)
+            return _read_to_the_end(consumer, set(partitions), time.monotonic() + timeout * BUSY)
         finally:
             consumer.close()
 
@@ -139,7 +140,7 @@ class Kafka(Server):
 
     @staticmethod
     def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
-        found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        found = admin.list_topics(topic, timeout=10 * BUSY).topics[topic].partitions.values()
         return len(found) == partitions and all(each.leader >= 0 for each in found) and _lead(admin, topic, partitions)
 
 
@@ -147,8 +148,8 @@ def _lead(admin: AdminClient, topic: str, partitions: int) -> bool:
     """A busy broker names itself as leader in the metadata before it takes a request for the partition."""
     ends = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(partitions)}  # type: ignore[no-untyped-call]
     try:
-        for end in admin.list_offsets(ends, request_timeout=10).values():
-            end.result(timeout=30)
+        for end in admin.list_offsets(ends, request_timeout=10 * BUSY).values():
+            end.result(timeout=30 * BUSY)
     except KafkaException as error:
         if error.args[0].code() not in _NOT_YET:
             raise
@@ -162,7 +163,7 @@ def _fresh_id() -> str:
 
 
 def _beginning(consumer: Consumer, partition: TopicPartition) -> TopicPartition:
-    low, _ = consumer.get_watermark_offsets(partition, timeout=10)
+    low, _ = consumer.get_watermark_offsets(partition, timeout=10 * BUSY)
     return TopicPartition(partition.topic, partition.partition, low)
 
 

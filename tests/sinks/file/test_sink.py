@@ -14,6 +14,7 @@ from cloudevents.core.formats.json import JSONFormat
 from sinks.base import ALL_STORED, Format, SinkUnavailable
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
+from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, a_snapshot, changes
 
 
@@ -136,7 +137,7 @@ asyncio.run(main())
 
 
 def test_a_dash_is_standard_output() -> None:
-    ran = subprocess.run([sys.executable, "-c", STANDARD_OUTPUT], capture_output=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", STANDARD_OUTPUT], capture_output=True, timeout=60 * BUSY, check=True)
 
     assert [json.loads(line)["id"] for line in ran.stdout.splitlines()] == [record.id for record in changes(100)]
 

@@ -424,7 +424,7 @@ async def test_more_than_the_sockets_hold_can_be_cancelled_when_frozen(start_nat
     done, _ = await asyncio.wait({delivering}, timeout=0.5)
     delivering.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(delivering, 5)
+        await asyncio.wait_for(delivering, 5 * BUSY)
     server.resume()
 
     assert not done
@@ -444,7 +444,7 @@ async def test_a_server_killed_under_a_large_batch_is_noticed_at_once(start_nats
     delivering = asyncio.get_running_loop().create_task(sink.deliver(large))
     await asyncio.wait({delivering}, timeout=0.3)
     await asyncio.to_thread(server.kill9)
-    receipt = await asyncio.wait_for(delivering, 10)
+    receipt = await asyncio.wait_for(delivering, 10 * BUSY)
     await sink.close()
 
     assert list(receipt.pending) == list(range(40))
