@@ -24,7 +24,8 @@ from tests.cluster.servers import Kafka, Nats
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 from tests.kit.received import Stream, from_events, from_file, from_kafka, from_nats, received_lists
-from tests.kit.webhook_receiver import WebhookReceiver
+from tests.kit.token_server import TokenServer
+from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "config" / "examples").glob("*.yaml"))
 NEEDS = {"kafka": pytest.mark.java("kafka"), "nats": pytest.mark.go("nats")}
@@ -132,8 +133,18 @@ async def _webhook(options: Manifest, _: pytest.FixtureRequest, stack: AsyncExit
             Webhook(secret).verify(posted.body, posted.headers)
         return from_events(receiver.events)
 
-    signs = {"secret_file": str(file)} if "secret_file" in options else {}
-    return Destination({"url": receiver.url, **signs}, delivered)
+    chosen = {"secret_file": str(file)} if "secret_file" in options else {}
+    if "allow_networks" in options:
+        chosen["allow_networks"] = "[127.0.0.0/8]"
+    if "request_origin" in options:
+        receiver.permission = lambda _: Answer(200, {"WebHook-Allowed-Origin": options["request_origin"]})
+    if "oauth2" in options:
+        tokens = await stack.enter_async_context(TokenServer(options["oauth2"]["client_id"]))
+        client = folder / "client"
+        client.write_text(tokens.secret)
+        receiver.answer = lambda posted: Answer(204 if tokens.accepts(posted.headers["authorization"]) else 401)
+        chosen |= {"oauth2__token_url": tokens.url, "oauth2__client_secret_file": str(client)}
+    return Destination({"url": receiver.url, **chosen}, delivered)
 
 
 async def _file(options: Manifest, _: pytest.FixtureRequest, __: AsyncExitStack, folder: Path) -> Destination:
