@@ -113,11 +113,19 @@ def _read_all(
 
 def _open(state_directory: StateDirectory) -> apsw.Connection:
     _expect_file(state_directory)
+    if not state_directory.has(FILE):
+        _make(state_directory)
+    return open_writer(state_directory.file)
+
+
+def _make(state_directory: StateDirectory) -> None:
+    """Makes an empty database. A kill leaves either none or one with all its tables: a file without tables has lost its
+    records."""
     try:
-        made = state_directory.make_file()
+        open_writer(state_directory.begin_file(), made=True).close()
+        state_directory.finish_file()
     except OSError as error:
         raise StateUnusable(f"state.directory: cannot make {state_directory.file}: {error.strerror}") from error
-    return open_writer(state_directory.file, made=made)
 
 
 def _expect_file(state_directory: StateDirectory) -> None:

@@ -18,6 +18,9 @@ from bridge.outbox.storage.mark import Mark
 from bridge.outbox.storage.private_files import open_private
 
 _NAMES = tuple(FILE + suffix for suffix in COMPANIONS)
+_UNFINISHED = f"{FILE}.new"
+_JOURNAL = "-journal"
+"""SQLite's rollback journal, which exists until the file has a write-ahead log."""
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
@@ -60,14 +63,20 @@ class StateDirectory:
         """Path of the database."""
         return self.directory / FILE
 
-    def make_file(self) -> bool:
-        """Creates the database file, empty and with mode 0600; SQLite gives its companion files the same mode. Returns
-        False if the file existed. Raises OSError."""
-        try:
-            os.close(open_private(self._fd, FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return False
-        return True
+    def begin_file(self) -> Path:
+        """Creates an empty file for a database, with mode 0600; SQLite gives its companion files the same mode. The
+        file has another name until ``finish_file``. What a killed process left under that name is removed. Raises
+        OSError."""
+        for suffix in (*COMPANIONS, _JOURNAL):
+            with suppress(FileNotFoundError):
+                os.unlink(_UNFINISHED + suffix, dir_fd=self._fd)
+        os.close(open_private(self._fd, _UNFINISHED, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        return self.directory / _UNFINISHED
+
+    def finish_file(self) -> None:
+        """Gives the file its name, durably. Call when the database has its tables and is closed. Raises OSError."""
+        os.rename(_UNFINISHED, FILE, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        os.fsync(self._fd)
 
     def has(self, name: str) -> bool:
         """True if the directory has a file of this name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
 from tests.bridge.outbox.opened import alter, everything, opened
+from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk
 
@@ -31,6 +33,10 @@ holder = StateDirectory(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """
+
+
+def files_in(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir())
 
 
 async def refused(directory: Path) -> str:
@@ -49,6 +55,42 @@ async def test_an_empty_directory_becomes_a_state(tmp_path: Path) -> None:
     [fact] = facts
     assert isinstance(fact, OutboxOpened)
     assert fact.sqlite.startswith("3.")
+
+
+KILLED_WHILE_MAKING = """
+import os, signal, sys
+from pathlib import Path
+from bridge.outbox import recovery
+from bridge.outbox.storage import schema
+from bridge.outbox.storage.state_directory import StateDirectory
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+match sys.argv[2]:
+    case "without tables":
+        schema.prepare = kill
+    case "with tables in its log":
+        prepare = schema.prepare
+        schema.prepare = lambda database: (prepare(database), kill())
+    case "whole, under another name":
+        StateDirectory.finish_file = kill
+recovery.open_state(Path(sys.argv[1]), {}, "now")
+"""
+
+
+@pytest.mark.parametrize("left", ["without tables", "with tables in its log", "whole, under another name"])
+async def test_a_kill_while_the_state_is_made_is_no_damage(tmp_path: Path, left: str) -> None:
+    killed = [sys.executable, "-c", KILLED_WHILE_MAKING, str(tmp_path), left]
+    made = await asyncio.to_thread(subprocess.run, killed, check=False, timeout=30 * BUSY)
+    assert made.returncode == -signal.SIGKILL
+    assert not (tmp_path / FILE).exists()
+
+    facts: list[Fact] = []
+    async with opened(tmp_path, facts=facts) as outbox:
+        assert outbox.last == 0
+    assert [type(fact) for fact in facts] == [OutboxOpened]
+    assert files_in(tmp_path) == ["lock", FILE]
 
 
 async def test_exported_objects_are_known_after_a_restart(tmp_path: Path) -> None:
