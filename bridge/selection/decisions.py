@@ -18,9 +18,9 @@ class Decisions:
         self._views = views
         self._masks = masks
 
-    def __call__(self, delta: Delta, was: int | None, before: Callable[[], bytes] | None) -> Selected:
+    def __call__(self, delta: Delta, was: int | None, before: Callable[[], bytes | None] | None) -> Selected:
         """``was``: the members before the record; None if the object was not known. ``before`` returns the state before
-        it; None without such a state."""
+        it, or None if that is lost; None without such a state."""
         views = self._views.of(delta.resource)
         evaluator = views.evaluator
         old = before() if before is not None and evaluator.reads_before else None

@@ -18,25 +18,27 @@ class Unwatched:
     resource: str
     """As the entry names it."""
     is_mistake: bool
-    """False if a watched name that is not served yet may mean the same resource."""
+    """False if a name in the list ``resources`` may mean the same resource, once it is served."""
     nearest: str | None
     """The closest watched name; None if no name is close."""
 
     def __str__(self) -> str:
+        guess = f'; did you mean "{self.nearest}"?' if self.nearest else ""
         if not self.is_mistake:
-            return f"{self.resource} is not served yet"
-        guess = f'; did you mean "{self.nearest}"?' if self.nearest else "; see the list resources"
-        return f"{self.resource} is not watched{guess}"
+            return f"{self.resource} is not served yet{guess}"
+        return f"{self.resource} is not watched{guess or '; see the list resources'}"
 
 
 def find_unwatched(selector: Selector, watched: Collection[Resource], unserved: Collection[str]) -> Unwatched | None:
     """``watched``: the resources that are watched now. ``unserved``: names in the configuration without a resource at
-    this moment. None if the entry covers a watched resource."""
+    this moment, and wildcards, which may cover later resources. None if the entry covers a watched resource."""
     if any(selector.covers(resource) for resource in watched):
         return None
     name = ResourceName.parsed(selector.resource)
     may_come = any(_may_mean_the_same(name, ResourceName.parsed(each)) for each in unserved)
-    known = {resource.name for resource in watched} | set(unserved)
+    known = {resource.name for resource in watched}
+    if not may_come:
+        known.update(unserved)
     return Unwatched(selector.resource, not may_come, _nearest(selector.resource, known))
 
 

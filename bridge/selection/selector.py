@@ -46,8 +46,10 @@ class Selector:
         """Whether it contains the object. For objects of a resource that it covers."""
         if self.namespaces and (namespace := evaluation.namespace) and namespace not in self.namespaces:
             return False
-        if self.labels and not self.labels.matches(evaluation.labels):
-            return False
+        if self.labels:
+            labels = evaluation.labels
+            if not self._holds(None if labels is None else self.labels.matches(labels)):
+                return False
         return self.where is None or self._holds(evaluation.of_object(self.where))
 
     def takes(self, evaluation: Evaluation, op: Op, evidence: str) -> bool:
@@ -64,8 +66,9 @@ class Selector:
         """All that ``covers`` and ``matches`` depend on, as JSON-like values. Entries with the same membership contain
         the same objects."""
         labels = sorted((each.key, each.operator.value, sorted(each.values)) for each in self.labels.requirements)
-        where = (self.where.text, self.on_error.value) if self.where else None
-        return (self.resource, sorted(self.namespaces), labels, where)
+        where = None if self.where is None else self.where.text
+        fails = None if self.where is None and not labels else self.on_error.value
+        return (self.resource, sorted(self.namespaces), labels, where, fails)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,13 @@ class SinkSelection:
         containing = [each for each in self.selectors if each.matches(evaluation)]
         deciding = self.selectors if not containing and op is Op.DELETED else containing
         return any(each.takes(evaluation, op, evidence) for each in deciding)
+
+    @property
+    def sure(self) -> frozenset[Op]:
+        """Of the entries for a resource: the steps that the sink gets of every object, whichever entry contains the
+        object at that step."""
+        taken = (frozenset() if each.when is not None else each.operations for each in self.selectors)
+        return EVERY_OP.intersection(*taken)
 
     @property
     def digest(self) -> bytes:

@@ -10,9 +10,30 @@ mistakes       cel-cpp's messages in the operator's words
 paths          the part of an object that an expression reads
 projection     decodes that part from an object's bytes
 syntax         the syntax tree
+values         values of expressions as JSON values, of a bounded size
 """
 
 from bridge.selection.language.cel import Cel, MissingLibrary
-from bridge.selection.language.expression import EvaluationFailed, Expression, ExpressionProblem, Language, Purpose
+from bridge.selection.language.expression import (
+    CHANGED,
+    OLD_OBJECT,
+    TIME,
+    EvaluationFailed,
+    Expression,
+    ExpressionProblem,
+    Language,
+    Purpose,
+)
 
-__all__ = ["Cel", "EvaluationFailed", "Expression", "ExpressionProblem", "Language", "MissingLibrary", "Purpose"]
+__all__ = [
+    "CHANGED",
+    "OLD_OBJECT",
+    "TIME",
+    "Cel",
+    "EvaluationFailed",
+    "Expression",
+    "ExpressionProblem",
+    "Language",
+    "MissingLibrary",
+    "Purpose",
+]

@@ -10,8 +10,10 @@ from typing import Any
 from bridge.selection.language.checked_expr import UnknownSyntax, read_checked_expr
 from bridge.selection.language.constants import wrong_constants
 from bridge.selection.language.expression import (
+    CHANGED,
     LONGEST,
     OBJECT,
+    OF_A_RECORD,
     OF_A_STEP,
     OLD_OBJECT,
     EvaluationFailed,
@@ -22,6 +24,7 @@ from bridge.selection.language.failures import why_failed
 from bridge.selection.language.limits import excesses
 from bridge.selection.language.mistakes import at, problem
 from bridge.selection.language.paths import PathTree, paths_of
+from bridge.selection.language.values import json_value
 
 _EXTENSIONS = {"strings": "ExtStrings", "math": "ExtMath", "optional": "ExtOptional", "bindings": "ExtBindings"}
 
@@ -47,20 +50,20 @@ class Cel:
     def _compiled(self, text: str, purpose: Purpose) -> CelExpression:
         if len(text) > LONGEST:
             raise ExpressionProblem(0, 0, f"found {len(text)} characters; at most {LONGEST} are allowed")
-        names = purpose.value
+        names = purpose.names
         try:
             compiled = _environment(names).compile(text)
         except RuntimeError as error:
             raise problem(str(error), text, names) from error
-        if (found := compiled.return_type().name()) not in ("BOOL", "DYN"):
-            raise at(text, 0, f"the value is of type {found.lower()}; expected: a bool")
+        if (found := compiled.return_type().name().partition("<")[0]) not in (*purpose.types, "DYN"):
+            raise at(text, 0, f"the value is of type {found.lower()}; expected: {purpose.expected}")
         try:
             tree = read_checked_expr(compiled.serialize())
         except UnknownSyntax:
-            return CelExpression(text, compiled, dict.fromkeys(names, PathTree(whole=True)))
+            return CelExpression(text, purpose, compiled, dict.fromkeys(names, PathTree(whole=True)))
         for offset, message in (*excesses(tree), *wrong_constants(tree, self._why_wrong)):
             raise at(text, offset, message)
-        return CelExpression(text, compiled, paths_of(tree, names))
+        return CelExpression(text, purpose, compiled, paths_of(tree, names))
 
     def _why_wrong(self, function: str, constant: str) -> str:
         """The reason why the library's function refuses a constant; empty if it does not."""
@@ -72,10 +75,11 @@ class Cel:
 class CelExpression:
     """See ``bridge.selection.language.expression.Expression``."""
 
-    def __init__(self, text: str, compiled: Any, reads: Mapping[str, PathTree]) -> None:
+    def __init__(self, text: str, purpose: Purpose, compiled: Any, reads: Mapping[str, PathTree]) -> None:
         self.text = text
         self.reads = reads
-        self.bind = _environment(OF_A_STEP).Activation
+        self.bind = _environment(OF_A_RECORD).Activation
+        self._purpose = purpose
         self._evaluate = compiled.eval
         self._error = _library().Type.ERROR
 
@@ -87,12 +91,27 @@ class CelExpression:
             raise EvaluationFailed(str(error)) from error
         if value is True or value is False:
             return value
-        if result.type() == self._error:
-            raise EvaluationFailed(value)
-        raise EvaluationFailed(f"no bool: {result.type().name().lower()}")
+        raise self._failure(result)
+
+    def value(self, bound: Any) -> Any:
+        try:
+            result = self._evaluate(bound)
+            if result.type().name().partition("<")[0] in self._purpose.types:
+                return json_value(result)
+            raise self._failure(result)
+        except EvaluationFailed:
+            raise
+        except Exception as error:
+            raise EvaluationFailed(str(error)) from error
 
     def why_failed(self, error: EvaluationFailed) -> str:
         return why_failed(str(error), self.text)
+
+    def _failure(self, result: Any) -> EvaluationFailed:
+        if result.type() == self._error:
+            return EvaluationFailed(result.value())
+        found = result.type().name().partition("<")[0].lower()
+        return EvaluationFailed(f"of type {found}; expected: {self._purpose.expected}")
 
 
 @cache
@@ -107,7 +126,11 @@ def _library() -> Any:
 @cache
 def _environment(names: tuple[str, ...]) -> Any:
     cel = _library()
-    types = {OBJECT: cel.Type.Map(cel.Type.STRING, cel.Type.DYN), OLD_OBJECT: cel.Type.DYN}  # null for a new object
+    types = {
+        OBJECT: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+        OLD_OBJECT: cel.Type.DYN,  # null for a new object
+        CHANGED: cel.Type.List(cel.Type.STRING),
+    }
     extensions = [
         getattr(import_module(f"cel_expr_python.ext.ext_{name}"), made)() for name, made in _EXTENSIONS.items()
     ]

@@ -14,21 +14,36 @@ OBJECT = "object"
 OLD_OBJECT = "oldObject"
 OP = "op"
 EVIDENCE = "evidence"
+TIME = "time"
+CHANGED = "changed"
 
 OF_AN_OBJECT = (OBJECT, "resource", "cluster")
 OF_A_STEP = (*OF_AN_OBJECT, OLD_OBJECT, OP, EVIDENCE)
+OF_A_RECORD = (*OF_A_STEP, TIME, CHANGED)
 
 LONGEST = 4096
 """Characters of an expression."""
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a value, about: a loop may repeat a part of an object many times."""
 
 
 class Purpose(Enum):
-    """An option with an expression: the names that it offers, and the type of the value."""
+    """An option with an expression: the names that it offers, the type of the value in words, and CEL's types that may
+    be one."""
 
-    WHERE = OF_AN_OBJECT
-    """Chooses objects: a bool that depends on the object's state alone."""
-    WHEN = OF_A_STEP
-    """Chooses steps: a bool."""
+    WHERE = (OF_AN_OBJECT, "a bool", ("BOOL",))
+    """Chooses objects: depends on the object's state alone."""
+    WHEN = (OF_A_STEP, "a bool", ("BOOL",))
+    """Chooses steps."""
+    DATA = (OF_A_RECORD, "a map, a list or a text", ("MAP", "LIST", "STRING"))
+    """Makes the data of an event."""
+    TEXT = (OF_A_RECORD, "a text, a whole number or a bool", ("STRING", "INT", "UINT", "BOOL"))
+    """Makes a part of a text."""
+
+    def __init__(self, names: tuple[str, ...], expected: str, types: tuple[str, ...]) -> None:
+        self.names = names
+        self.expected = expected
+        self.types = types
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +71,7 @@ class EvaluationFailed(Exception):
 
 
 class Expression(Protocol):
-    """A compiled and checked expression. Immutable."""
+    """A compiled and checked expression, whose value is a bool for the purposes ``where`` and ``when``. Immutable."""
 
     @property
     def text(self) -> str: ...
@@ -71,6 +86,10 @@ class Expression(Protocol):
 
     def evaluate(self, bound: Any) -> bool:
         """Raises EvaluationFailed, also for a value that is no bool."""
+
+    def value(self, bound: Any) -> Any:
+        """A JSON value of a type of the purpose, of at most ``LARGEST`` bytes. Raises EvaluationFailed, also for any
+        other value."""
 
     def why_failed(self, error: EvaluationFailed) -> str:
         """The reason of a failed ``evaluate`` without any value of the object."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 
 import re
 
+from bridge.selection.language.expression import LARGEST
+from bridge.selection.language.values import NO_JSON, TOO_LARGE
+
 _MISSING = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _OVERLOAD = re.compile(r"No matching overloads found : (.*)", re.DOTALL)
-_NO_BOOL = re.compile(r"no bool: (\S+)")
+_WRONG_TYPE = re.compile(r"of type (\S+); expected: (.+)")
 _SIGNATURE = re.compile(r"[\w@!<>?:.()\[\],+*/%=&| -]{1,100}")
 _WORDS = {
+    NO_JSON: "the value has a part that is no JSON, such as an optional or a type",
+    "Unable to convert": "the value has a part that is no JSON, such as an optional or a type",
+    TOO_LARGE: f"the value is larger than {LARGEST // 1024**2} MiB",
     "no JSON": "the object cannot be decoded",
+    "bare object": "only the identity of the object is known",
     "Applying SELECT to non-message type": "a member is read of a value that is no map",
     "Iteration budget exceeded": "more than 10000 items were visited",
     "Index error: index=": "a list is shorter than an index needs it",
@@ -33,6 +40,6 @@ def why_failed(message: str, expression: str) -> str:
         return f'the member "{match[1]}" is missing' if match[1] in expression else "a member is missing"
     if (match := _OVERLOAD.search(message)) and _SIGNATURE.fullmatch(match[1]):
         return f"an operation does not take values of this type: {match[1]}"
-    if match := _NO_BOOL.fullmatch(message):
-        return f"the value is of type {match[1]}, and no bool"
+    if match := _WRONG_TYPE.fullmatch(message):
+        return f"the value is of type {match[1]}; expected: {match[2]}"
     return next((words for part, words in _WORDS.items() if part in message), "the evaluation failed")

@@ -130,7 +130,7 @@ SECRET = "hunter2"  # the value of an object
         ("object[object.text] == 1", "a member is missing"),
         ("object.text.x == 1", "a member is read of a value that is no map"),
         ("object.text > 1", "an operation does not take values of this type: _>_(string, int64)"),
-        ("object.text", "the value is of type string, and no bool"),
+        ("object.text", "the value is of type string; expected: a bool"),
         ("object.text.matches(object.text + '(')", "a text of the object is no regular expression"),
         ("int(object.text) == 1", "a text of the object cannot be converted"),
         ("object.list[7] == 1", "a list is shorter than an index needs it"),

@@ -50,3 +50,11 @@ def test_a_resource_that_is_not_served_yet_is_no_mistake(name: str, configured: 
     assert found is not None
     assert not found.is_mistake
     assert str(found) == f"{name} is not served yet"
+
+
+def test_under_a_wildcard_any_name_may_still_come() -> None:
+    found = find_unwatched(Selector(resource="pod"), WATCHED, ("*",))
+
+    assert found is not None
+    assert not found.is_mistake
+    assert str(found) == 'pod is not served yet; did you mean "pods"?'

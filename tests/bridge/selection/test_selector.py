@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.model.change import Op
+from bridge.model.object import bare_body
 from bridge.model.policies import OnError
 from bridge.selection import FailedEvaluation, SelectorText, WrongSelection, compile_selection
 from bridge.selection.selector import Selector
@@ -64,10 +65,28 @@ def test_an_object_that_cannot_be_judged_is_selected(manifest: Any) -> None:
     assert not chosen(entry(where="object.metadata.labels.team == 'b'", on_error=OnError.SKIP), manifest)
 
 
-def test_bytes_that_are_no_json_are_selected() -> None:
-    views_of_pods = views(it=entry(where="object.a == 1")).of(PODS)
+BARE = bare_body(PODS, "shop/web", "u-1", "7")
+"""What is left of an object that is too deep or too long."""
 
-    assert views_of_pods.selections["it"].matches(views_of_pods.evaluator.evaluation("shop/web", b"{broken"))
+
+@pytest.mark.parametrize("body", [b"{broken", BARE])
+@pytest.mark.parametrize(
+    "condition", [{"where": "object.a == 1"}, {"where": "has(object.metadata.labels)"}, {"label_selector": "team=a"}]
+)
+def test_a_body_without_a_readable_state_is_selected(body: bytes, condition: dict[str, str]) -> None:
+    for on_error, chosen_so in ((OnError.SELECT, True), (OnError.SKIP, False)):
+        of = views(it=entry(on_error=on_error, **condition)).of(PODS)
+
+        assert of.selections["it"].matches(of.evaluator.evaluation("shop/web", body)) is chosen_so
+
+
+def test_a_bare_object_fails_no_expression_about_its_step() -> None:
+    of = views(it=entry(when="op == 'deleted' || object.a == 1"), other=entry(when="op == 'deleted'"))
+    seen = of.of(PODS).evaluator.evaluation("shop/web", BARE)
+
+    assert of.of(PODS).selections["it"].takes(seen, Op.UPDATED, "watched")
+    assert not of.of(PODS).selections["other"].takes(seen, Op.UPDATED, "watched")
+    assert of.failures.take()[0] == {"op == 'deleted' || object.a == 1": 1}
 
 
 def test_failures_are_counted_and_the_first_is_described() -> None:

@@ -1,0 +1,116 @@
+"""Values of recent records, so that sinks which take the same record make the same content once. Hot where sinks ask
+for content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bridge.content.changed import changed_paths
+from bridge.content.patches import json_patch, merge_patch
+from bridge.model.change import Op
+from bridge.model.record import Delta
+from bridge.model.resource import Resource
+from bridge.selection import Evaluation, Evaluator, Failures
+from bridge.selection.language import CHANGED, TIME, Expression
+
+MOST_RECORDS = 2000
+MOST_BYTES = 8 * 1024 * 1024
+"""Of the bodies; the decoded parts of them are in memory, too."""
+
+_Key: TypeAlias = tuple[int, int, int]
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class RecordValues:
+    """What content can be made of a record. Each value is made when it is first read, and kept. Properties raise
+    ValueError if the states cannot be decoded."""
+
+    def __init__(self, delta: Delta, evaluator: Evaluator) -> None:
+        self.delta = delta
+        self._evaluator = evaluator
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        delta = self.delta
+        record: dict[str, Any] = {TIME: delta.time}
+        if CHANGED in self._evaluator.reads:
+            record[CHANGED] = self._changed or []
+        return self._evaluator.evaluation(delta.key, delta.body, delta.before, record)
+
+    @cached_property
+    def patch(self) -> bytes | None:
+        return self._between(merge_patch)
+
+    @cached_property
+    def json_patch(self) -> bytes | None:
+        return self._between(json_patch)
+
+    @cached_property
+    def changed(self) -> bytes | None:
+        return None if self._changed is None else _encode(self._changed)
+
+    @cached_property
+    def _changed(self) -> list[str] | None:
+        return None if self._states is None else changed_paths(*self._states)
+
+    def _between(self, difference: Callable[[Any, Any], Any]) -> bytes | None:
+        return None if self._states is None else _encode(difference(*self._states))
+
+    @cached_property
+    def _states(self) -> tuple[Any, Any] | None:
+        """Before and after an update, decoded; None if the state before is unknown."""
+        delta = self.delta
+        if delta.op is not Op.UPDATED or delta.before is None:
+            return None
+        try:
+            return _decode(delta.before), _decode(delta.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"the states before and after cannot be compared: {error}") from error
+
+
+class RecentValues:
+    """``expressions``: of all sinks. ``shared``: several sinks ask for content; otherwise values are not kept."""
+
+    def __init__(self, cluster: str, expressions: Iterable[Expression], *, shared: bool) -> None:
+        self._cluster = cluster
+        self._expressions = tuple(dict.fromkeys(expressions))
+        self._shared = shared
+        self._evaluators: dict[Resource, Evaluator] = {}
+        self._recent: dict[_Key, RecordValues] = {}
+        self._bytes = 0
+
+    def of(self, delta: Delta) -> RecordValues:
+        """The same value for records with the same bodies and operation."""
+        if not self._shared:
+            return self._new(delta)
+        # A kept delta keeps its bodies, so that no others have these addresses. A sink's own redaction makes other
+        # bodies of the same record.
+        key = (delta.sequence, id(delta.body), id(delta.before))
+        found = self._recent.get(key)
+        if found is None or found.delta.op is not delta.op:
+            self._forget(key)
+            found = self._recent[key] = self._new(delta)
+            self._bytes += _size(delta)
+            while len(self._recent) > MOST_RECORDS or self._bytes > MOST_BYTES:
+                self._forget(next(iter(self._recent)))
+        return found
+
+    def _forget(self, key: _Key) -> None:
+        if (found := self._recent.pop(key, None)) is not None:
+            self._bytes -= _size(found.delta)
+
+    def _new(self, delta: Delta) -> RecordValues:
+        evaluator = self._evaluators.get(delta.resource)
+        if evaluator is None:
+            evaluator = Evaluator(delta.resource, self._cluster, self._expressions, Failures(), takes_bare=True)
+            self._evaluators[delta.resource] = evaluator
+        return RecordValues(delta, evaluator)
+
+
+def _size(delta: Delta) -> int:
+    return len(delta.body) + len(delta.before or b"")
