@@ -1,5 +1,5 @@
-"""The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``dead-letters`` and
-``state check``, on a running bridge through its admin socket, or on the files of a stopped bridge."""
+"""The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``dead-letters``,
+``state check`` and ``reload``, on a running bridge through its admin socket, or on the files of a stopped bridge."""
 
 from __future__ import annotations
 
@@ -88,6 +88,26 @@ class Replayed(msgspec.Struct, frozen=True):
     last: int
 
 
+class ReloadRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request to read the configuration file again."""
+
+    allow_deletes: int = 0
+    """Objects that may be exported as deleted because of the change; below 1,000, 1,000 may."""
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """The answer to a ReloadRequest. The configuration is in effect, or refused as a whole."""
+
+    configuration: str
+    """The file that the bridge has read."""
+    changes: list[str] = []
+    """In words; empty if no option has another value."""
+    problems: list[str] = []
+    """The reasons of a refusal; empty if the configuration is in effect."""
+    deletes: dict[str, int] = {}
+    """Resource, or path of a selection → objects that are exported as deleted."""
+
+
 class StateReport(msgspec.Struct, frozen=True):
     """The result of an integrity check of the database."""
 
@@ -161,6 +181,11 @@ class AdminOperations(Protocol):
 
     async def resume_sink(self, sink: str) -> bool:
         """False if the sink was not paused."""
+        ...
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        """Reads the configuration file again. Returns when the change is in effect, or refused. Raises UnknownTarget if
+        no bridge runs, or if it has no file."""
         ...
 
     async def state_check(self) -> StateReport:

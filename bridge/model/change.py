@@ -45,6 +45,14 @@ class ObjectVersion(msgspec.Struct, frozen=True, gc=False):
     outbox record with the body. The same store can return the body in both cases."""
     members: int = 0
     """The sinks whose selection contains it (``Selected.members``); 0 until its record is durable."""
+    digest: bytes = b""
+    """Of the exported state without the ignored paths; empty where no changes are ignored."""
+    exported: str = ""
+    """The resourceVersion of the exported state (``state``), if ignored changes followed; otherwise empty."""
+
+    @property
+    def exported_version(self) -> str:
+        return self.exported or self.resource_version
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +65,18 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """The version that was known before; None for a new object."""
     targets: tuple[str, ...] | None = None
     """Names of the target listeners; None for all. Set for a resync, and for a listener that was added late."""
+    digest: bytes = b""
+    """``ObjectVersion.digest`` of the state after the change."""
+
+
+class IgnoredChange(msgspec.Struct, frozen=True):
+    """An ignored change of an informer. By the newest, the server's history is known where no state is exported."""
+
+    key: str
+    uid: str
+    resource_version: str
+    paths: str
+    """The name of the ignored paths."""
 
 
 @dataclass(slots=True)
@@ -76,6 +96,10 @@ class ChangeBatch:
     first: int | None = None
     """Sequence number of the first change's record; the others follow one by one. Set by the outbox; None before, and
     where changes become no records."""
+    ignoring: str = ""
+    """The name of the paths whose changes are ignored, so that states have digests; empty without any."""
+    ignored: IgnoredChange | None = None
+    """The newest change of the batch that is ignored, and so is none of ``changes``."""
     members: list[int] | None = None
     """For each change, the sinks whose selection contains the object after it. Set by the outbox if a sink has a
     selection."""

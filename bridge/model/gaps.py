@@ -25,6 +25,12 @@ def dropped_gap(first: int, last: int, count: int, time: str, concerns: Sequence
     return Gap(last, first, count, DROPPED, time, concerns=tuple(concerns or ()), only=concerns is not None)
 
 
+def lost_gap(through: int, reason: str, time: str, concerns: Sequence[Concern] | None) -> Gap:
+    """The destination had stored these records, and has lost them: any record up to the number ``through`` may be
+    missing. ``reason``: how. ``concerns``: as in ``dropped_gap``."""
+    return Gap(through, 1, None, reason, time, concerns=tuple(concerns or ()), only=concerns is not None)
+
+
 def rebuilt_gap(sequence: int, time: str) -> Gap:
     """The first record of a database that replaces a damaged one. Nobody knows how many records are missing."""
     return Gap(sequence, sequence, None, REBUILT, time)

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.content import Content
 from bridge.model.resource import Resource
 
 OrderingKey: TypeAlias = tuple[str, str]
@@ -16,6 +17,8 @@ OrderingKey: TypeAlias = tuple[str, str]
 NO_OBJECT: OrderingKey = ("", "")
 """The ordering key of notices."""
 
+
+_UNSELECTED = Evidence.UNSELECTED
 
 MOST_SELECTIONS = 62
 """Sinks with a selection: a bit of a signed 64-bit integer for each."""
@@ -66,11 +69,25 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """The sinks with a selection that get the record; None if no sink had a selection."""
     selection: int = 0
     """The number of the changed selection that this record follows from; 0 for a change of the object."""
+    content: Content | None = None
+    """Made for a sink whose options have expressions, anew for each attempt; None for others, and at rest."""
+
+    @property
+    def made(self) -> Content:
+        """The content. Raises ValueError if an expression has no value on this object, so that the record is
+        rejected."""
+        if self.content is None:
+            raise RuntimeError("the record has no content")
+        if self.content.failure:
+            raise ValueError(self.content.failure)
+        return self.content
 
     @property
     def id(self) -> str:
         """Unique together with the source, which names the epoch (from the second epoch on)."""
-        identity = f"{self.uid}/{self.resource_version}/{self.op}"
+        # An object that left a selection may come back at its version, by a changed selection, and be deleted there.
+        what = self.op if self.evidence is not _UNSELECTED else self.evidence
+        identity = f"{self.uid}/{self.resource_version}/{what}"
         # A selection that changes back tells the same object at the same version once more.
         return f"{identity}/{self.selection}" if self.selection else identity
 

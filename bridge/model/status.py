@@ -115,6 +115,25 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
         return moving and not self.last_error and not self.dead_letters
 
 
+class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration file, and the last time that it was read."""
+
+    digest: str
+    """Of the configuration in effect: the first digits of the file's SHA-256. Empty for a pipe."""
+    loaded_at: float
+    """When the file was read last and is in effect since, or was found unchanged; seconds since 1970."""
+    refused_at: float = 0.0
+    """When the last refused change was read; 0 without any."""
+    refused: str = ""
+    """Why the file as it is now is not in effect; empty if it is."""
+    changed: int = 0
+    """Reloads that changed an option."""
+    unchanged: int = 0
+    """Reloads that found every option as it was."""
+    refusals: int = 0
+    """Refused reloads."""
+
+
 class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the whole bridge. Frozen, so that a thread may read it."""
 
@@ -135,6 +154,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that were exported, and not yet exported as deleted."""
     intake_blocked: str = ""
     """Why the bridge does not read from the API server; empty while it does."""
+    configuration: ConfigurationStatus | None = None
+    """None for a bridge without a file."""
 
     @property
     def ready(self) -> bool:

@@ -3,6 +3,8 @@
 cloudevent     CloudEvents 1.0, binary and structured (hot)
 envelope       Debezium's change event envelope
 row            flat rows for tables
+content        data and texts that the expressions of a sink make of an object
+made           the data that an expression makes
 raw            objects without an event around them
 structured     CloudEvents as JSON objects
 schema         JSON Schemas of events

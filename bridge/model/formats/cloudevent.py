@@ -6,12 +6,15 @@ Hot. An object's bytes are spliced in unchanged, and never decoded.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.content import JSON
 from bridge.model.formats.definitions import Definitions, JsonSchema
+from bridge.model.formats.made import MadeData
 from bridge.model.formats.notice import notice_data
 from bridge.model.formats.object_paths import ObjectPaths
 from bridge.model.formats.structured import DeltaEvent, NoticeEvent
@@ -19,7 +22,6 @@ from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
 from bridge.model.resource import Resource
 
 SPEC_VERSION = "1.0"
-JSON = "application/json"
 STRUCTURED_JSON = "application/cloudevents+json"
 STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
 GAP_HEADER = "kubedelta-gap"
@@ -63,7 +65,7 @@ _UNSAFE = re.compile(r"[^!#$&-~]")
 
 
 class DeltaForm(Protocol):
-    """The data of an object's event, in a stream of objects alone: its readers expect no notices."""
+    """The data of an object's event, where it is not the object."""
 
     @property
     def name(self) -> str:
@@ -91,22 +93,25 @@ class CloudEvents:
     ``snapshot``, the id of that snapshot; other records do not.
 
     The data of an object's event is the object. With ``form`` the data has that form, and the type says so, such as
-    ``kubedelta.envelope.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
+    ``kubedelta.envelope.<op>.v1`` or ``kubedelta.data.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
     """
 
-    def __init__(self, cluster: str, form: DeltaForm | None = None) -> None:
+    def __init__(self, cluster: str, form: DeltaForm | None = None, *, has_notices: bool = False) -> None:
+        """``has_notices``: notices stand among the objects, also with a ``form``."""
         self._cluster = cluster
         self._source = f"/clusters/{cluster}"
         self._sources = {1: self._source}
         self._form = form
+        self._names_gaps = form is not None and not has_notices
         self._gap = ""
+        self._json: Callable[[Delta], bytes] = form.json if isinstance(form, MadeData) else self.data
         name = "object" if form is None else form.name
         self._types = {op: f"kubedelta.{name}.{op}.v1" for op in Op}
         self._paths: dict[Resource, ObjectPaths] = {}
 
     def note_gap(self, gap: str) -> None:
         """Names the newest gap in the data and the headers of every later record, if consumers get no notices."""
-        if self._form is not None:
+        if self._form is not None and self._names_gaps:
             self._gap = self._form.gap = gap
 
     def partition_key(self, record: Record) -> str:
@@ -147,18 +152,22 @@ class CloudEvents:
         return headers
 
     def data(self, record: Record) -> bytes:
-        """The payload of the binary form: JSON. Notices have a form and a type of their own, in every format."""
+        """The payload of the binary form: JSON, or a text that ``data`` made. Notices have a form and a type of their
+        own, in every format."""
         if isinstance(record, Delta):
             return record.body if self._form is None else self._form(record)
         return notice_data(record)
 
+    def json_data(self, record: Record) -> bytes:
+        """Like ``data``, with a text as JSON."""
+        return self._json(record) if isinstance(record, Delta) else notice_data(record)
+
     def structured(self, record: Record) -> bytes:
         """The structured form: a JSON object with the data as its member ``data``."""
-        data = msgspec.Raw(self.data(record))
         snapshot = msgspec.UNSET if record.snapshot is None else record.snapshot
         if isinstance(record, Delta):
-            return _encode(DeltaEvent(*self._delta_attributes(record), data, snapshot))
-        return _encode(NoticeEvent(*self._notice_attributes(record), data, snapshot))
+            return _encode(DeltaEvent(*self._delta_attributes(record), msgspec.Raw(self._json(record)), snapshot))
+        return _encode(NoticeEvent(*self._notice_attributes(record), msgspec.Raw(notice_data(record)), snapshot))
 
     def _delta_attributes(
         self, delta: Delta
@@ -171,7 +180,7 @@ class CloudEvents:
             self._types[delta.op],
             subject,
             delta.time,
-            JSON,
+            JSON if delta.content is None else delta.content.media_type,
             partition,
             # Consumers compare ``sequence`` as text (CloudEvents' Sequence extension): zeros in front keep the order of
             # the numbers.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 import msgspec
+
+from bridge.model.formats.content import Include
 
 JsonSchema: TypeAlias = dict[str, Any]
 
@@ -29,6 +32,27 @@ _STATE: JsonSchema = {
     },
     "additionalProperties": True,
 }
+_DIFFERENCES: dict[Include, JsonSchema] = {
+    Include.PATCH: {
+        "type": ["object", "null"],
+        "description": "The merge patch (RFC 7396) from before to after, if known.",
+    },
+    Include.JSON_PATCH: {
+        "type": ["array", "null"],
+        "description": "The JSON patch (RFC 6902) from before to after, if known.",
+        "items": {
+            "type": "object",
+            "properties": {"op": {"enum": ["add", "remove", "replace"]}, "path": {"type": "string"}},
+            "required": ["op", "path"],
+        },
+    },
+    Include.CHANGED: {
+        "type": ["array", "null"],
+        "description": "The paths at which before and after differ, if known, without counters of the API server.",
+        "items": {"type": "string"},
+    },
+}
+_TEXT: JsonSchema = {"type": ["string", "null"], "contentMediaType": "application/json"}
 
 
 class Definitions:
@@ -50,6 +74,18 @@ class Definitions:
 
     def state_or_null(self, description: str) -> JsonSchema:
         return {"anyOf": [self.state(), {"type": "null"}], "description": description}
+
+    def differences(self, include: Collection[Include], *, as_text: bool = False) -> dict[str, Any]:
+        """The schemas of the differences between states; None for those that are not included. ``as_text``: they are
+        texts with JSON in them."""
+        return {
+            str(each): None
+            if each not in include
+            else _TEXT | {"description": schema["description"]}
+            if as_text
+            else schema
+            for each, schema in _DIFFERENCES.items()
+        }
 
     def struct(self, struct: type, *, name: str = "", **members: JsonSchema | None) -> JsonSchema:
         """The schema of an encoded struct under its own name, or ``name``. ``members``: schemas in place of those that

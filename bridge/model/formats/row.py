@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -9,10 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.content import DIFFERENCES, Content, Include
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta
 
 _NULL = msgspec.Raw(b"null")
+_NO_CONTENT = Content()
 _Text = Annotated[str, Meta(min_length=1)]
 _Number = Annotated[str, Meta(pattern="^[0-9]+$")]
 _encode = msgspec.json.Encoder().encode
@@ -51,26 +54,33 @@ class DeltaRow(msgspec.Struct, frozen=True, gc=False):
     id: Annotated[_Text, Meta(description="Identifies the change within cluster and epoch, also when it is repeated.")]
     object: msgspec.Raw | str | msgspec.UnsetType
     before: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
+    patch: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
+    json_patch: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
+    changed: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Rows:
     """Encodes the changes of a cluster as rows.
 
     ``state``: whether a column of a state is JSON, a text with JSON in it (for engines without nested columns), or
-    left out. ``before``: also a column with the state before the change.
+    left out. ``include``: further columns, in the same form: the state before the change, and differences between the
+    states, which are null without a state before.
     """
 
     name = "row"
 
-    def __init__(self, cluster: str, *, state: RowObject = RowObject.JSON, before: bool = False) -> None:
+    def __init__(self, cluster: str, *, state: RowObject = RowObject.JSON, include: Collection[Include] = ()) -> None:
         self._cluster = cluster
         self._state = state
-        self._before = before
+        self._include = frozenset(include)
+        self._has_differences = not DIFFERENCES.isdisjoint(self._include)
         self.gap = ""
         """Id of the newest gap in the stream; empty before the first."""
 
     def __call__(self, delta: Delta) -> bytes:
-        """JSON. Raises ValueError if a state must be a text, and is no UTF-8."""
+        """JSON. Raises ValueError if a state must be a text, and is no UTF-8, or if a difference is included and a
+        state cannot be decoded."""
+        content = delta.made if self._has_differences else _NO_CONTENT
         namespace, _, name = delta.key.rpartition("/")
         resource = delta.resource
         return _encode(
@@ -93,29 +103,36 @@ class Rows:
                 snapshot=delta.snapshot,
                 gap=self.gap or None,
                 id=delta.id,
-                object=self._column(delta.body),
-                before=self._column(delta.before) if self._before else msgspec.UNSET,
+                object=self._state_column(delta.body),
+                before=self._state_column(delta.before) if Include.BEFORE in self._include else msgspec.UNSET,
+                patch=self._included(Include.PATCH, content.patch),
+                json_patch=self._included(Include.JSON_PATCH, content.json_patch),
+                changed=self._included(Include.CHANGED, content.changed),
             )
         )
 
     def schema(self, definitions: Definitions) -> JsonSchema:
-        match self._state:
-            case RowObject.NONE:
-                return definitions.struct(DeltaRow, object=None, before=None)
-            case RowObject.JSON:
-                state = definitions.state()
-            case RowObject.STRING:
-                state = {"type": "string", "contentMediaType": "application/json"}
+        as_text = self._state is RowObject.STRING
+        state: JsonSchema = {"type": "string", "contentMediaType": "application/json"}
+        if self._state is RowObject.JSON:
+            state = definitions.state()
         before = {"anyOf": [state, {"type": "null"}], "description": "The state before the change; null where unknown."}
+        has_states = self._state is not RowObject.NONE
+        after = state | {"description": "The state after the change; of a deleted object the last known state."}
         return definitions.struct(
             DeltaRow,
-            object=state | {"description": "The state after the change; of a deleted object the last known state."},
-            before=before if self._before else None,
+            object=after if has_states else None,
+            before=before if has_states and Include.BEFORE in self._include else None,
+            **definitions.differences(self._include, as_text=as_text),
         )
 
-    def _column(self, state: bytes | None) -> msgspec.Raw | str | msgspec.UnsetType:
-        if self._state is RowObject.NONE:
-            return msgspec.UNSET
-        if state is None:
+    def _state_column(self, state: bytes | None) -> msgspec.Raw | str | msgspec.UnsetType:
+        return msgspec.UNSET if self._state is RowObject.NONE else self._column(state)
+
+    def _included(self, what: Include, found: bytes | None) -> msgspec.Raw | str | msgspec.UnsetType:
+        return self._column(found) if what in self._include else msgspec.UNSET
+
+    def _column(self, found: bytes | None) -> msgspec.Raw | str:
+        if found is None:
             return _NULL
-        return msgspec.Raw(state) if self._state is RowObject.JSON else state.decode()
+        return found.decode() if self._state is RowObject.STRING else msgspec.Raw(found)

@@ -18,6 +18,7 @@ from bridge.model.formats.cloudevent import (
     HeaderNames,
 )
 from bridge.model.formats.definitions import Definitions, JsonSchema
+from bridge.model.formats.made import MEDIA_TYPES, MadeData
 from bridge.model.formats.notice import GapData, SnapshotData
 from bridge.model.formats.structured import DeltaEvent, NoticeEvent
 
@@ -39,6 +40,7 @@ class EventSchemas:
         self._form = form
         name = "object" if form is None else form.name
         self._types = [f"kubedelta.{name}.{op}.v1" for op in Op]
+        self._more: JsonSchema = {"datacontenttype": {"enum": [*MEDIA_TYPES]}} if isinstance(form, MadeData) else {}
 
     def data(self) -> JsonSchema:
         """The data of an object's event."""
@@ -46,11 +48,12 @@ class EventSchemas:
 
     def event(self) -> JsonSchema:
         """The structured form of an object's event."""
-        return self._definitions.struct(DeltaEvent, type={"enum": self._types}, data=self.data())
+        return self._definitions.struct(DeltaEvent, type={"enum": self._types}, data=self.data(), **self._more)
 
     def headers(self, names: HeaderNames) -> JsonSchema:
         """The headers of an object's event in the binary form."""
         attributes = _properties(DeltaEvent) | {
+            **self._more,
             "type": {"enum": self._types},
             "op": {"enum": [op.value for op in Op]},
             "evidence": {"type": "string"},

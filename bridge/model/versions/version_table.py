@@ -12,13 +12,16 @@ from struct import Struct
 
 import msgspec
 
-from bridge.model.change import ObjectVersion
+from bridge.model.change import IgnoredChange, ObjectVersion
 
 _ROW = Struct("=q19p37p")
 """A sequence number, a version and a uid: 64 bytes. ``p`` stores a text with its length."""
 
 _VERSION = Struct("=8x19p")
 """The version of a row."""
+
+_IGNORING = Struct("=16s19p")
+"""A digest, and the version of the exported state: 35 bytes."""
 
 # etcd's revisions count writes, and stay below 10^18. Longer versions, of other servers, go beside the rows.
 _VERSION_BYTES, _UID_BYTES = 18, 36
@@ -45,6 +48,8 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
         self._beside: dict[int, ObjectVersion] = {}
         self._members = array("q")
         """``ObjectVersion.members`` by row; empty as long as no object has any."""
+        self._ignoring = bytearray()
+        """``ObjectVersion.digest`` and ``exported`` by row; empty as long as no object has a digest."""
         self.update(objects)
 
     def __len__(self) -> int:
@@ -63,6 +68,10 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
             return self._beside[offset]
         sequence, version, uid = _ROW.unpack_from(self._rows, offset)
         members = self._members[offset // _ROW.size] if self._members else 0
+        if self._ignoring:
+            digest, exported = _IGNORING.unpack_from(self._ignoring, offset // _ROW.size * _IGNORING.size)
+            known = uid.decode(), version.decode(), sequence, members
+            return ObjectVersion(*known, digest if any(digest) else b"", exported.decode())
         return ObjectVersion(uid.decode(), version.decode(), sequence, members)
 
     def __setitem__(self, key: str, known: ObjectVersion) -> None:
@@ -81,19 +90,21 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
 
     def offload(self, key: str, sequence: int, members: int = 0) -> None:
         """Replaces the body of ``key`` by the sequence number of its record, with the sinks whose selection contains
-        the object. An unknown key is ignored."""
+        the object. An unknown key has no effect."""
         offset = self._offsets.get(key)
         if offset is None:
             return
         known = self._beside.get(offset) or self[key]
         version, uid = known.resource_version.encode(), known.uid.encode()
-        if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES:
+        if len(version) <= _VERSION_BYTES and len(uid) <= _UID_BYTES and _fits(known.exported):
             _ROW.pack_into(self._rows, offset, sequence, version, uid)
             self._beside.pop(offset, None)
             if members or self._members:
                 self._remember(offset // _ROW.size, members)
+            if known.digest or self._ignoring:
+                self._remember_ignored(offset // _ROW.size, known)
         else:
-            self._beside[offset] = ObjectVersion(known.uid, known.resource_version, sequence, members)
+            self._beside[offset] = msgspec.structs.replace(known, state=sequence, members=members)
 
     def newest(self, most: int) -> list[str]:
         """Keys of the ``most`` newest versions, newest first. Reads every row."""
@@ -111,11 +122,22 @@ class VersionTable(MutableMapping[str, ObjectVersion]):
             self._members.frombytes(bytes(8 * (len(self._rows) // _ROW.size - len(self._members))))
         self._members[row] = members
 
+    def _remember_ignored(self, row: int, known: ObjectVersion) -> None:
+        end = (row + 1) * _IGNORING.size
+        if end > len(self._ignoring):
+            rows = len(self._rows) // _ROW.size
+            self._ignoring.extend(bytes(rows * _IGNORING.size - len(self._ignoring)))
+        _IGNORING.pack_into(self._ignoring, row * _IGNORING.size, known.digest, known.exported.encode())
+
     def _new_offset(self) -> int:
         if self._free:
             return self._free.pop()
         self._rows.extend(bytes(_ROW.size))
         return len(self._rows) - _ROW.size
+
+
+def _fits(exported: str) -> bool:
+    return not exported or len(exported.encode()) <= _VERSION_BYTES
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -140,6 +162,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     the first, and where the old versions no longer have an order (another cluster)."""
     epoch: int = 1
     """The epoch in which the informer continues."""
+    ignored: IgnoredChange | None = None
+    """The newest ignored change. ``objects`` have exported states and versions."""
     deleted: Deleted | None = None
     """The newest delete that a watch event announced in this epoch, if known."""
 

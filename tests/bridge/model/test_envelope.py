@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
-from bridge.model.formats.envelope import Envelopes, merge_patch
+from bridge.model.formats.content import Include
+from bridge.model.formats.envelope import Envelopes
 from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
+from tests.kit.content import with_content
 from tests.kit.records import DEPLOYMENTS, a_delta, a_gap, a_snapshot
 
 HEADERS = HeaderNames.prefixed("ce_", datacontenttype="content-type")
@@ -20,8 +20,8 @@ BEFORE = b'{"spec":{"replicas":1,"paused":true},"status":{}}'
 AFTER = b'{"spec":{"replicas":2},"status":{}}'
 
 
-def read(delta: Delta, *, before: bool = False, patch: bool = False) -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(Envelopes("prod", before=before, patch=patch)(delta))
+def read(delta: Delta, *include: Include) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(Envelopes("prod", include=include)(with_content(delta, include=include)))
     return decoded
 
 
@@ -52,26 +52,36 @@ def test_an_update_has_the_object_after_it_and_its_source() -> None:
     }
 
 
-def test_before_and_patch_are_there_when_asked_for() -> None:
+def test_members_are_there_when_they_are_asked_for() -> None:
     delta = a_delta(body=AFTER, before=BEFORE)
+    differences = {
+        "patch": {"spec": {"replicas": 2, "paused": None}},
+        "json_patch": [
+            {"op": "replace", "path": "/spec/replicas", "value": 2},
+            {"op": "remove", "path": "/spec/paused"},
+        ],
+        "changed": ["spec.replicas", "spec.paused"],
+    }
 
-    assert read(delta, before=True)["before"] == json.loads(BEFORE)
-    assert "patch" not in read(delta, before=True)
-    assert read(delta, patch=True)["before"] is None
-    assert read(delta, patch=True)["patch"] == {"spec": {"replicas": 2, "paused": None}}
+    assert read(delta, Include.BEFORE)["before"] == json.loads(BEFORE)
+    assert not read(delta, Include.BEFORE).keys() & differences.keys()
+    assert read(delta, Include.PATCH)["before"] is None
+    assert read(delta, *Include).items() >= differences.items()
 
 
-def test_without_an_earlier_state_before_and_patch_are_null() -> None:
-    envelope = read(a_delta(body=AFTER), before=True, patch=True)
+@pytest.mark.parametrize(("op", "last"), [(Op.UPDATED, None), (Op.DELETED, BEFORE), (Op.ADDED, None)])
+def test_without_an_earlier_state_differences_are_null(op: Op, last: bytes | None) -> None:
+    envelope = read(a_delta(op=op, body=AFTER, before=last), *Include)
 
-    assert (envelope["before"], envelope["patch"]) == (None, None)
+    assert [envelope[each] for each in ("patch", "json_patch", "changed")] == [None, None, None]
+    assert envelope["before"] == (json.loads(AFTER) if op is Op.DELETED else None)
 
 
 def test_a_delete_has_its_last_state_before_and_null_after() -> None:
-    envelope = read(a_delta(op=Op.DELETED, body=AFTER), patch=True)
+    envelope = read(a_delta(op=Op.DELETED, body=AFTER))
 
     assert envelope["op"] == "d"
-    assert (envelope["before"], envelope["after"], envelope["patch"]) == (json.loads(AFTER), None, None)
+    assert (envelope["before"], envelope["after"]) == (json.loads(AFTER), None)
 
 
 @pytest.mark.parametrize(
@@ -118,39 +128,5 @@ def test_envelopes_behind_a_gap_name_it_in_source_and_headers() -> None:
 
 @pytest.mark.parametrize("damage", [b"{", b'{"a":"\xff"}', b"[" * 100_000])
 def test_an_earlier_state_that_allows_no_patch_is_a_value_error(damage: bytes) -> None:
-    with pytest.raises(ValueError, match="no patch can be made of this"):
-        read(a_delta(body=AFTER, before=damage), patch=True)
-
-
-SCALARS = st.booleans() | st.integers(-5, 5) | st.text(max_size=3)
-NAMES = st.text("abé", max_size=2)
-"""Few, so that two objects share some."""
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
-    max_leaves=12,
-)
-OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
-
-
-def applied(target: Any, patch: Any) -> Any:
-    """RFC 7386, section 2, word by word."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = applied(result.get(name), value)
-    return result
-
-
-@given(OBJECTS, OBJECTS)
-def test_a_merge_patch_applied_to_before_gives_after(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert json.dumps(applied(before, merge_patch(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
-
-
-@given(OBJECTS)
-def test_nothing_changed_is_an_empty_patch(state: dict[str, Any]) -> None:
-    assert merge_patch(state, state) == {}
+    with pytest.raises(ValueError, match=r"^include: the states before and after cannot be compared: "):
+        read(a_delta(body=AFTER, before=damage), Include.PATCH)

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
+from bridge.model.formats.content import Include
 from bridge.model.formats.raw import RawObjects
 from bridge.model.formats.row import RowObject, Rows
 from bridge.model.record import Delta
+from tests.kit.content import with_content
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
 
 HEADERS = HeaderNames.prefixed("ce_", datacontenttype="content-type")
 BODY = b'{"spec":{"replicas":2},"text":"\xe2\x80\xa8"}'
 
 
-def read(delta: Delta, **options: Any) -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(Rows("prod", **options)(delta))
+def read(delta: Delta, *include: Include, state: RowObject = RowObject.JSON) -> dict[str, Any]:
+    made = with_content(delta, include=include)
+    decoded: dict[str, Any] = json.loads(Rows("prod", state=state, include=include)(made))
     return decoded
 
 
@@ -67,11 +70,24 @@ def test_an_object_without_namespace_has_an_empty_one() -> None:
 def test_the_state_is_an_object_a_text_or_absent() -> None:
     delta = a_delta(body=BODY, before=b"{}")
 
-    assert read(delta, state=RowObject.STRING, before=True)["object"] == BODY.decode()
-    assert read(delta, state=RowObject.STRING, before=True)["before"] == "{}"
-    assert read(delta, before=True)["before"] == {}
-    assert read(a_delta(body=BODY), before=True)["before"] is None
-    assert not {"object", "before"} & read(delta, state=RowObject.NONE, before=True).keys()
+    assert read(delta, Include.BEFORE, state=RowObject.STRING)["object"] == BODY.decode()
+    assert read(delta, Include.BEFORE, state=RowObject.STRING)["before"] == "{}"
+    assert read(delta, Include.BEFORE)["before"] == {}
+    assert read(a_delta(body=BODY), Include.BEFORE)["before"] is None
+    assert not {"object", "before"} & read(delta, Include.BEFORE, state=RowObject.NONE).keys()
+
+
+def test_differences_are_columns_in_the_form_of_states() -> None:
+    delta = a_delta(body=b'{"a":2}', before=b'{"a":1}')
+    operations = [{"op": "replace", "path": "/a", "value": 2}]
+
+    row = read(delta, *Include)
+    assert (row["patch"], row["json_patch"], row["changed"]) == ({"a": 2}, operations, ["a"])
+    text = read(delta, *Include, state=RowObject.STRING)
+    assert (text["patch"], json.loads(text["json_patch"]), text["changed"]) == ('{"a":2}', operations, '["a"]')
+    without = read(delta, *Include, state=RowObject.NONE)
+    assert (without["patch"], without["changed"]) == ({"a": 2}, ["a"])
+    assert read(a_delta(body=BODY), *Include)["changed"] is None
 
 
 def test_a_state_that_is_no_text_is_a_value_error() -> None:

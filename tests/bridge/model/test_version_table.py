@@ -46,6 +46,24 @@ def test_any_version_and_any_uid_come_back_as_the_same_text(uid: str, version: s
     assert dict(table) == others | {"shop/web": ObjectVersion(UID, "4", 4)}
 
 
+@pytest.mark.parametrize("exported", ["", "7", "\x00", "é" * 9, "é" * 10, "9" * 300])
+def test_a_digest_and_an_exported_version_come_back(exported: str) -> None:
+    table = VersionTable({"shop/before": ObjectVersion(UID, "1", 1), "shop/web": ObjectVersion(UID, "2", 2, members=5)})
+    ignoring = ObjectVersion(UID, "3", 3, 0, b"0123456789abcdef", exported)
+
+    table["shop/web"] = ignoring
+    table["shop/after"] = ObjectVersion(UID, "4", 4, 6, b"\x00" * 15 + b"\x01")
+
+    assert table["shop/web"] == ignoring
+    table.offload("shop/web", 5, 7)
+    assert table["shop/web"] == ObjectVersion(UID, "3", 5, 7, b"0123456789abcdef", exported)
+    assert table["shop/before"] == ObjectVersion(UID, "1", 1)
+    assert table["shop/after"] == ObjectVersion(UID, "4", 4, 6, b"\x00" * 15 + b"\x01")
+    del table["shop/web"]
+    table["shop/heir"] = ObjectVersion(UID, "6", 6)
+    assert table["shop/heir"] == ObjectVersion(UID, "6", 6)
+
+
 @pytest.mark.parametrize("version", ["1", "1" * 300])
 def test_what_rests_already_may_rest_elsewhere(version: str) -> None:
     table = VersionTable({"shop/web": ObjectVersion(UID, version, 1)})

@@ -1,0 +1,70 @@
+"""Records that ``kubedelta tail`` reads at a destination, with their objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from bridge.model.change import Op
+
+
+class FollowedRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record at the destination. Texts come as they are, and may have control characters."""
+
+    text: bytes
+    """The whole record as the destination has it; JSON, unless ``foreign``."""
+    op: Op | None = None
+    """None for a notice, and in a format that has no operations."""
+    time: str = ""
+    """RFC 3339; empty if the format has no time."""
+    cluster: str = ""
+    group: str = ""
+    plural: str = ""
+    """Empty if the format has only a kind."""
+    kind: str = ""
+    """Empty if the format has it in the object alone."""
+    namespace: str = ""
+    name: str = ""
+    version: str = ""
+    """resourceVersion."""
+    evidence: str = ""
+    object: bytes | None = None
+    """The state after the change, JSON; of a deleted object the last known state. None if the format has none."""
+    before: bytes | None = None
+    """The state before the change, if the format has it."""
+    notice: str = ""
+    """A gap or the edge of a snapshot, in words."""
+    is_gap: bool = False
+    foreign: bool = False
+    """A record of another program, or one that cannot be read."""
+
+    @property
+    def resource(self) -> str:
+        """kubectl's name: ``deployments.apps``; with the kind where the plural is not known."""
+        word = self.plural or self.kind
+        return f"{word}.{self.group}" if self.group else word
+
+
+class RecordFollower(Protocol):
+    """Reads the records of a destination, and further records as they come. Blocks. Every method but ``close`` raises
+    ``sinks.base.SinkUnavailable``."""
+
+    def __init__(self, options: Any) -> None:
+        """``options``: of the class that the sink's type names. Raises CannotReadBack."""
+
+    def open(self) -> bool:
+        """Call it once, before the other methods. False if the destination does not exist yet: call it again."""
+        ...
+
+    def last(self, count: int, accepts: Callable[[FollowedRecord], bool]) -> Sequence[FollowedRecord]:
+        """The last records that ``accepts`` takes, in their order. Call it before ``news``, which then goes on behind
+        them."""
+        ...
+
+    def news(self) -> Iterator[FollowedRecord]:
+        """From the end of the previous call to the present end; the first call begins with the oldest record."""
+        ...
+
+    def close(self) -> None: ...
