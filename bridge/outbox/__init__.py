@@ -9,8 +9,8 @@ ledger        the last exported state of every object
 log           SQL and decisions for records and ledger: encoding, cleaning
 maintenance   the log in memory, its trimming and cleaning
 outbox        the interface for the other rooms
-rebuild       the new database in place of a damaged one
 recovery      opens the state at a start, and repairs what can be repaired
+registration  sinks that come and go while the bridge runs
 selections    the sinks' selections, and the difference that a changed selection makes
 sink_cursors  cursor, backfill and dead letters of every sink
 storage       the database and the files of the state directory
@@ -21,8 +21,10 @@ writer        the writer thread with group commit
 from bridge.outbox.appender import utc_now
 from bridge.outbox.checks.inspection import LedgerObject, StateInspection, look_at
 from bridge.outbox.consumers.backfill import Backfill
-from bridge.outbox.consumers.backlog import drop_through, why_full
+from bridge.outbox.consumers.backlog import why_full
 from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.judged import JudgedRecords
+from bridge.outbox.consumers.replays import condition
 from bridge.outbox.consumers.selections import EVERYTHING, StoredSelection
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
@@ -30,6 +32,7 @@ from bridge.outbox.ledger import Ledger
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.ledger_sql import covering
 from bridge.outbox.log.retention import Retention
+from bridge.outbox.log.selecting import Decide
 from bridge.outbox.outbox import Outbox
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
@@ -42,6 +45,8 @@ __all__ = [
     "CleanerPolicy",
     "Damaged",
     "DeadLetters",
+    "Decide",
+    "JudgedRecords",
     "LastState",
     "Ledger",
     "LedgerObject",
@@ -57,8 +62,8 @@ __all__ = [
     "StateUnusable",
     "StoredSelection",
     "UnknownFormat",
+    "condition",
     "covering",
-    "drop_through",
     "is_held",
     "look_at",
     "unusable",

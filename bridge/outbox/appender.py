@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import gmtime, strftime, time_ns
 
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version import newest_of
 from bridge.outbox.log import statements
 from bridge.outbox.log.selecting import Decide, decided
 from bridge.outbox.log.sparse_index import LogEnd
-from bridge.outbox.log.statements import Append, InformerProgress
+from bridge.outbox.log.statements import Append, InformerProgress, RunningInformer
 from bridge.outbox.store import Store
-
-
-@dataclass(slots=True)
-class RunningInformer:
-    """A running informer, as the outbox follows it."""
-
-    id: int
-    kind: int
-    resource: Resource
-    resource_number: int
-    """The resource's number in the database."""
-    position: str | None
-    """The resourceVersion from which a watch can go on; None if only a list can."""
-    newest: str | None
-    """The newest resourceVersion seen in this epoch."""
-    epoch: int
-    rebuilding: bool
-    """True until the first complete list after the database was lost. Objects of that list were exported before, and
-    become ``sync``."""
-    has_forms: bool = False
-    """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
-    removing: bool = False
-    """True while the informer exports deletes of objects that may still exist in the cluster."""
-
-    def advance(self, batch: ChangeBatch) -> bool:
-        """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
-        new epoch began belongs to its own epoch, and moves no later position."""
-        if batch.epoch < self.epoch:
-            return False
-        began = batch.epoch > self.epoch
-        if began:
-            self.epoch, self.position, self.newest = batch.epoch, None, None
-        if batch.position is not None:
-            self.position, self.rebuilding = batch.position, False
-        elif any(change.op is not Op.SYNC for change in batch.changes):
-            self.position = None
-        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
-        versions = [each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC)]
-        self.newest = newest_of((self.newest, *versions, batch.position))
-        return began or batch.position is not None
 
 
 class Appender:
@@ -76,13 +34,16 @@ class Appender:
         self._end = end
         self._assigned = end.last
         self._epoch = epoch
-        self._before = before
+        self.keeps_before = before
+        """Records keep the state before the change."""
         self._clock = clock
         self._committed = committed
         self.informers: dict[tuple[str, Scope], RunningInformer] = {}
         """Running informers by resource name and scope. See ``begin``."""
         self.decide: Decide | None = None
         """Decides which sinks get each record; None if no sink has a selection."""
+        self.observe: Callable[[Sequence[Delta], int], None] | None = None
+        """Called before ``committed``, with the bytes of the batch on disk."""
         self._reached: dict[int, InformerProgress] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
@@ -100,7 +61,7 @@ class Appender:
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
-                self._reached[informer.id] = InformerProgress(informer.position, informer.newest, informer.epoch)
+                self._reached[informer.id] = informer.progress
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
@@ -110,8 +71,21 @@ class Appender:
         deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
         if self.decide is not None:
             deltas, batch.members = decided(batch.changes, deltas, self.decide, self._state)
-        state = informer.position, informer.newest, informer.epoch, informer.removing, rebuilding
-        ready = Append(informer.id, informer.kind, informer.resource_number, resources, are_states, replaced, *state)
+        ready = Append(
+            informer.id,
+            informer.kind,
+            informer.resource_number,
+            resources,
+            are_states,
+            replaced,
+            informer.position,
+            informer.newest,
+            informer.epoch,
+            informer.removing,
+            rebuilding,
+            informer.ignored,
+            [each.digest or None for each in batch.changes] if batch.ignoring else None,
+        )
         await self.write(deltas, ready)
         return deltas
 
@@ -122,7 +96,7 @@ class Appender:
 
     def counted(self) -> tuple[int, int]:
         """The newest assigned sequence number, and an upper bound of the epochs begun: a part that leaves lets its kind
-        begin one later (``ledger_sql.raise_epoch``). Thread-safe."""
+        begin one later (``informer_sql.raise_epoch``). Thread-safe."""
         return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:
@@ -154,8 +128,8 @@ class Appender:
             self._reached.pop(informer.id, None)
             informer.position = None
             if restored:
-                informer.epoch, informer.newest = informer.epoch + 1, None
-        now = {each.id: InformerProgress(None, each.newest, each.epoch) for each in discarded}
+                informer.epoch, informer.newest, informer.ignored = informer.epoch + 1, None, None
+        now = {each.id: each.progress for each in discarded}
         return self._store.write(lambda database: statements.reach(database, now))
 
     def take_reached(self) -> Mapping[int, InformerProgress]:
@@ -181,6 +155,8 @@ class Appender:
             end.unmarked_since = end.now()
         elif end.bytes >= end.mark_at:
             end.mark()
+        if self.observe is not None:
+            self.observe(deltas, size)
         self._committed(deltas, last)
 
     def _number(
@@ -220,7 +196,7 @@ class Appender:
                     time,
                     batch.epoch,
                     thing.body,
-                    None if before is None or not self._before else self._state(before),
+                    None if before is None or not self.keeps_before else self._state(before),
                     change.targets,
                 )
             )

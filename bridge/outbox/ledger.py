@@ -14,9 +14,10 @@ from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
-from bridge.outbox.appender import Appender, RunningInformer
+from bridge.outbox.appender import Appender
 from bridge.outbox.errors import OtherCluster
-from bridge.outbox.log import ledger_sql, statements
+from bridge.outbox.log import informer_sql, ledger_sql, reading, statements
+from bridge.outbox.log.statements import RunningInformer
 from bridge.outbox.storage.database import row
 from bridge.outbox.store import Store
 
@@ -58,7 +59,12 @@ class Ledger:
     async def scopes(self, name: str) -> Sequence[Scope]:
         """The watched scopes of a resource. KeyError for an unknown name."""
         kind = (await self._store.ask(ledger_sql.kinds))[name]
-        return [each.scope for each in await self._store.ask(partial(ledger_sql.informers, kind=kind))]
+        return [each.scope for each in await self._store.ask(partial(informer_sql.informers, kind=kind))]
+
+    async def keys(self, name: str) -> Sequence[str]:
+        """The keys of all objects of a resource. KeyError for an unknown name."""
+        kind = (await self._store.ask(ledger_sql.kinds))[name]
+        return await self._store.ask(lambda database: [key for key, *_ in ledger_sql.present(database, kind)])
 
     async def exported_resources(self) -> Sequence[Resource]:
         """Every resource that some record names, in every version."""
@@ -83,9 +89,10 @@ class Ledger:
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
         orphaned = await self._store.ask(partial(ledger_sql.orphaned_objects, kind=kind, scopes=scopes))
-        for start in range(0, len(orphaned), _AT_ONCE):
-            await self._export_deletes(kind, orphaned[start : start + _AT_ONCE])
-        rows = await self._store.write(partial(ledger_sql.assign, resource=number, kind=kind, scopes=scopes))
+        exported = 0
+        while exported < len(orphaned):
+            exported += await self._export_deletes(kind, orphaned[exported : exported + _AT_ONCE])
+        rows = await self._store.write(partial(informer_sql.assign, resource=number, kind=kind, scopes=scopes))
         for informer in rows:
             running = RunningInformer(
                 informer.id,
@@ -97,9 +104,10 @@ class Ledger:
                 informer.epoch,
                 informer.rebuilding,
                 self._store.has_forms(resource.name),
+                ignored=informer.ignored,
             )
             self._appender.begin(resource.name, informer.scope, running)
-        return await self._store.ask(partial(ledger_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
+        return await self._store.ask(partial(informer_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
 
     def discard_positions(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
         """See Appender.discard_positions."""
@@ -115,9 +123,12 @@ class Ledger:
         yield
         number = self._appender.unregister(resource.name, scope)
         if number is not None:
-            await self._store.write(partial(ledger_sql.drop_informer, number=number))
+            await self._store.write(partial(informer_sql.drop_informer, number=number))
 
-    async def _export_deletes(self, kind: int, orphaned: Sequence[ledger_sql.OrphanedObject]) -> None:
+    async def _export_deletes(self, kind: int, some: Sequence[ledger_sql.OrphanedObject]) -> int:
+        """Exports the first of these objects as deleted, and returns their number: bounded by bytes."""
+        states = list(reading.bounded((self._store.body(each.sequence) for each in some), len))
+        orphaned = some[: len(states)]
         deltas = [
             Delta(
                 self._appender.number_next(),
@@ -129,17 +140,18 @@ class Ledger:
                 each.version,
                 self._clock(),
                 each.epoch,
-                self._store.body(each.sequence),
+                state,
             )
-            for each in orphaned
+            for each, state in zip(orphaned, states, strict=True)
         ]
         if (decide := self._appender.decide) is not None:
             deltas = [
-                replace(delta, selected=decide(delta, each.members, partial(self._store.body, each.sequence)))
+                replace(delta, selected=decide(delta, each.members, partial(bytes, delta.body)))
                 for delta, each in zip(deltas, orphaned, strict=True)
             ]
         resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
         await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True))
+        return len(orphaned)
 
 
 def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:
@@ -147,5 +159,5 @@ def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:
     if was in ("", cluster) or restart:
         database.execute("UPDATE meta SET cluster = ?", (cluster,))
     if was not in ("", cluster) and restart:
-        database.execute("UPDATE informers SET position = NULL, newest = NULL, epoch = epoch + 1")
+        database.execute("UPDATE informers SET position = NULL, newest = NULL, epoch = epoch + 1, ignored = NULL")
     return was

@@ -11,7 +11,7 @@ from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictiona
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.log.retention import Retention, trim_through
 from bridge.outbox.log.sparse_index import LogEnd, SparseIndex
-from bridge.outbox.recovery import OpenedState
+from bridge.outbox.recovery.opening import OpenedState
 from bridge.outbox.store import Store
 
 _TIGHT = 64 << 20

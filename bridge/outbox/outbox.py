@@ -13,7 +13,7 @@ from typing import Self
 
 import apsw
 
-from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed
+from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed, StateMigrated
 from bridge.model.admin import DeadLetter, StateReport
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.ring import Slice
@@ -23,15 +23,17 @@ from bridge.outbox.checks import state_check
 from bridge.outbox.checks.integrity import damage_behind
 from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.backlog import BacklogSize
+from bridge.outbox.consumers.own_log import OwnLog
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger import Ledger
-from bridge.outbox.log import statements
+from bridge.outbox.log import reading
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
-from bridge.outbox.recovery import OpenedState, open_existing, open_state
+from bridge.outbox.recovery.opening import OpenedState, open_existing, open_state
+from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.storage.state_directory import Disk
@@ -68,12 +70,7 @@ class Outbox:
         self._store = Store(files, opened.connection, opened.codec, min_free=retention.min_free, report=report)
         self._log = LogMaintenance(self._store, opened, retention, cleaner_policy)
         self._appender = Appender(
-            self._store,
-            self._log.end,
-            epoch=opened.epoch,
-            before=retention.before,
-            clock=clock,
-            committed=committed,
+            self._store, self._log.end, epoch=opened.epoch, before=retention.before, clock=clock, committed=committed
         )
         self.append = self._appender.append
         self.body = self._store.body
@@ -81,10 +78,12 @@ class Outbox:
         files.counted = self._appender.counted
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
-        self.sinks = SinkCursors(self._store, opened.cursors, dead, last=lambda: self.last, clock=clock, report=report)
+        own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
+        last = lambda: self.last  # noqa: E731
+        self.sinks = SinkCursors(self._store, opened.cursors, dead, own, last=last, clock=clock, report=report)
+        self.registration = SinkRegistration(self._store, self._appender, self.sinks, self.selections, clock, report)
         self.last_at_start = opened.last
-        """A process before this start may have delivered records up to this sequence number without saving the
-        cursor."""
+        """A process before may have delivered records up to this sequence number without saving the cursor."""
 
     @classmethod
     async def open(
@@ -108,6 +107,8 @@ class Outbox:
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
         files = opened.state_directory
         report(OutboxOpened(str(files.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
+        if opened.migrated:
+            report(StateMigrated(str(files.file), opened.migrated))
         if files.exposed:
             report(StateExposed(str(directory), files.exposed))
         if opened.damage:
@@ -155,7 +156,7 @@ class Outbox:
             await self._store.examine_suspicion()
             await self.maintain()
             if self._now() - counted >= _ABSENCE:
-                await self.sinks.count_absence(self._now() - counted, self._retention.forget_after)
+                await self.registration.count_absence(self._now() - counted, self._retention.forget_after)
                 counted = self._now()
 
     # ── Records ──────────────────────────────────────────────────────────────
@@ -187,15 +188,15 @@ class Outbox:
 
     async def read(self, after: int, limit: int, mask: int | None = None) -> Slice[Record]:
         """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
-        trimmed. ``mask``: see ``statements.read``. Raises Damaged."""
-        read = partial(statements.read, codec=self._store.codec, after=after, limit=limit, mask=mask)
+        trimmed. ``mask``: see ``reading.read``. Raises Damaged."""
+        read = partial(reading.read, codec=self._store.codec, after=after, limit=limit, mask=mask)
         return Slice(*await self._store.ask(read))
 
     # ── State ────────────────────────────────────────────────────────────────
 
     def backlog_of(self, sink: str) -> BacklogSize:
-        """See SinkCursors.backlog."""
-        return self.sinks.backlog(sink, self.sparse_index, self._now())
+        """See Backlogs.size."""
+        return self.sinks.backlogs.size(self.sinks[sink], self.sparse_index, self._now())
 
     @property
     def oldest_seconds(self) -> float:
@@ -212,8 +213,7 @@ class Outbox:
         return self._store.state_directory.disk()
 
     async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
-        """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all, in the order of
-        their numbers."""
+        """At most ``limit`` dead letters with numbers above ``after``, ascending, of one sink or (None) of all."""
         return await self._store.ask(partial(dead_letters_sql.listed, sink=sink, after=after, limit=limit))
 
     async def dead_letter(self, number: int) -> Record:
@@ -230,9 +230,10 @@ class Outbox:
 
     async def maintain(self) -> None:
         """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays."""
-        held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
-        await self._save_progress()
-        await self._log.trim(held)
+        async with self.registration.lock:
+            held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
+            await self._save_progress()
+            await self._log.trim(held)
         if self._log.is_cleaning_due(has_backfills=any(cursor.backfill for cursor in self.sinks.all)):
             await self._log.clean(self._save_progress)
         await self._log.train_dictionary()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Selected
+from bridge.model.record import MOST_SELECTIONS, Delta, Selected
 from bridge.model.resource import Resource
 from bridge.outbox.appender import Appender
-from bridge.outbox.consumers import selections
+from bridge.outbox.consumers import judged, selections
+from bridge.outbox.consumers.judged import JudgedRecords
+from bridge.outbox.consumers.replays import condition
 from bridge.outbox.consumers.selections import HeldObject, StoredSelection
+from bridge.outbox.errors import StateError
 from bridge.outbox.log import ledger_sql, statements
 from bridge.outbox.log.selecting import Decide
 from bridge.outbox.store import Store
@@ -28,7 +32,6 @@ class LastState:
 
     held: HeldObject
     resource: Resource
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class Moved:
 
 
 class Selections:
-    """Reads and changes the selections of a state. Only the start of a bridge does, before any informer runs."""
+    """Reads and changes the selections of a state, while no informer runs: at the start of a bridge, and at a change of
+    its configuration."""
 
     def __init__(
         self, store: Store, appender: Appender, stored: Mapping[str, StoredSelection], clock: Callable[[], str]
@@ -58,21 +62,58 @@ class Selections:
         """Lets ``decide`` decide on all records from now on."""
         self._appender.decide = decide
 
+    def expect_room(self, selecting: Sequence[str]) -> None:
+        """Raises StateError if there are too many selections with those of these sinks."""
+        if len(found := {*self.stored, *selecting}) > MOST_SELECTIONS:
+            new = ", ".join(sink for sink in selecting if sink not in self.stored)
+            raise StateError(
+                f"sinks: with the new selections of {new}, {len(found)} sinks of the state have a selection, and at"
+                f" most {MOST_SELECTIONS} may; removed sinks count until state.forget_sinks_after"
+            )
+
     async def define(self, sink: str, entries: str, names: str, *, changed: bool) -> None:
         """See consumers.selections.define. Durable on return."""
         define = partial(selections.define, sink=sink, entries=entries, names=names, changed=changed)
         self.stored[sink] = await self._store.write(define, shrinks=True)
 
-    async def objects(self) -> Iterable[Sequence[int]]:
-        """The numbers of the last states of all objects, in parts for ``read``."""
-        found = await self._store.ask(selections.objects)
-        return (found[start : start + _AT_ONCE] for start in range(0, len(found), _AT_ONCE))
+    async def states(self) -> AsyncIterator[Sequence[LastState]]:
+        """The last states of all objects, in parts whose number and bytes are bounded. Raises Damaged."""
+        found, codec = await self._store.ask(selections.objects), self._store.codec
+        at = 0
+        while at < len(found):
+            part = partial(selections.held, sequences=found[at : at + _AT_ONCE], unpack=codec.bodies.unpack)
+            held = await self._store.ask(part)
+            yield [LastState(each, codec.resources[each.resource]) for each in held]
+            at += len(held)
 
-    async def read(self, sequences: Sequence[int]) -> Sequence[LastState]:
-        """Raises Damaged."""
-        held = await self._store.ask(partial(selections.held, sequences=sequences))
-        codec = self._store.codec
-        return [LastState(each, codec.resources[each.resource], codec.bodies.unpack(each.body)) for each in held]
+    async def judge(
+        self,
+        sink: str,
+        decide: Decide,
+        *,
+        start: int | str = 0,
+        through: int = sys.maxsize,
+        kind: int | None = None,
+        namespace: str | None = None,
+    ) -> JudgedRecords:
+        """What the sink gets of the records in the log from ``start`` (a sequence number, or an RFC 3339 time) through
+        ``through``, as ``decide`` decides on them now. Raises Damaged."""
+        kinds = await self._store.ask(ledger_sql.kinds)
+        records = JudgedRecords(
+            decide, self.stored[sink].mask, lambda delta: self._store.body_before(kinds[delta.resource.name], delta)
+        )
+        where, values = condition(start, kind, namespace)
+        after = 0
+        while found := await self._store.ask(
+            partial(judged.read, codec=self._store.codec, after=after, through=through, condition=where, values=values)
+        ):
+            records.judge(found)
+            after = found[-1].sequence
+        return records
+
+    async def took_effect(self) -> None:
+        """The selections are in effect, and ``stored`` is as in the database from now on."""
+        self.stored = await self._store.ask(selections.load)
 
     async def move(self, moved: Sequence[Moved]) -> None:
         """Saves the members of these objects, with the records that the sinks get. After a crash, an object has both or
@@ -104,7 +145,7 @@ class Selections:
             held.version,
             self._clock(),
             held.epoch,
-            state.body,
+            held.body,
             targets=(sink,),
             selected=Selected(stored.mask, 0, 0, stored.mask if op is Op.ADDED else 0),
             selection=stored.number,

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import apsw
-
-from bridge.facts import Report, SinkForgotten, SnapshotBegan, SnapshotEnded
+from bridge.facts import Report, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
-from bridge.outbox.consumers import backfill_plans, cursors
-from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind
-from bridge.outbox.consumers.backlog import BacklogSize
+from bridge.outbox.consumers import backfill_plans, beginnings, cursors, replays
+from bridge.outbox.consumers.backfill import BackfillItem, BackfillKind
 from bridge.outbox.consumers.cursors import Progress, SinkCursor
+from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
+from bridge.outbox.consumers.judged import JudgedRecords
+from bridge.outbox.consumers.own_log import Backlogs, OwnLog
+from bridge.outbox.consumers.replays import Condition
 from bridge.outbox.dead_letters import DeadLetters
-from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.store import Store
 
 
@@ -30,20 +30,21 @@ class SinkCursors:
         store: Store,
         known: Mapping[str, SinkCursor],
         dead_letters: Mapping[str, DeadLetters],
+        own: Mapping[str, OwnLog],
         *,
         last: Callable[[], int],
         clock: Callable[[], str],
         report: Report,
     ) -> None:
         self._store = store
-        self._cursors = dict(known)
-        self.dead_letters = dead_letters
+        self._cursors: dict[str, SinkCursor] = {}
+        self.dead_letters = dict(dead_letters)
         self._last = last
+        self.backlogs = Backlogs(own, last)
         self._clock = clock
         self._report = report
         for cursor in known.values():
-            if cursor.backfill is not None and cursor.backfill.kind is BackfillKind.SNAPSHOT:
-                report(SnapshotBegan(cursor.sink, max(0, cursor.backfill.left - 2)))  # Without its two notices.
+            self.enter(cursor)
 
     def __getitem__(self, sink: str) -> SinkCursor:
         """Raises UnknownTarget."""
@@ -53,25 +54,18 @@ class SinkCursors:
             raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(self._cursors) or 'none'}") from None
 
     @property
+    def last(self) -> int:
+        """Sequence number of the newest durable record."""
+        return self._last()
+
+    @property
     def all(self) -> Sequence[SinkCursor]:
         """Every cursor, also of sinks that are no longer configured."""
         return tuple(self._cursors.values())
 
     def backlog_records(self, sink: str) -> int:
-        """Records that this sink has not settled."""
-        return self._cursors[sink].backlog_records(self._last())
-
-    def backlog(self, sink: str, index: SparseIndex, now: float) -> BacklogSize:
-        """The records, bytes and age that this sink has not settled. Items of a backfill count as records only: their
-        bytes belong to the ledger, which exists anyway."""
-        cursor = self._cursors[sink]
-        held = cursor.holds
-        age = index.age_of(held, now) if held < self._last() else 0.0
-        if cursor.has_in_flight:
-            age = max(age, now - cursor.oldest_at)
-        else:
-            cursor.oldest_at = now - age
-        return BacklogSize(self.backlog_records(sink), index.bytes_after(held), age)
+        """See Backlogs.records."""
+        return self.backlogs.records(self._cursors[sink])
 
     # ── Settling ─────────────────────────────────────────────────────────────
 
@@ -86,10 +80,12 @@ class SinkCursors:
         cursor.backfill, cursor.settled_item, cursor.dirty = None, 0, True
         cursor.settled = max(cursor.settled, backfill.resumes_after)
         # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
-        self._store.write(partial(_end, sink=sink, settled=cursor.settled, memory=cursor.memory), shrinks=True)
+        end = partial(cursors.end_backfill, sink=sink, settled=cursor.settled, memory=cursor.memory)
+        self._store.write(end, shrinks=True)
 
     def take_progress(self) -> list[Progress]:
         """The unsaved progress of all cursors. The caller saves it."""
+        self.backlogs.trim(self._cursors.values())
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
@@ -145,37 +141,47 @@ class SinkCursors:
         await self._replan(cursor, BackfillKind.DROPPED, taken, through, planned)
         return planned[-1].first or 0, planned[-1].records or 0
 
-    async def replay(
-        self, sink: str, *, start: int | str, taken: int, kind: int | None, namespace: str | None
-    ) -> Replayed:
-        """Plans another delivery of the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken``.
+    async def replay(self, sink: str, *, which: Condition, taken: int, judged: JudgedRecords | None = None) -> Replayed:
+        """Plans another delivery of the log through ``taken``; of a sink with a selection, of the records ``judged``.
         Returns the range of its records. Raises UnknownTarget while the sink has a backfill."""
+        cursor = self.without_backfill(sink)
+        begin = partial(
+            replays.begin_replay, sink=sink, which=which, settled=cursor.settled, taken=taken, judged=judged
+        )
+        _, found = await self._store.write(begin, committed=lambda begun: self[sink].follow(begun[0]), shrinks=True)
+        return found
+
+    def without_backfill(self, sink: str) -> SinkCursor:
+        """The cursor. Raises UnknownTarget while the sink has a backfill."""
         cursor = self[sink]
         if cursor.backfill is not None:
             raise UnknownTarget(
                 f"sink {sink} still gets a {cursor.backfill.kind}, {cursor.backfill.left} records to go:"
                 " ask again after it"
             )
-        begin = partial(
-            backfill_plans.begin_replay,
+        return cursor
+
+    async def begin_selection(self, sink: str, start: str, judged: JudgedRecords | None = None) -> None:
+        """Puts a selection into effect, whose bits all objects have. A new sink with the StartPolicy ``snapshot`` gets
+        a snapshot of the selected objects, with ``earliest`` the records ``judged``."""
+        begin = partial(beginnings.begin_selection, sink=sink, start=start, time=self._clock(), judged=judged)
+        cursor = self._cursors[sink]
+        backfill = await self._store.write(begin, committed=cursor.follow)
+        if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT:
+            self._report(SnapshotBegan(sink, backfill.left - 2))
+
+    async def extend(self, sink: str, taken: int, through: int) -> None:
+        """See ``backfill_plans.extend``."""
+        cursor = self._cursors[sink]
+        extend = partial(
+            backfill_plans.extend,
             sink=sink,
-            start=start,
+            backfill=cursor.backfill,
             settled=cursor.settled,
             taken=taken,
-            kind=kind,
-            namespace=namespace,
+            through=through,
         )
-        _, found = await self._store.write(begin, committed=lambda begun: _set_backfill(cursor, begun[0]), shrinks=True)
-        return found
-
-    async def begin_selection(self, sink: str, start: str) -> None:
-        """Puts a selection into effect, whose bits all objects have. A new sink with the StartPolicy ``snapshot`` gets
-        a snapshot of the selected objects."""
-        begin = partial(backfill_plans.begin_selection, sink=sink, start=start, time=self._clock())
-        cursor = self._cursors[sink]
-        backfill = await self._store.write(begin, committed=lambda it: _set_backfill(cursor, it or cursor.backfill))
-        if backfill is not None:
-            self._report(SnapshotBegan(sink, backfill.left - 2))
+        await self._store.write(extend, committed=partial(cursor.follow, compacts=False), shrinks=True)
 
     async def _replan(
         self, cursor: SinkCursor, kind: BackfillKind, taken: int, through: int, planned: Sequence[BackfillItem]
@@ -191,7 +197,7 @@ class SinkCursors:
                 through=through,
                 planned=planned,
             ),
-            committed=partial(_set_backfill, cursor),
+            committed=cursor.follow,
             shrinks=True,  # The sink waits for the plan, and a full disk must not stop deliveries.
         )
 
@@ -205,43 +211,20 @@ class SinkCursors:
             return False
         await self._store.write(
             partial(cursors.pause, sink=sink, paused=cause),
-            committed=lambda _: setattr(cursor, "paused", cause),
+            committed=lambda _: setattr(self[sink], "paused", cause),
             shrinks=True,
         )
         return True
 
-    # ── Sinks that are gone ──────────────────────────────────────────────────
+    # ── Sinks that come and go ───────────────────────────────────────────────
 
-    async def count_absence(self, seconds: float, forget_after: float) -> None:
-        """Adds ``seconds`` to the absence of sinks that are not configured, and forgets those absent for
-        ``forget_after`` seconds."""
-        absent = [cursor for cursor in self._cursors.values() if not cursor.configured]
-        for cursor in absent:
-            cursor.absent_seconds += seconds
-        if absent:
-            await self._store.write(
-                partial(cursors.add_absence, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
-            )
-        for cursor in absent:
-            if cursor.absent_seconds >= forget_after:
-                self._report(SinkForgotten(cursor.sink, self.backlog_records(cursor.sink)))
-                del self._cursors[cursor.sink]
-                await self._store.write(partial(_forget, sink=cursor.sink), shrinks=True)
+    def enter(self, cursor: SinkCursor) -> None:
+        """Adds or replaces the cursor of a sink, as the database has it."""
+        self._cursors[cursor.sink] = cursor
+        if cursor.configured and cursor.sink not in self.dead_letters:
+            self.dead_letters[cursor.sink] = DeadLetters(self._store, cursor.sink, SavedDeadLetters({}, False))
+        if cursor.backfill is not None and cursor.backfill.kind is BackfillKind.SNAPSHOT:
+            self._report(SnapshotBegan(cursor.sink, max(0, cursor.backfill.left - 2)))  # Without its two notices.
 
-
-def _set_backfill(cursor: SinkCursor, backfill: Backfill | None) -> None:
-    """Runs once the plan is durable, even if the caller was cancelled: memory follows the database."""
-    begins = cursor.backfill is None
-    cursor.backfill = backfill
-    if begins and backfill is not None:
-        cursor.settled_item = -len(backfill.in_flight)
-        cursor.settle_in_flight(backfill)
-
-
-def _end(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:
-    backfills.end(database, sink)
-    database.execute("UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?", (settled, memory, sink))
-
-
-def _forget(database: apsw.Connection, sink: str) -> None:
-    cursors.forget(database, sink)
+    def remove(self, sink: str) -> None:
+        del self._cursors[sink]

@@ -11,10 +11,11 @@ import apsw
 
 from bridge.facts import Report
 from bridge.model.admin import UnknownTarget
+from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.outbox.checks.integrity import find_damage
 from bridge.outbox.errors import Damaged
-from bridge.outbox.log import ledger_sql, statements
+from bridge.outbox.log import ledger_sql, reading
 from bridge.outbox.log.record_codec import Codec
 from bridge.outbox.storage.database import close, open_reader, understood
 from bridge.outbox.storage.state_directory import StateDirectory
@@ -86,7 +87,7 @@ class Store:
         """The body of a record that holds an object's last state or is still in the log. Blocks for about 20 µs. Raises
         Damaged."""
         with self._noting_damage():
-            packed = statements.body(self._lookup, sequence)
+            packed = reading.body(self._lookup, sequence)
             if packed is None:
                 raise Damaged(f"record {sequence} should hold an object's last state, and is missing")
             try:
@@ -94,10 +95,22 @@ class Store:
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 
+    def body_before(self, kind: int, delta: Delta) -> bytes | None:
+        """The state before a record of the log; None if the log has it no more. Blocks as ``body`` does. Raises
+        Damaged."""
+        if delta.before is not None:
+            return delta.before
+        with self._noting_damage():
+            packed = reading.body_before(self._lookup, kind, delta.sequence)
+            try:
+                return None if packed is None else self.codec.bodies.unpack(packed)
+            except ValueError as error:
+                raise Damaged(f"the record before {delta.sequence}: {error}") from error
+
     def resource_of(self, sequence: int) -> int:
         """The number of the resource that such a record names. Blocks as ``body`` does. Raises Damaged."""
         with self._noting_damage():
-            number = statements.resource(self._lookup, sequence)
+            number = reading.resource(self._lookup, sequence)
             if number not in self.codec.resources:
                 raise Damaged(f"record {sequence} should hold an object's last state, and names no known resource")
             return number

@@ -6,17 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
 from bridge.outbox.consumers.compaction import BacklogRecord, Compaction, Kept, compact
+from tests.kit.examples import examples
 
 KEYS = st.sampled_from("ab")
 UIDS = st.sampled_from(["u0", "u1"])
 THROUGH = st.integers(0, 40)
 
-often = settings(max_examples=200)
+often = examples(100)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.facts import Fact, OutboxRebuilt
@@ -23,11 +23,12 @@ from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import database
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import crashed, everything, opened
+from tests.kit import memory
 from tests.kit.damage import harm
+from tests.kit.examples import examples
 from tests.kit.informed import DEPLOYMENTS, Informed
 
 SINKS = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
-IN_MEMORY = Path("/dev/shm")
 
 
 async def _fill(directory: Path) -> None:
@@ -54,7 +55,7 @@ async def _with_log(directory: Path) -> None:
 @pytest.fixture(scope="module")
 def states() -> Iterator[dict[str, Path]]:
     """States of a bridge that ended, and of one that was killed; with checksums in the pages, and without."""
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=memory.folder()) as folder:
         found = {}
         for name, layer in (("plain", None), ("checked", database._VFS)):
             with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +106,7 @@ def _identity(directory: Path) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "plain and killed", "checked", "checked and killed"])
-@settings(max_examples=25)
+@examples(20)
 @given(seed=st.integers(0, 1 << 32))
 def test_after_any_damage_it_runs_at_the_second_start(states: dict[str, Path], kind: str, seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=states[kind].parent) as folder:

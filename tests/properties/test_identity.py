@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -25,15 +25,15 @@ from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
+from tests.kit import memory
 from tests.kit.deadlines import BUSY
+from tests.kit.examples import examples
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
 
 KEYS = ("shop/web", "shop/api", "prod/web", "prod/api")
 ALL, SHOP, PROD, WEB = Scope(), Scope("shop"), Scope("prod"), Scope("shop", "web")
 CONFIGURED = ((ALL,), (SHOP,), (PROD,), (SHOP, PROD), (WEB,), (WEB, PROD), ())
-IN_MEMORY = Path("/dev/shm")
-"""What is synced to a disk survives it; here a crash is a copy, and a disk is only slow."""
 
 SCOPES = st.sampled_from(CONFIGURED)
 CUT = st.none() | st.integers(0, 3)
@@ -45,7 +45,7 @@ def orphans_leave_one_by_one_and_damages_are_an_hour_apart() -> Iterator[None]:
     hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
     with (
         patch("bridge.outbox.ledger._AT_ONCE", 1),
-        patch("bridge.outbox.rebuild.time_ns", side_effect=lambda: next(hours)),
+        patch("bridge.outbox.recovery.rebuild.time_ns", side_effect=lambda: next(hours)),
     ):
         yield
 
@@ -58,7 +58,7 @@ class IdentityMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.root = Path(tempfile.mkdtemp(prefix="identity-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+        self.root = Path(tempfile.mkdtemp(prefix="identity-", dir=memory.folder()))
         self.directories = (self.root / str(number) for number in count())
         self.directory = next(self.directories)
         self.directory.mkdir()
@@ -77,7 +77,7 @@ class IdentityMachine(RuleBasedStateMachine):
             async with asyncio.timeout(30 * BUSY):
                 await what
 
-        self.runner.run(bounded())
+        self.runner.get_loop().run_until_complete(bounded())
 
     @initialize(scopes=SCOPES, keys=st.sets(st.sampled_from(KEYS)))
     def begin(self, scopes: tuple[Scope, ...], keys: set[str]) -> None:
@@ -267,8 +267,8 @@ class IdentityMachine(RuleBasedStateMachine):
 
 
 TestIdentity = IdentityMachine.TestCase
-TestIdentity.settings = settings(
-    max_examples=40,
+TestIdentity.settings = examples(
+    30,
     stateful_step_count=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.informer import SharedInformer, Timing, shared_informer
@@ -32,6 +32,7 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Consumers
+from tests.kit.examples import examples
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import Event, SimulatedCluster
@@ -307,7 +308,7 @@ async def play(history: History, world: World) -> Lives:
     return lives
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(history=st.lists(st.tuples(unkind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_deltas_are_consistent_and_lead_to_the_servers_state(history: History, world: World) -> None:
     lives = run_in_virtual_time(play(history, world))
@@ -315,7 +316,7 @@ def test_deltas_are_consistent_and_lead_to_the_servers_state(history: History, w
     assert set(map(name_of, lives.cluster.announced)) <= set(lives.in_order) | lives.lost
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(history=st.lists(st.tuples(kind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_after_a_saved_position_each_version_comes_once_unlisted(history: History, world: World) -> None:
     lives = run_in_virtual_time(play(history, world))
@@ -372,7 +373,7 @@ async def restore(
     return lives
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     history=st.lists(st.tuples(st.one_of(*life_of_a_cluster), pauses), max_size=10),
     world=worlds,

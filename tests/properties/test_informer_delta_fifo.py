@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -16,6 +15,7 @@ from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import Deltas, DeltaType, FifoClosed, QueuedDelta
 from bridge.model.answers import EventType
 from bridge.model.object import ApiObject
+from tests.kit.examples import examples
 from tests.kit.objects import a_pod
 from tests.kit.virtual_time import VirtualTimeLoop
 
@@ -65,7 +65,7 @@ class AgainstAModel(RuleBasedStateMachine):
         return DeltaFIFO(self.known)
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(what)
+        return self.runner.get_loop().run_until_complete(what)
 
     def teardown(self) -> None:
         if not hasattr(self, "fifo"):
@@ -242,4 +242,4 @@ class AgainstAModel(RuleBasedStateMachine):
 
 
 TestAgainstAModel = AgainstAModel.TestCase
-TestAgainstAModel.settings = settings(max_examples=150, stateful_step_count=40)
+TestAgainstAModel.settings = examples(100, stateful_step_count=40)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.informer import SharedInformer, Timing
@@ -16,6 +16,7 @@ from bridge.model.answers import Expired, HungUp
 from bridge.model.change import Change, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
+from tests.kit.examples import examples
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
@@ -98,7 +99,7 @@ async def play(history: list[Step], watch_list: bool) -> None:
         assert follower.state == cluster.objects
 
 
-@settings(max_examples=150)
+@examples(100)
 @given(history=st.lists(steps, min_size=8, max_size=40), watch_list=st.booleans())
 def test_every_handler_gets_the_changes_up_to_the_present_state(history: list[Step], watch_list: bool) -> None:
     run_in_virtual_time(play(history, watch_list))

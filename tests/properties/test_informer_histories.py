@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.informer.controller import Controller
@@ -35,6 +35,7 @@ from bridge.model.change import ChangeBatch, Op
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Consumers
+from tests.kit.examples import examples
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
@@ -190,7 +191,7 @@ async def play(
     assert announced <= received
 
 
-@settings(max_examples=150)
+@examples(100)
 @given(
     history=st.lists(st.tuples(steps, pauses), min_size=10, max_size=50),
     watch_list=st.booleans(),

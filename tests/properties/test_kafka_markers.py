@@ -17,15 +17,16 @@ from unittest.mock import patch
 
 import msgspec
 from confluent_kafka import KafkaError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.record import Concern, Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
+from sinks.kafka.client.producer import InFlight
 from sinks.kafka.encode import Headers, KafkaMessage
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.producer import InFlight
 from sinks.kafka.sink import KafkaSink
+from tests.kit.examples import examples
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, TIME, a_delta
 
 PARTITIONS = {"k8s.pods": 3, "k8s.deployments": 2, "k8s.nodes": 2, "k8s.notice": 1}
@@ -84,7 +85,7 @@ def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
     sink = KafkaSink("audit", KafkaOptions(bootstrap_servers="b:1"), cluster="prod")
     sink.memory = memory
     sink._notices.restore(memory)  # As ``open`` does.
-    sink._producer = FakeProducer(broker)  # type: ignore[assignment]
+    sink._producers.present = FakeProducer(broker)  # type: ignore[assignment]
     sink._topics._cleanup_policies = lambda topics: {  # type: ignore[method-assign]
         topic: topic in COMPACTED if may_ask else None for topic in topics
     }
@@ -122,7 +123,7 @@ def streams(draw: st.DrawFn) -> list[list[Record]]:
     return [fetch for fetch in fetches if fetch]
 
 
-@settings(max_examples=150)
+@examples(100)
 @given(
     fetches=streams(),
     crashes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=4),
@@ -160,7 +161,7 @@ async def deliver(broker: Broker, fetches: Sequence[Sequence[Record]], crashes: 
     """As a worker does it; unsaved records are delivered again after a crash."""
     saved, place = [b""], 0
     sink = a_sink(broker, b"", may_ask=may_ask)
-    with patch("sinks.kafka.topics.Topics.unusable", no_topic_is_unusable):
+    with patch("sinks.kafka.topics.topics.Topics.unusable", no_topic_is_unusable):
         while place < len(fetches):
             batch = list(fetches[place])
             while batch:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -26,15 +26,15 @@ from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
+from tests.kit import memory
 from tests.kit.deadlines import BUSY
+from tests.kit.examples import examples
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 T = TypeVar("T")
 
 KEYS = ("shop/a", "shop/b", "shopping/a", "c")
 SINKS = ("left", "right", "late")
-IN_MEMORY = Path("/dev/shm")
-"""What is synced to a disk survives it; here a crash is a copy, and a disk is only slow."""
 
 
 class ShiftingLoop(asyncio.SelectorEventLoop):
@@ -134,7 +134,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=ShiftingLoop)
-        self.root = Path(tempfile.mkdtemp(prefix="outbox-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+        self.root = Path(tempfile.mkdtemp(prefix="outbox-", dir=memory.folder()))
         self.directories = (self.root / str(number) for number in count())
         self.directory = next(self.directories)
         self.directory.mkdir()
@@ -155,7 +155,7 @@ class OutboxMachine(RuleBasedStateMachine):
             async with asyncio.timeout(30 * BUSY):
                 return await what
 
-        return self.runner.run(bounded())
+        return self.runner.get_loop().run_until_complete(bounded())
 
     def teardown(self) -> None:
         try:
@@ -413,7 +413,7 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
         name = self.draw_sink(data)
-        before, after = self.run(self.feeds[name].compact(self.outbox.last_at_start))
+        before, after = self.run(self.feeds[name].compact())
         assert after <= before
         self.excuse(name, self.outbox.last)
 
@@ -487,7 +487,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.configured.pop(name, None)
         self.run(self.open())
         if forget:
-            self.run(self.outbox.sinks.count_absence(3600.0, 3000.0))
+            self.run(self.outbox.registration.count_absence(3600.0, 3000.0))
             self.consumers = {each: self.consumers[each] for each in self.configured}
 
     # ── Maintenance ──────────────────────────────────────────────────────────
@@ -524,8 +524,8 @@ class OutboxMachine(RuleBasedStateMachine):
 
 
 TestOutbox = OutboxMachine.TestCase
-TestOutbox.settings = settings(
-    max_examples=40,
+TestOutbox.settings = examples(
+    30,
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

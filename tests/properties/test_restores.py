@@ -19,6 +19,7 @@ from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, 
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from tests.kit.examples import TIMES
 from tests.kit.objects import PODS
 from tests.kit.shared_store import BROKE, Backup, SharedStore, View
 from tests.kit.simulated_cluster import End
@@ -231,7 +232,10 @@ FAILED = [
 """Seeds that once used an id for two contents, or ended in another state than the store."""
 
 
-@pytest.mark.parametrize("seeds", [range(40), range(3000, 3080), FAILED], ids=["first", "more", "once failed"])
+@pytest.mark.hypothesis  # With seeds in place of examples.
+@pytest.mark.parametrize(
+    "seeds", [range(40 * TIMES), range(3000, 3000 + 40 * TIMES), FAILED], ids=["first", "more", "once failed"]
+)
 def test_every_restore_of_a_store_is_exported_right(seeds: Collection[int]) -> None:
     lives = [run_in_virtual_time(live(seed)) for seed in seeds]
 

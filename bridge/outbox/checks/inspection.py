@@ -10,10 +10,12 @@ from pathlib import Path
 import apsw
 
 from bridge.model.resource import Resource, Scope
+from bridge.outbox.consumers import selections
+from bridge.outbox.consumers.backfill_plans import quoted
 from bridge.outbox.errors import StateUnusable
-from bridge.outbox.log import ledger_sql
+from bridge.outbox.log import informer_sql, ledger_sql
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import row, usable
+from bridge.outbox.storage.database import one, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 
 _SHARED = "outbox.db-shm"
@@ -26,6 +28,8 @@ class LedgerObject:
     key: str
     uid: str
     version: str
+    digest: bytes | None = None
+    """Of the state without the paths whose changes are ignored; None where none are."""
 
 
 class StateInspection:
@@ -43,23 +47,31 @@ class StateInspection:
     def scopes(self, resource: Resource) -> list[Scope]:
         """The watched scopes of a resource."""
         kind = ledger_sql.kinds(self._connection).get(resource.name)
-        return [] if kind is None else [each.scope for each in ledger_sql.informers(self._connection, kind)]
+        return [] if kind is None else [each.scope for each in informer_sql.informers(self._connection, kind)]
 
     def objects(self, resource: Resource) -> Iterator[LedgerObject]:
         """Every object of a resource that was exported, and not exported as deleted."""
         kind = ledger_sql.kinds(self._connection).get(resource.name)
         if kind is not None:
-            for key, uid, version in ledger_sql.present(self._connection, kind):
-                yield LedgerObject(key, uid, version)
+            for found in ledger_sql.present(self._connection, kind):
+                yield LedgerObject(*found)
 
     def count(self) -> int:
         """Number of all objects."""
         return int(row(self._connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}")[0])
 
     def backlogs(self) -> dict[str, int]:
-        """For each sink with a cursor, the number of log records that the sink has not settled."""
-        found = self._connection.execute("SELECT sink, settled FROM cursors")
-        return {sink: max(0, self.last - settled) for sink, settled in found}
+        """For each sink with a cursor, the number of log records that the sink gets and has not settled."""
+        found = list(self._connection.execute("SELECT sink, settled FROM cursors"))
+        selecting = selections.load(self._connection)
+        return {
+            sink: self._own(sink, settled) if sink in selecting else max(0, self.last - settled)
+            for sink, settled in found
+        }
+
+    def _own(self, sink: str, settled: int) -> int:
+        _, seen = selections.seen_by(self._connection, sink)
+        return one(self._connection, f"SELECT count(*) FROM log WHERE seq > ? AND {seen}", (settled, quoted(sink)))
 
 
 @contextmanager
@@ -73,7 +85,8 @@ def look_at(directory: Path) -> Iterator[StateInspection | None]:
     with usable(file):
         connection = _open(file, directory)
         try:
-            schema.recognise(connection, new=False)
+            if (found := schema.recognise(connection, new=False)) != schema.FORMAT:
+                raise StateUnusable(schema.waits_for_migration(str(file), found))
             with connection:  # A single read transaction, so that all answers are of the same moment.
                 yield StateInspection(connection)
         finally:

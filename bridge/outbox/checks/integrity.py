@@ -82,7 +82,7 @@ def problems(database: apsw.Connection) -> list[str]:
     database in one transaction."""
     database.execute("BEGIN")  # One snapshot for all queries: the bridge may go on writing.
     try:
-        for part in _PARTS:
+        for part in _PARTS if not schema.is_earlier(database) else (_pages,):
             if found := list(islice(_reported(part, database), MOST)):
                 return found
         return []

@@ -1,11 +1,15 @@
 """A sink's way through the log.
 
 backfill          a snapshot, compacted backlog, gap or replay in front of the log: its items and its progress
-backfill_plans    the records that become items of a backfill
+backfill_plans    the records that become items of a compacted or dropped backlog
 backlog           bounds of a backlog, and the records to drop above them (pure)
+beginnings        the backfill with which a new sink begins
 compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
 dead_letters_sql  rejected and parked records
 gap_concerns      the resources and namespaces that a gap is about
+judged            records of the log, judged by the present selection of a sink
+own_log           the records in the log that a sink gets, counted, and the sizes of backlogs
+replays           the records of a replay
 selections        the bit of each sink with a selection, and its entries
 """

@@ -1,4 +1,5 @@
-"""Backfills: a snapshot, a compacted backlog, a Gap or a replay that a sink gets before it goes on with the log.
+"""Backfills: a snapshot, a compacted backlog, a Gap, a replay, or the earliest records for a new sink with a selection,
+which a sink gets before it goes on with the log.
 
 A backfill is a list of items in the database: numbers of records in the order of their delivery, each with the op that
 the sink gets, or a notice. The sink reads the log through ``starts_after``, then the items, then the log behind
@@ -22,7 +23,7 @@ from bridge.model.record import Delta, Record, Snapshot, SnapshotEdge, snapshot_
 from bridge.outbox.consumers.gap_concerns import concerns_of
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
-from bridge.outbox.log.statements import bounded
+from bridge.outbox.log.reading import bounded, record_bytes
 from bridge.outbox.storage.database import row
 
 
@@ -31,6 +32,10 @@ class BackfillKind(StrEnum):
     COMPACTED = "compacted"
     DROPPED = "dropped"
     REPLAY = "replay"
+    SELECTED = "selected"
+    """The sink's own records of a part of the log that other sinks need no more."""
+    EARLIEST = "earliest"
+    """The log of before the sink was there, as its selection judges it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ def read(
                 )
             yield record
 
-    return list(bounded(records())), items[-1]
+    return list(bounded(records(), record_bytes)), items[-1]
 
 
 def _end_of_snapshot(database: apsw.Connection, sink: str, backfill: Backfill) -> int:
@@ -183,7 +188,7 @@ def insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, Ba
     database.executemany(
         "INSERT INTO backfill_items (sink, item, seq, op, first_seq, records, time, before_seq, before, concerns)"
         " VALUES (?,?,?,?,?,?,?,?,?,?)",
-        [(sink, item, *selected) for item, selected in planned],
+        ((sink, item, *selected) for item, selected in planned),
     )
 
 

@@ -12,89 +12,16 @@ from typing import Any
 
 import apsw
 
-from bridge.model.admin import Replayed
 from bridge.model.change import Op
-from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill import ITEM_COLUMNS, Backfill, BackfillItem, BackfillKind, insert, save
 from bridge.outbox.consumers.compaction import BacklogRecord, compact
 from bridge.outbox.consumers.gap_concerns import GapConcerns
 from bridge.outbox.log import record_codec
-from bridge.outbox.log.ledger_sql import PRESENT
-from bridge.outbox.storage.database import one, row
 
 _CHUNK = 10_000
 """Rows read in each transaction."""
-
-
-def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
-    """Plans every object that the sink's selection contains as ``added``, in the order of their last records, between
-    two notices."""
-    last, has = one(database, "SELECT last FROM meta"), selections.contains(database, sink)
-    database.execute(
-        "INSERT INTO backfill_items (sink, item, seq, op)"
-        f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT} AND {has}",
-        (sink,),
-    )
-    count = database.changes()
-    insert(database, sink, [(1, BackfillItem(last, SnapshotEdge.BEGAN, records=count, time=time))])
-    insert(database, sink, [(count + 2, BackfillItem(last, SnapshotEdge.ENDED, records=count, time=time))])
-    return save(database, sink, Backfill(BackfillKind.SNAPSHOT, last, last, 0, count + 2))
-
-
-def begin_selection(database: apsw.Connection, sink: str, start: str, time: str) -> Backfill | None:
-    """Puts a selection into effect. ``start``: the StartPolicy of a new sink, which begins with a snapshot of the
-    selected objects by ``snapshot``; empty for other sinks."""
-    selections.end(database, sink)
-    if start != StartPolicy.SNAPSHOT or not one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
-        return None
-    return begin_snapshot(database, sink, time)
-
-
-def begin_replay(
-    database: apsw.Connection,
-    sink: str,
-    *,
-    start: int | str,
-    settled: int,
-    taken: int,
-    kind: int | None,
-    namespace: str | None,
-) -> tuple[Backfill | None, Replayed]:
-    """Plans the log from ``start`` (a sequence number, or an RFC 3339 time) through ``taken`` once more, for a kind or
-    namespace if given. Returns the backfill (None for no records), and the range of its records. The replay's number
-    becomes durable with the items: a replay that goes on after a crash keeps its number, and no other replay of this
-    database gets the same."""
-    log_start = one(database, "SELECT log_start FROM meta")
-    op, seen = selections.seen_by(database, sink)
-    wheres = ["seq >= ?", "seq <= ?", seen]
-    values: list[int | str] = [log_start, taken, _quoted(sink)]
-    # Times are RFC 3339 in UTC with microseconds: texts of one length, whose order is the order of time.
-    wheres.append("seq >= ?" if isinstance(start, int) else "time >= ?")
-    values.append(start)
-    if kind is not None:
-        wheres.append("kind = ?")
-        values.append(kind)
-    if namespace is not None:
-        wheres.append("substr(key, 1, length(?) + 1) = ? || '/'")
-        values += [namespace, namespace]
-    database.execute(
-        f"INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, {op}"
-        f" FROM log WHERE {' AND '.join(wheres)}",
-        (sink, *values),
-    )
-    found = row(
-        database,
-        "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM backfill_items WHERE sink = ?",
-        (sink,),
-    )
-    planned = Replayed(*found)
-    if not planned.records:
-        return None, planned
-    number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
-    backfill = Backfill(BackfillKind.REPLAY, taken, taken, 0, planned.records, number)
-    return save(database, sink, _with_in_flight(database, sink, backfill, settled)), planned
 
 
 def plan_compacted(
@@ -172,7 +99,7 @@ def replan(
     planned: Iterable[BackfillItem],
 ) -> Backfill:
     """Replaces everything up to ``through`` that the sink has not received with the items ``planned``."""
-    base = backfill or _with_in_flight(database, sink, Backfill(kind, taken, taken, 0, 0), settled)
+    base = backfill or with_in_flight(database, sink, Backfill(kind, taken, taken, 0, 0), settled)
     database.execute("DELETE FROM backfill_items WHERE sink = ? AND item > ?", (sink, base.read_through))
     begin = max(base.read_through, 0)
     numbered = list(enumerate(planned, begin + 1))
@@ -180,6 +107,23 @@ def replan(
     # A compacted snapshot is still a snapshot: its end has to be announced.
     kind = base.kind if base.kind is BackfillKind.SNAPSHOT else kind
     return save(database, sink, replace(base, kind=kind, resumes_after=through, last_item=begin + len(numbered)))
+
+
+def extend(
+    database: apsw.Connection, sink: str, backfill: Backfill | None, settled: int, taken: int, through: int
+) -> Backfill:
+    """Makes items of the sink's records up to ``through``, as they are: the log can be trimmed that far, however many
+    records there are for other sinks."""
+    base = backfill or with_in_flight(database, sink, Backfill(BackfillKind.SELECTED, taken, taken, 0, 0), settled)
+    op, seen = selections.seen_by(database, sink)
+    begin = max(base.last_item, 0)
+    database.execute(
+        "INSERT INTO backfill_items (sink, item, seq, op)"
+        f" SELECT ?, ? + row_number() OVER (ORDER BY seq), seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen}",
+        (sink, begin, base.resumes_after, through, quoted(sink)),
+    )
+    last_item = begin + database.changes()
+    return save(database, sink, replace(base, resumes_after=through, last_item=last_item))
 
 
 # ── Parts of a plan ──────────────────────────────────────────────────────────
@@ -200,7 +144,7 @@ def _waiting(
     op, seen = selections.seen_by(database, sink)
     log = f"SELECT seq, {op}, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq"
     start = taken if backfill is None else backfill.resumes_after
-    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, _quoted(sink)):
+    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, quoted(sink)):
         yield BackfillItem(sequence, op), resource, kind, key, uid
 
 
@@ -213,12 +157,12 @@ def _in_chunks(database: apsw.Connection, query: str, after: int, *values: Any) 
         after = chunk[-1][0]
 
 
-def _with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, settled: int) -> Backfill:
+def with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, settled: int) -> Backfill:
     """Adds the records that the sink has received and not settled as items, with indexes from 0 down."""
     op, seen = selections.seen_by(database, sink)
     found = database.execute(
         f"SELECT seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq",
-        (settled, backfill.starts_after, _quoted(sink)),
+        (settled, backfill.starts_after, quoted(sink)),
     )
     in_flight = list(found)
     insert(database, sink, enumerate((BackfillItem(*each) for each in in_flight), 1 - len(in_flight)))
@@ -246,5 +190,6 @@ def _before(database: apsw.Connection, sequence: int) -> bytes | None:
     return found[0] if found else None
 
 
-def _quoted(sink: str) -> str:
+def quoted(sink: str) -> str:
+    """The parameter of ``selections.seen_by``."""
     return f'"{sink}"'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from bridge.model.policies import BacklogBounds
@@ -35,13 +37,21 @@ def why_full(bounds: BacklogBounds, size: BacklogSize, setting: str) -> str:
 
 
 def drop_through(
-    bounds: BacklogBounds, sparse_index: SparseIndex, settled: int, last: int, now: float, beside: int = 0
+    bounds: BacklogBounds,
+    sparse_index: SparseIndex,
+    settled: int,
+    last: int,
+    now: float,
+    beside: int = 0,
+    followed_by: Callable[[int], int] | None = None,
 ) -> int:
     """The sequence number behind which the backlog is within every bound, with room for more; ``settled`` if it is
-    within them already. ``beside``: records that count and cannot be dropped."""
+    within them already. ``beside``: records that count and cannot be dropped. ``followed_by``: returns a sequence
+    number behind which the sink has at most so many records; None if every record is for the sink."""
     through = settled
     if bounds.records is not None:
-        through = max(through, last - max(0, int(bounds.records * ROOM) - beside))
+        room = max(0, int(bounds.records * ROOM) - beside)
+        through = max(through, last - room if followed_by is None else followed_by(room))
     if bounds.bytes is not None:
         through = max(through, sparse_index.sequence_within_bytes(int(bounds.bytes * ROOM)))
     if bounds.age is not None:

@@ -4,7 +4,7 @@ loses costs duplicates, never records."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import apsw
@@ -13,8 +13,8 @@ from bridge.model.policies import StartPolicy
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import selections
-from bridge.outbox.consumers.backfill import Backfill
-from bridge.outbox.consumers.backfill_plans import begin_snapshot
+from bridge.outbox.consumers.backfill import Backfill, BackfillKind
+from bridge.outbox.consumers.beginnings import begin_snapshot
 from bridge.outbox.log import statements
 from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, row
@@ -37,6 +37,8 @@ class SinkCursor:
     """Durable: a restart resumes no sink."""
     memory: bytes = b""
     """Opaque bytes of the sink, handed back after a restart."""
+    compacted_through: int = 0
+    """Records up to this sequence number count only as items of the backfill."""
     oldest_at: float = 0.0
     """Event loop time (seconds) since which some record is unsettled. Kept here because records in flight may have left
     the log."""
@@ -86,18 +88,37 @@ class SinkCursor:
             index = bisect_right(backfill.in_flight, self.settled) - len(backfill.in_flight)
             self.settled_item = max(self.settled_item, index)
 
+    def follow(self, backfill: Backfill | None, *, compacts: bool = True) -> None:
+        """Follows a backfill that was begun or changed in the database; None changes nothing. Runs once the plan is
+        durable, even if the caller was cancelled. ``compacts``: it has not every record that it stands for."""
+        if backfill is None:
+            return
+        begins, self.backfill = self.backfill is None, backfill
+        if compacts:
+            self.compacted_through = backfill.resumes_after
+        if begins:
+            self.settled_item = -len(backfill.in_flight)
+            self.settle_in_flight(backfill)
+
     def remember(self, memory: bytes) -> None:
         """Stores bytes that the sink gets back after a restart. They are saved together with the cursor of that
         moment."""
         if memory != self.memory:
             self.memory, self.dirty = memory, True
 
-    def backlog_records(self, last: int) -> int:
-        """Records that are unsettled up to ``last``, including records for other sinks."""
+    def backlog_records(self, last: int, between: Callable[[int, int], int]) -> int:
+        """Records that are unsettled up to ``last``. ``between``: counts those behind a sequence number, up to
+        another."""
         if self.backfill is None:
-            return max(0, last - self.settled)
-        before = max(0, self.backfill.needs_log_through - self.settled)
-        return before + self.backfill.last_item - self.settled_item + max(0, last - self.backfill.resumes_after)
+            return between(self.settled, last)
+        before = between(self.settled, self.backfill.needs_log_through)
+        return before + self.backfill.last_item - self.settled_item + between(self.backfill.resumes_after, last)
+
+    @property
+    def counts_from(self) -> int:
+        """Of a sink with a selection: bytes and age of the backlog are those of its records behind this sequence
+        number."""
+        return self.settled if self.backfill is None else max(self.settled, self.compacted_through)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +147,31 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Sink
             backfill,
             configured=sink in there,
             settled_item=item,
+            compacted_through=0 if backfill is None else _compacted_through(backfill),
             paused=PauseCause(paused),
             memory=memory,
         )
     return cursors
+
+
+def _compacted_through(backfill: Backfill) -> int:
+    return 0 if backfill.kind is BackfillKind.SELECTED else backfill.resumes_after
+
+
+def configure(
+    database: apsw.Connection, sinks: Mapping[str, StartPolicy | None], selecting: Collection[str], time: str
+) -> None:
+    """Counts these sinks as present: a new sink gets its cursor, unless its StartPolicy is None, and a sink of
+    ``selecting`` its bit. Raises StateError if no bit is left."""
+    known = {sink for (sink,) in database.execute("SELECT sink FROM cursors")}
+    for sink, start in sinks.items():
+        if sink not in known and start is not None:
+            register(database, sink, start, time, selects=sink in selecting)
+        # Without the condition every start would write, and fail on a full disk where deliveries can go on.
+        database.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
+    for sink in selecting:
+        if sink not in selections.load(database):
+            selections.begin(database, sink, None)
 
 
 def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str, *, selects: bool = False) -> None:
@@ -158,6 +200,12 @@ def save(
         )
         if each.item is not None:
             backfills.settle(database, each.sink, each.item)
+
+
+def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:
+    """Deletes a settled backfill, and moves the cursor to the record behind which the log goes on."""
+    backfills.end(database, sink)
+    database.execute("UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?", (settled, memory, sink))
 
 
 def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:

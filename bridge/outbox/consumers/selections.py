@@ -7,16 +7,18 @@ had a selection once keeps its bit until its cursor is forgotten: without ``sele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.model.record import MOST_SELECTIONS
-from bridge.outbox.errors import StateError
+from bridge.outbox.errors import Damaged, StateError
+from bridge.outbox.log import reading
 from bridge.outbox.log.ledger_sql import PRESENT
-from bridge.outbox.storage.database import one
+from bridge.outbox.storage.database import one, row
 
 EVERYTHING = '[{"resource":"*"}]'
 """Entries of a sink without ``select``."""
@@ -44,47 +46,36 @@ class StoredSelection:
     """The entries as JSON, with the names of the resources that they mean."""
     names: str
     """JSON: names in the configuration → names in ``entries``."""
+    effective: int
+    """Records through this sequence number may have decisions by earlier entries, and the difference is among them."""
 
 
-class HeldObject:
+class HeldObject(NamedTuple):
     """An object of the ledger with its last state."""
 
-    __slots__ = ("body", "epoch", "key", "kind", "members", "resource", "sequence", "uid", "version")
-
-    def __init__(
-        self,
-        kind: int,
-        sequence: int,
-        key: str,
-        uid: str,
-        version: str,
-        members: int,
-        resource: int,
-        epoch: int,
-        body: bytes,
-    ) -> None:
-        self.kind = kind
-        self.sequence = sequence
-        """The record with its last state."""
-        self.key = key
-        self.uid = uid
-        self.version = version
-        self.members = members
-        self.resource = resource
-        """The number of the resource that this record names."""
-        self.epoch = epoch
-        self.body = body
-        """Packed."""
+    kind: int
+    sequence: int
+    """The record with its last state."""
+    key: str
+    uid: str
+    version: str
+    members: int
+    resource: int
+    """The number of the resource that this record names."""
+    epoch: int
+    body: bytes
 
 
-_COLUMNS = "sink, mask, since, had_all, number, start, pending, entries, names"
+_COLUMNS = "sink, mask, since, had_all, number, start, pending, entries, names, effective"
 
 
 def load(database: apsw.Connection) -> dict[str, StoredSelection]:
     """The selections by sink."""
     return {
-        row[0]: StoredSelection(row[0], row[1], row[2], bool(row[3]), row[4], row[5], bool(row[6]), row[7], row[8])
-        for row in database.execute(f"SELECT {_COLUMNS} FROM selections")
+        sink: StoredSelection(sink, mask, since, bool(had_all), number, start, bool(pending), *others)
+        for sink, mask, since, had_all, number, start, pending, *others in database.execute(
+            f"SELECT {_COLUMNS} FROM selections"
+        )
     }
 
 
@@ -119,8 +110,10 @@ def define(database: apsw.Connection, sink: str, entries: str, names: str, *, ch
 
 
 def end(database: apsw.Connection, sink: str) -> None:
-    """The bits of all objects are those of the entries."""
-    database.execute("UPDATE selections SET pending = 0, start = '' WHERE sink = ?", (sink,))
+    """The bits of all objects are those of the entries, and the difference is in the log."""
+    database.execute(
+        "UPDATE selections SET pending = 0, start = '', effective = (SELECT last FROM meta) WHERE sink = ?", (sink,)
+    )
 
 
 def forget(database: apsw.Connection, sink: str) -> None:
@@ -132,13 +125,22 @@ def objects(database: apsw.Connection) -> list[int]:
     return [number for (number,) in database.execute(f"SELECT seq FROM {PRESENT} ORDER BY seq")]
 
 
-def held(database: apsw.Connection, sequences: Sequence[int]) -> list[HeldObject]:
-    """The objects whose last states these records have."""
+def held(database: apsw.Connection, sequences: Sequence[int], unpack: Callable[[bytes], bytes]) -> list[HeldObject]:
+    """The objects whose last states these records have: the first of them, up to ``MOST_BYTES``. Raises Damaged."""
     query = (
         "SELECT l.kind, l.seq, l.key, l.uid, l.version, o.members, l.resource, l.epoch, l.body"
         " FROM log l JOIN ledger o ON o.kind = l.kind AND o.seq = l.seq WHERE l.seq = ?"
     )
-    return [HeldObject(*row) for each in sequences for row in database.execute(query, (each,))]
+
+    def states() -> Iterator[HeldObject]:
+        for sequence in sequences:
+            found = HeldObject._make(row(database, query, (sequence,)))
+            try:
+                yield found._replace(body=unpack(found.body))
+            except ValueError as error:
+                raise Damaged(f"record {sequence}: {error}") from error
+
+    return list(reading.bounded(states(), lambda state: len(state.body)))
 
 
 def seen_by(database: apsw.Connection, sink: str) -> tuple[str, str]:

@@ -14,9 +14,10 @@ from bridge.model.record import Delta, Selected
 
 class Decide(Protocol):
     """Decides which sinks get a record. ``was``: the members before it; None if the object was not known. ``before``
-    returns the state before it, and is called only if an expression reads that state. Pure."""
+    returns the state before it (None if that is not known any more), and is called only if an expression reads that
+    state. Pure."""
 
-    def __call__(self, delta: Delta, was: int | None, before: Callable[[], bytes] | None) -> Selected: ...
+    def __call__(self, delta: Delta, was: int | None, before: Callable[[], bytes | None] | None) -> Selected: ...
 
 
 def decided(

@@ -1,21 +1,21 @@
-"""SQL statements of the log and the ledger: the writer's transactions, and the readers' questions. Hot."""
+"""The writer's transactions on log, ledger and informers, and the informers as they are followed between them. Hot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 
 import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from bridge.model.primitives.packing import pack
-from bridge.model.record import Delta, Record
-from bridge.outbox.log import ledger_sql, record_codec
+from bridge.model.change import ChangeBatch, IgnoredChange, Op
+from bridge.model.record import Delta
+from bridge.model.resource import Resource
+from bridge.model.versions.version import newest_of
+from bridge.outbox.log import informer_sql, ledger_sql, record_codec
 from bridge.outbox.log.record_codec import LogRow
-from bridge.outbox.storage.database import one
-
-MOST_BYTES = 16 << 20
-"""Unpacked bytes of a read. The record that crosses the bound is the last."""
 
 _END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
 """Ends the rebuilding of a lost database once every informer has listed."""
@@ -43,6 +43,10 @@ class Append(msgspec.Struct, frozen=True):
     """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
     rebuilding: bool
     """True if this batch may end the informer's first list after the database was lost."""
+    ignored: IgnoredChange | None = None
+    """The newest ignored change up to the position."""
+    digests: Sequence[bytes | None] | None = None
+    """For each delta, the digest of its state; None where no changes are ignored."""
     members: Sequence[ledger_sql.Members] = ()
     """Objects whose selections changed, while their states did not."""
 
@@ -57,7 +61,9 @@ def without_informer(
 ) -> Append:
     """A batch of records that no informer exports, and that are no states."""
     no_states = [False] * len(resources)
-    return Append(None, kind, None, resources, no_states, replaced, None, None, 1, removing, False, members)
+    return Append(
+        None, kind, None, resources, no_states, replaced, None, None, 1, removing, rebuilding=False, members=members
+    )
 
 
 def append(
@@ -79,8 +85,11 @@ def append(
                 delta.resource_version,
                 replaced,
                 0 if delta.selected is None else delta.selected.members,
+                digest,
             )
-            for delta, state, replaced in zip(deltas, batch.are_states, batch.replaced, strict=True)
+            for delta, state, replaced, digest in zip(
+                deltas, batch.are_states, batch.replaced, batch.digests or repeat(None, len(deltas)), strict=True
+            )
         ],
     )
     if batch.members:
@@ -88,13 +97,21 @@ def append(
     if informer is None:
         _clear_positions(database, batch)
     if batch.removing:
-        ledger_sql.raise_epoch(database, kind, (delta.epoch for delta in deltas))
+        informer_sql.raise_epoch(database, kind, (delta.epoch for delta in deltas))
     database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
     if informer is not None:
         database.execute(
             "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
-            " rebuilding = rebuilding AND ? WHERE id = ?",
-            (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None, informer),
+            " rebuilding = rebuilding AND ?, ignored = ? WHERE id = ?",
+            (
+                batch.position,
+                batch.newest,
+                batch.epoch,
+                batch.resource,
+                batch.position is None,
+                None if batch.ignored is None else _text(batch.ignored),
+                informer,
+            ),
         )
         if batch.rebuilding:
             database.execute(_END_REBUILDING)
@@ -142,6 +159,8 @@ class InformerProgress(msgspec.Struct, frozen=True):
     position: str | None
     newest: str | None
     epoch: int
+    ignored: IgnoredChange | None = None
+    """See ``Append``."""
 
 
 def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
@@ -149,60 +168,65 @@ def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) 
     if not informers:
         return
     database.executemany(
-        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL"
-        " WHERE id = ?4",
-        [(each.position, each.newest, each.epoch, number) for number, each in informers.items()],
+        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL,"
+        " ignored = ?5 WHERE id = ?4",
+        [
+            (each.position, each.newest, each.epoch, number, each.ignored and _text(each.ignored))
+            for number, each in informers.items()
+        ],
     )
     database.execute(_END_REBUILDING)
 
 
-# ── Readers ──────────────────────────────────────────────────────────────────
-
-_EMPTY = pack(b"")
-# A column that CASE does not choose is not read: a body may have many pages.
-_SKIPPING = record_codec.COLUMNS.removesuffix("before, body") + "".join(
-    f"{comma}CASE WHEN takes & ?3 = 0 THEN {other} ELSE {column} END"
-    for comma, column, other in (("", "before", "NULL"), (", ", "body", "?4"))
-)
+def _text(ignored: IgnoredChange) -> str:
+    return record_codec.encode(ignored).decode()
 
 
-def read(
-    database: apsw.Connection, codec: record_codec.Codec, after: int, limit: int, mask: int | None = None
-) -> tuple[list[Record], int]:
-    """At most ``limit`` records behind ``after``, and the sequence number at which the result begins, even if it is
-    empty. With the ``mask`` of a sink that has a selection, records that it does not get have empty bodies, since none
-    is read for them. Raises Damaged."""
-    database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
-    try:
-        first = max(after + 1, one(database, "SELECT log_start FROM meta"))
-        found = database.execute(
-            f"SELECT {record_codec.COLUMNS if mask is None else _SKIPPING} FROM log WHERE seq >= ?1 ORDER BY seq"
-            " LIMIT ?2",
-            (first, limit) if mask is None else (first, limit, mask, _EMPTY),
-        )
-        return list(bounded(record_codec.record_of(row, codec) for row in found)), first
-    finally:
-        database.execute("COMMIT")
+@dataclass(slots=True)
+class RunningInformer:
+    """A running informer, as the outbox follows it."""
 
+    id: int
+    kind: int
+    resource: Resource
+    resource_number: int
+    """The resource's number in the database."""
+    position: str | None
+    """The resourceVersion from which a watch can go on; None if only a list can."""
+    newest: str | None
+    """The newest resourceVersion seen in this epoch."""
+    epoch: int
+    rebuilding: bool
+    """True until the first complete list after the database was lost. Objects of that list were exported before, and
+    become ``sync``."""
+    has_forms: bool = False
+    """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
+    removing: bool = False
+    """True while the informer exports deletes of objects that may still exist in the cluster."""
+    ignored: IgnoredChange | None = None
+    """The newest ignored change up to the position."""
 
-def resource(database: apsw.Connection, sequence: int) -> int | None:
-    """The resource number of a record; None if the record is not in the log."""
-    found = database.execute("SELECT resource FROM log WHERE seq = ?", (sequence,)).fetchone()
-    return None if found is None else found[0]
+    def advance(self, batch: ChangeBatch) -> bool:
+        """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
+        new epoch began belongs to its own epoch, and moves no later position."""
+        if batch.epoch < self.epoch:
+            return False
+        began = batch.epoch > self.epoch
+        if began:
+            self.epoch, self.position, self.newest, self.ignored = batch.epoch, None, None, None
+        if batch.position is not None:
+            self.position, self.rebuilding = batch.position, False
+        elif any(change.op is not Op.SYNC for change in batch.changes):
+            self.position = None
+        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
+        if batch.ignored is not None:
+            self.ignored = batch.ignored
+        elif self.ignored is not None and batch.position is not None and batch.ignoring != self.ignored.paths:
+            self.ignored = None  # A list has shown the states that other paths hid.
+        versions = [each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC)]
+        self.newest = newest_of((self.newest, *versions, batch.position))
+        return began or batch.position is not None
 
-
-def body(database: apsw.Connection, sequence: int) -> bytes | None:
-    """The compressed body of a record; None if the record is not in the log."""
-    found = database.execute("SELECT body FROM log WHERE seq = ?", (sequence,)).fetchone()
-    return None if found is None else found[0]
-
-
-def bounded(records: Iterable[Record]) -> Iterator[Record]:
-    """The records up to ``MOST_BYTES``."""
-    total = 0
-    for record in records:
-        yield record
-        if isinstance(record, Delta):
-            total += len(record.body) + len(record.before or b"")
-        if total > MOST_BYTES:
-            return
+    @property
+    def progress(self) -> InformerProgress:
+        return InformerProgress(self.position, self.newest, self.epoch, self.ignored)

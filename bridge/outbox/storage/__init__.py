@@ -3,8 +3,9 @@
 database          connections, their pragmas, and queries that always have a row
 directory_lock    one bridge for each directory, and nobody else in its files
 mark              the mark that an ended bridge leaves for the next start
+migrations        steps from earlier formats to this one
 private_files     files with mode 0600
-schema            format number, application id, and the check of the tables
+schema            format number, application id, the check of the tables and their making
 state_directory   its files: identity, sizes, mark, and the database moved aside
 tables            the tables in SQL
 wal               finds a write-ahead log that lost its end

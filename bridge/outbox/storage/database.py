@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,20 @@ CHECKPOINT_BYTES = 16 << 20
 """Size of the write-ahead log after which the writer checkpoints."""
 
 
-def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
-    """The only connection that writes. ``made``: the file was created just now, and is empty. Raises StateUnusable,
+def open_writer(file: Path, *, made: bool = False, migrates: Callable[[int], None] | None = None) -> apsw.Connection:
+    """The only connection that writes. ``made``: the file was created just now, and is empty. ``migrates`` is called
+    with the format of a file that is migrated; None refuses a file of an earlier format. Raises StateUnusable,
     UnknownFormat and Damaged."""
     with usable(file):
         new = made or not file.exists()
         connection = _connect(file, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             connection.set_busy_timeout(10_000)
-            schema.recognise(connection, new=new)
+            found = schema.recognise(connection, new=new)
+            if found != schema.FORMAT:
+                if migrates is None:
+                    raise StateUnusable(schema.waits_for_migration(connection.filename, found))
+                migrates(found)
             wal.require_whole(connection, file)
             if new:
                 # Page layout has to be set before the first table exists.

@@ -1,4 +1,4 @@
-"""The number of the database's format, and the check of its tables."""
+"""The number of the database's format, the check of its tables, and their making."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TypeAlias
 import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
+from bridge.outbox.storage import migrations
 from bridge.outbox.storage.tables import SQL
 
-FORMAT = 2
-"""PRAGMA user_version: the number of the first released format. A change of the tables takes the next number."""
+FORMAT = 4
+"""PRAGMA user_version. A change of the tables takes the next number, and a step in ``migrations``."""
 APPLICATION_ID = 0x6B646F62
 """PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""
 _UNRELEASED_ID = 0x6B646C74
@@ -55,13 +56,14 @@ def _parts(database: apsw.Connection, table: str) -> Iterator[Part]:
         yield ("table", "", "strict" if strict else "", without_rowid, "", 0)
 
 
-def recognise(database: apsw.Connection, *, new: bool) -> None:
-    """Refuses a file that this version cannot use, before anything in it changes. ``new``: the file was created just
-    now, and may be empty. Raises UnknownFormat for another program's database and for another format, and Damaged for a
-    file of this format whose header or tables were lost."""
+def recognise(database: apsw.Connection, *, new: bool) -> int:
+    """The format of the file: FORMAT, or an earlier one that ``prepare`` migrates; FORMAT for an empty file. Refuses a
+    file that this version cannot use, before anything in it changes. ``new``: the file was created just now, and may be
+    empty. Raises UnknownFormat for another program's database and for an unknown format, and Damaged for a file of this
+    format whose header or tables were lost."""
     application, found = int(database.pragma("application_id")), _format(database)
     if application == APPLICATION_ID and found == FORMAT:
-        return
+        return found
     if application == _UNRELEASED_ID:
         raise UnknownFormat(
             f"{database.filename} was written by an unreleased kubedelta (format {found}), and no release reads it: "
@@ -69,17 +71,29 @@ def recognise(database: apsw.Connection, *, new: bool) -> None:
         )
     if _has_our_shape(database):  # Another format has other tables: so the header is wrong, and not the version.
         raise Damaged(f"its header does not say kubedelta's format {FORMAT}, although its tables are of that format")
+    if application == APPLICATION_ID and found in migrations.STEPS:
+        return found
     if not found and not _tables(database):
         if not new:
             raise Damaged("the file has no tables")
-        return
+        return FORMAT
     if application != APPLICATION_ID:
         raise UnknownFormat(f"{database.filename} is a database, but none of kubedelta's: move it away")
     raise UnknownFormat(
-        f"{database.filename} has format {found}, written by another kubedelta; this version reads format {FORMAT}: "
-        "run the version that wrote it, or give state.directory an empty directory: the next start exports every "
-        "object again"
+        f"{database.filename} has format {found}, written by another kubedelta; this version reads the formats "
+        f"{min(migrations.STEPS)} to {FORMAT}: run the version that wrote it, restore the copy of state.directory from "
+        "before that version, or give state.directory an empty directory: the next start exports every object again"
     )
+
+
+def is_earlier(database: apsw.Connection) -> bool:
+    """Whether it is of an earlier format, and waits for its migration."""
+    return _format(database) in migrations.STEPS and not _has_our_shape(database)
+
+
+def waits_for_migration(file: str, found: int) -> str:
+    """Why a command cannot use a file of an earlier format."""
+    return f"{file} has format {found}, and this version has format {FORMAT}: the next start of the bridge migrates it"
 
 
 def _has_our_shape(database: apsw.Connection) -> bool:
@@ -90,12 +104,22 @@ def _has_our_shape(database: apsw.Connection) -> bool:
 
 
 def prepare(database: apsw.Connection) -> None:
-    """Creates the tables in an empty file, in one transaction; a file that has tables stays as it is."""
+    """Creates the tables in an empty file, and migrates a file of an earlier format; each in one transaction. Raises
+    Damaged for a file whose tables are not those of its format, and which stays as it is."""
     if not _tables(database):
         with database:
             database.execute(SQL)
             database.pragma("user_version", FORMAT)
             database.pragma("application_id", APPLICATION_ID)
+    elif (was := _format(database)) != FORMAT:
+        with database:
+            try:
+                migrations.migrate(database, was, FORMAT)
+            except apsw.SQLError as error:
+                raise Damaged(f"its tables are not those of its format {was}: {error}") from error
+            if not _has_our_shape(database):
+                raise Damaged(f"its tables are not those of its format {was}")
+            database.pragma("user_version", FORMAT)
 
 
 def _format(database: apsw.Connection) -> int:

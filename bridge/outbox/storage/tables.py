@@ -6,8 +6,8 @@ resources       each version of a kind that was ever served
 informers       a watched part of a resource: selectors, and progress
 log             records; those before meta.log_start are kept only for the last states that they hold
 ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
-                no state), the record with the previous state, and the sinks whose selection contains the object; see
-                ledger_sql and cleaner
+                no state), the record with the previous state, the sinks whose selection contains the object, and the
+                digest of the state where changes are ignored; see ledger_sql and cleaner
 pinned          garbage that stays in the log for a backfill only
 dictionaries    compression dictionaries of bodies
 cursors         progress of each sink
@@ -59,7 +59,8 @@ CREATE TABLE informers (
     position TEXT,
     newest TEXT,
     epoch INTEGER NOT NULL DEFAULT 1,
-    rebuilding INTEGER NOT NULL DEFAULT 0
+    rebuilding INTEGER NOT NULL DEFAULT 0,
+    ignored TEXT
 ) STRICT;
 
 CREATE TABLE log (
@@ -92,6 +93,7 @@ CREATE TABLE ledger (
     version TEXT NOT NULL,
     replaces INTEGER,
     members INTEGER NOT NULL DEFAULT 0,
+    digest BLOB,
     PRIMARY KEY (kind, seq)
 ) STRICT, WITHOUT ROWID;
 
@@ -127,7 +129,8 @@ CREATE TABLE selections (
     start TEXT NOT NULL DEFAULT '',
     pending INTEGER NOT NULL DEFAULT 1,
     entries TEXT NOT NULL DEFAULT '[]',
-    names TEXT NOT NULL DEFAULT '{}'
+    names TEXT NOT NULL DEFAULT '{}',
+    effective INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE backfill_items (

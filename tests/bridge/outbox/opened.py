@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import apsw
+import pytest
 
 from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
@@ -19,11 +20,19 @@ from bridge.outbox.appender import utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.writer import Writer
 from bridge.pipelines.feeds import Feeds
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)
 """The log cleaner runs with each tick."""
+
+
+def look_for_room_often(patch: pytest.MonkeyPatch) -> None:
+    """The writer tries again at once on a full disk."""
+    defaults = Writer.__init__.__kwdefaults__
+    assert defaults is not None
+    patch.setitem(defaults, "retry", 0.01)
 
 
 @asynccontextmanager

@@ -14,9 +14,9 @@ from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Gap, Record, Snapshot
-from bridge.outbox import Outbox, Retention
+from bridge.outbox import Outbox, Retention, condition
 from bridge.outbox.consumers import backfill_plans, gap_concerns
-from bridge.outbox.log.statements import MOST_BYTES
+from bridge.outbox.log.reading import MOST_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
 from tests.kit.deadlines import BUSY
@@ -125,7 +125,7 @@ async def test_changes_within_a_compacted_snapshot_are_no_part_of_it(tmp_path: P
     async with opened(tmp_path, WITH_LATE) as outbox:
         taker = Taker(outbox, "late")
         await (await Informed().begin(outbox)).exports(outbox, "updated shop/a", "deleted shop/c", "added shop/d")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         records = await taker.rest()
 
     assert named(records) == [
@@ -213,7 +213,7 @@ async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -
         outbox.sinks["audit"].settle(outbox.last)
         await outbox.maintain()
     async with opened(tmp_path) as outbox:
-        await outbox.sinks.count_absence(100.0, 50.0)
+        await outbox.registration.count_absence(100.0, 50.0)
         await outbox.maintain()
         report = await outbox.check()
         assert (report.records, report.objects, report.sinks, report.problems) == (0, 1, 1, [])
@@ -224,14 +224,14 @@ async def test_absence_counts_while_the_bridge_runs_until_the_return(tmp_path: P
         pass
     for _ in range(3):
         async with opened(tmp_path) as outbox:
-            await outbox.sinks.count_absence(30.0, 100.0)
+            await outbox.registration.count_absence(30.0, 100.0)
             assert not outbox.sinks["late"].configured
     async with opened(tmp_path, WITH_LATE):
         pass
     async with opened(tmp_path) as outbox:
-        await outbox.sinks.count_absence(30.0, 100.0)
+        await outbox.registration.count_absence(30.0, 100.0)
         assert outbox.sinks["late"].absent_seconds == 30.0
-        await outbox.sinks.count_absence(70.0, 100.0)
+        await outbox.registration.count_absence(70.0, 100.0)
         assert [cursor.sink for cursor in outbox.sinks.all] == ["audit"]
 
 
@@ -246,9 +246,9 @@ async def test_a_compacted_update_has_the_state_before_the_first(tmp_path: Path)
         assert await taker.delivered() == ["added shop/a"]
         for _ in range(3):
             await informer.exports(outbox, "updated shop/a", "updated shop/a")
-        assert await taker.feed.compact(outbox.last_at_start) == (6, 1)
+        assert await taker.feed.compact() == (6, 1)
         await informer.exports(outbox, "updated shop/a")
-        assert await taker.feed.compact(outbox.last_at_start) == (2, 1)
+        assert await taker.feed.compact() == (2, 1)
         [record] = await taker.rest()
 
         assert isinstance(record, Delta)
@@ -261,7 +261,7 @@ async def test_an_added_record_has_no_state_before(tmp_path: Path) -> None:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         [record] = await taker.rest()
 
         assert isinstance(record, Delta)
@@ -278,9 +278,9 @@ async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
         informer = await Informed().begin(outbox)
         for name in ("a", "b", "c"):
             await informer.exports(outbox, f"added shop/{name}", f"updated shop/{name}")
-        assert await taker.feed.compact(outbox.last_at_start) == (6, 3)
+        assert await taker.feed.compact() == (6, 3)
         await informer.exports(outbox, "deleted shop/a", "updated shop/b", "updated shop/c")
-        assert await taker.feed.compact(outbox.last_at_start) == (6, 2)
+        assert await taker.feed.compact() == (6, 2)
         await informer.exports(outbox, "updated shop/b", "updated shop/b", "updated shop/c")
         assert await taker.feed.drop(outbox.last - 1) == (10, 2)
         assert await taker.delivered() == ["added shop/b", "added shop/c", "gap", "updated shop/c"]
@@ -288,7 +288,7 @@ async def test_a_backlog_is_compacted_as_one_however_it_is_fetched(
 
 async def shorten(taker: Taker, outbox: Outbox, policy: str) -> None:
     if policy == "compact":
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
     else:
         await taker.feed.drop(outbox.last)
 
@@ -356,7 +356,7 @@ async def test_the_oldest_age_counts_from_the_records_in_flight(tmp_path: Path) 
         outbox.backlog_of("audit")
         began = asyncio.get_running_loop().time()
         await informer.exports(outbox, "updated shop/a")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         least = asyncio.get_running_loop().time() - began
         assert outbox.backlog_of("audit").age >= least
         taker.settle()
@@ -371,7 +371,7 @@ async def test_a_compacted_backlog_is_the_same_after_a_crash(tmp_path: Path) -> 
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.rest()
         await informer.exports(outbox, "updated shop/a", "updated shop/a", "deleted shop/b")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         await outbox.maintain()
         left = crashed(tmp_path, tmp_path / "left")
         expected = await taker.rest()
@@ -385,7 +385,7 @@ async def test_compacted_records_do_not_return_after_a_crash(tmp_path: Path) -> 
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b", "deleted shop/b")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         assert await taker.delivered() == ["added shop/a"]
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind what was written before.
         left = crashed(tmp_path, tmp_path / "left")
@@ -401,7 +401,7 @@ async def test_an_empty_compaction_follows_redelivered_records(tmp_path: Path) -
         await informer.exports(outbox, "added shop/a")
         await taker.take()
         await informer.exports(outbox, "added shop/b", "deleted shop/b")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left) as outbox:
         taker = Taker(outbox)
@@ -418,7 +418,7 @@ async def test_an_empty_backfill_ends_when_earlier_fetches_settle(tmp_path: Path
         await informer.exports(outbox, "added shop/a")
         await taker.take()
         await informer.exports(outbox, "added shop/b", "deleted shop/b")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         waiting = tasks.create_task(taker.feed.take(10))
         await asyncio.sleep(0)
         taker.settle()
@@ -504,11 +504,11 @@ async def test_a_gap_stays_behind_older_records_on_compaction(tmp_path: Path) ->
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.rest()
         await informer.exports(outbox, "deleted shop/a")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
         await informer.exports(outbox, "added shop/a")
         await taker.feed.drop(outbox.last)
         await informer.exports(outbox, "updated shop/b")
-        await taker.feed.compact(outbox.last_at_start)
+        await taker.feed.compact()
 
         assert await taker.delivered() == ["deleted shop/a", "gap", "updated shop/b"]
 
@@ -621,7 +621,7 @@ async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: 
         taker = await replayable(outbox)
         await taker.feed.replay(1, None, None)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
-        await taker.feed.compact(outbox.last)
+        await taker.feed.compact()
         replayed = await taker.rest()
 
     assert {record.delivery_id.rpartition("/replay/")[2] for record in replayed} == {"1"}
@@ -672,7 +672,7 @@ async def test_a_replay_whose_caller_is_gone_is_reported_all_the_same(tmp_path: 
 async def test_a_replay_of_an_unknown_sink_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         with pytest.raises(UnknownTarget, match=r"there is no sink live; there are: audit"):
-            await outbox.sinks.replay("live", start=1, taken=0, kind=None, namespace=None)
+            await outbox.sinks.replay("live", which=condition(1, None, None), taken=0)
 
 
 async def test_records_that_left_the_log_are_not_replayed(tmp_path: Path) -> None:

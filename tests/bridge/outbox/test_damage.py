@@ -11,8 +11,9 @@ from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
-from bridge.outbox import Outbox, Retention, recovery
+from bridge.outbox import Outbox, Retention
 from bridge.outbox.errors import Damaged
+from bridge.outbox.recovery import opening
 from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
@@ -303,7 +304,7 @@ async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
         informer = await listed(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a", "added shop/b")
         [gap, *_] = await everything(outbox)
-        await compacted.feed.compact(outbox.last_at_start)
+        await compacted.feed.compact()
         await dropped.feed.drop(outbox.last - 1)
 
         found = await compacted.rest()
@@ -397,7 +398,7 @@ async def test_a_crash_while_damage_is_replaced_does_not_hide_it(
 ) -> None:
     await filled(tmp_path, objects=50)
     (tmp_path / FILE).write_bytes(b"no database at all" * 1000)
-    where: object = StateDirectory if after == "move_aside" else recovery
+    where: object = StateDirectory if after == "move_aside" else opening
     done = getattr(where, after)
 
     def die_after(*given: object, **named: object) -> None:

@@ -18,6 +18,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import OtherCluster, Outbox
+from bridge.outbox.log import reading
 from tests.bridge.outbox.opened import crashed, everything, opened, story
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
@@ -297,6 +298,16 @@ async def test_a_resource_no_longer_watched_leaves_alone(tmp_path: Path) -> None
         assert isinstance(gone, Delta)
         assert (gone.op, gone.resource) == ("deleted", PODS)
         assert keys((await adopted(outbox, ALL, resource=DEPLOYMENTS))[ALL]) == ["shop/a"]
+
+
+async def test_deletes_of_large_objects_leave_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    async with opened(tmp_path, committed=lambda deltas, _last: batches.append(len(deltas))) as outbox:
+        informed = await Informed().begin(outbox)
+        await informed.exports(outbox, "added shop/a", "added shop/b", "added shop/c", position="100")
+        monkeypatch.setattr(reading, "MOST_BYTES", 1)
+        _, left = await outbox.ledger.adopt(PODS, ())
+        assert (left, batches) == (3, [3, 1, 1, 1])
 
 
 async def test_another_version_of_a_resource_resumes_at_its_position(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from bridge.outbox import Outbox, Retention
 from bridge.outbox.errors import StateError
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
-from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, rows_of, story
+from tests.bridge.outbox.opened import AUDIT, crashed, everything, look_for_room_often, opened, rows_of, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
@@ -85,7 +85,7 @@ async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -
         outbox.sinks["audit"].settle(10)
         await outbox.maintain()
         assert outbox.records == 10
-        await outbox.sinks.count_absence(10.0, 5.0)
+        await outbox.registration.count_absence(10.0, 5.0)
         await outbox.maintain()
         assert outbox.records == 0
 
@@ -237,6 +237,7 @@ class Free:
 def free(monkeypatch: pytest.MonkeyPatch) -> Free:
     free = Free()
     monkeypatch.setattr(StateDirectory, "free_bytes", lambda _: free.bytes)
+    look_for_room_often(monkeypatch)
     return free
 
 
@@ -266,7 +267,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         await outbox.sinks.dead_letters["audit"].add_dead_letters(
             [NewDeadLetter(a_delta(3), "too large", parked=False)]
         )
-        await outbox.sinks.count_absence(60.0, 3600.0)
+        await outbox.registration.count_absence(60.0, 3600.0)
         assert (outbox.records, len(outbox.sinks.dead_letters["audit"]), waiting.done()) == (0, 1, False)
         left = crashed(tmp_path, tmp_path / "left")
         free.bytes = 1 << 40

@@ -17,6 +17,7 @@ from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
 from bridge.outbox import Outbox
+from bridge.outbox import outbox as outbox_module
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
 from bridge.outbox.storage.mark import NAME as MARK
@@ -63,6 +64,11 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "the database is emptied": lambda directory: os.truncate(directory / FILE, 0),
     "the directory is made anew": make_anew,
 }
+
+
+@pytest.fixture(autouse=True)
+def looks_for_missing_files_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "TICK", 0.01)
 
 
 @pytest.fixture

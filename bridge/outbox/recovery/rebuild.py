@@ -42,7 +42,7 @@ def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappin
             (gap.sequence, last, epoch),
         )
         connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0))
+        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,14 +11,15 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.checks.integrity import find_damage, require_small
-from bridge.outbox.consumers import cursors, dead_letters_sql, selections
+from bridge.outbox.consumers import cursors, dead_letters_sql, own_log, selections
 from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.own_log import OwnRecords
 from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
-from bridge.outbox.rebuild import MOST, NEWEST_EPOCH, begin_anew, last_exported, unused_epoch
+from bridge.outbox.recovery.rebuild import MOST, NEWEST_EPOCH, begin_anew, last_exported, unused_epoch
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.outbox.storage.mark import Mark
@@ -44,6 +45,10 @@ class OpenedState:
     epoch: int
     """Upper bound of the epochs begun."""
     selections: dict[str, StoredSelection]
+    own: dict[str, list[OwnRecords]]
+    """The backlog of each sink with a selection."""
+    migrated: int = 0
+    """The format from which the database was migrated; 0 if it was not."""
     damage: str = ""
     """Why the earlier database was moved aside; empty if it was not."""
     aside: Path | None = None
@@ -91,18 +96,26 @@ def open_existing(
         if not state_directory.has(FILE) and not state_directory.has(WAL):
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
         _expect_file(state_directory)
-        return _read_all(state_directory, dict.fromkeys(sinks), now, ())
+        return _read_all(state_directory, dict.fromkeys(sinks), now, (), migrates=False)
     except BaseException:
         state_directory.release()
         raise
 
 
 def _read_all(
-    state_directory: StateDirectory, sinks: Mapping[str, StartPolicy | None], now: str, selecting: Collection[str]
+    state_directory: StateDirectory,
+    sinks: Mapping[str, StartPolicy | None],
+    now: str,
+    selecting: Collection[str],
+    *,
+    migrates: bool = True,
 ) -> OpenedState:
     """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
+    formats: list[int] = []
     try:
-        return _read_or_close(state_directory, _open(state_directory), sinks, now, selecting)
+        connection = _open(state_directory, formats.append if migrates else None)
+        opened = _read_or_close(state_directory, connection, sinks, now, selecting)
+        return replace(opened, migrated=formats[0] if formats else 0)
     except Exception as error:
         if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
             raise
@@ -111,11 +124,11 @@ def _read_all(
         raise Damaged(damage) from error
 
 
-def _open(state_directory: StateDirectory) -> apsw.Connection:
+def _open(state_directory: StateDirectory, migrates: Callable[[int], None] | None = None) -> apsw.Connection:
     _expect_file(state_directory)
     if not state_directory.has(FILE):
         _make(state_directory)
-    return open_writer(state_directory.file)
+    return open_writer(state_directory.file, migrates=migrates)
 
 
 def _make(state_directory: StateDirectory) -> None:
@@ -160,29 +173,24 @@ def _read(
         _check(connection)
         cleaner.prepare(connection)
         with connection:
-            known = {row[0] for row in connection.execute("SELECT sink FROM cursors")}
-            for sink, start in sinks.items():
-                if sink not in known and start is not None:
-                    cursors.register(connection, sink, start, now, selects=sink in selecting)
-                # Without the condition every start would write, and fail on a full disk where deliveries can go on.
-                connection.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
-            for sink in selecting:
-                if sink not in selections.load(connection):
-                    selections.begin(connection, sink, None)
+            cursors.configure(connection, sinks, selecting, now)
         last, log_start = row(connection, "SELECT last, log_start FROM meta")
+        ranges = list(_ranges(connection, log_start, now))  # First, since it examines the records.
+        found = cursors.load(connection, sinks)
         return OpenedState(
             state_directory,
             connection,
             record_codec.Codec(ledger_sql.resources(connection), _bodies(connection)),
-            cursors.load(connection, sinks),
+            found,
             dead_letters_sql.load(connection, sinks),
             last,
             log_start,
             one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
             cleaner.cleanable_log(connection),
-            list(_ranges(connection, log_start, now)),
+            ranges,
             one(connection, NEWEST_EPOCH),
             selections.load(connection),
+            own_log.read_all(connection, {sink: each.settled for sink, each in found.items()}, now),
         )
 
 

@@ -1,0 +1,121 @@
+"""Sinks that come, change and go while the bridge runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import apsw
+
+from bridge.facts import Report, SinkForgotten
+from bridge.model.policies import StartPolicy
+from bridge.outbox.appender import Appender
+from bridge.outbox.consumers import cursors, own_log, selections
+from bridge.outbox.consumers.cursors import Progress, SinkCursor
+from bridge.outbox.consumers.own_log import OwnLog, OwnRecords
+from bridge.outbox.consumers.selections import StoredSelection
+from bridge.outbox.selections import Selections
+from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.store import Store
+
+_Begun: TypeAlias = tuple[Sequence[SinkCursor], Mapping[str, StoredSelection], Mapping[str, Sequence[OwnRecords]]]
+
+
+class SinkRegistration:
+    """Begins and ends the cursors of sinks, in the database and then in ``sinks`` and ``selections``."""
+
+    def __init__(
+        self,
+        store: Store,
+        appender: Appender,
+        sinks: SinkCursors,
+        selections: Selections,
+        clock: Callable[[], str],
+        report: Report,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._sinks = sinks
+        self._selections = selections
+        self._clock = clock
+        self._report = report
+        self._now = asyncio.get_running_loop().time
+        self.lock = asyncio.Lock()
+        """Held while cursors begin, and while the log is trimmed behind all cursors."""
+        if selections.stored:
+            self._count_own_records()
+
+    async def begin(self, sinks: Mapping[str, StartPolicy], selecting: Collection[str], *, before: bool) -> None:
+        """Begins the cursors of these sinks as the start of a process does: a new sink gets a cursor, a known sink goes
+        on behind its settled records. None of them has a feed. ``selecting``: those with a selection; call
+        ``Selections.expect_room`` first, and let no informer run if one of them had none before. ``before``: see
+        Retention. Durable on return."""
+        self._appender.keeps_before = before
+        if not sinks:
+            return
+        async with self.lock:
+            known = {cursor.sink: cursor for cursor in self._sinks.all}
+            progress = [_progress(known[sink]) for sink in sinks if sink in known]
+            begin = partial(_begin, progress=progress, sinks=sinks, selecting=selecting, time=self._clock())
+            await self._store.write(begin, committed=self._begun)
+
+    def _count_own_records(self) -> None:
+        """From now on; see Backlogs.add."""
+        self._appender.observe = lambda deltas, size: self._sinks.backlogs.add(deltas, size, self._now())
+
+    def end(self, sink: str) -> None:
+        """Counts a sink as absent from now on. It keeps its cursor, until it is forgotten."""
+        self._sinks[sink].configured = False
+
+    async def count_absence(self, seconds: float, forget_after: float) -> None:
+        """Adds ``seconds`` to the absence of sinks that are not configured, and forgets those absent for
+        ``forget_after`` seconds."""
+        async with self.lock:
+            await self._count_absence(seconds, forget_after)
+
+    async def _count_absence(self, seconds: float, forget_after: float) -> None:
+        absent = [cursor for cursor in self._sinks.all if not cursor.configured]
+        for cursor in absent:
+            cursor.absent_seconds += seconds
+        if absent:
+            await self._store.write(
+                partial(cursors.add_absence, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
+            )
+        for cursor in absent:
+            if cursor.absent_seconds >= forget_after:
+                self._report(SinkForgotten(cursor.sink, self._sinks.backlog_records(cursor.sink)))
+                self._sinks.remove(cursor.sink)
+                self._selections.stored.pop(cursor.sink, None)
+                self._sinks.backlogs.forget(cursor.sink)
+                await self._store.write(partial(cursors.forget, sink=cursor.sink), shrinks=True)
+
+    def _begun(self, begun: _Begun) -> None:
+        # Runs once the cursors are durable, even if the caller was cancelled: memory follows the database.
+        cursors_now, selections_now, own = begun
+        for cursor in cursors_now:
+            self._sinks.enter(cursor)
+        self._selections.stored.update(selections_now)
+        for sink, records in own.items():
+            self._sinks.backlogs.begin(sink, OwnLog(selections_now[sink], records, self._now()))
+        if own:
+            self._count_own_records()
+
+
+def _progress(cursor: SinkCursor) -> Progress:
+    return Progress(cursor.sink, cursor.settled, cursor.item_to_save, cursor.memory)
+
+
+def _begin(
+    database: apsw.Connection,
+    progress: Sequence[Progress],
+    sinks: Mapping[str, StartPolicy],
+    selecting: Collection[str],
+    time: str,
+) -> _Begun:
+    cursors.save(database, progress, {})
+    cursors.configure(database, sinks, selecting, time)
+    found, stored = cursors.load(database, sinks), selections.load(database)
+    own = own_log.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
+    return [found[sink] for sink in sinks], {sink: each for sink, each in stored.items() if sink in sinks}, own

@@ -1,0 +1,49 @@
+"""Changes a database of an earlier format into one of this format, in a single transaction, when a bridge opens it.
+
+A step adds tables and columns, so it takes milliseconds and a few pages, whatever the size of the file. New columns
+stand behind the others: of a migrated ``log``, behind the bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import apsw
+
+STEPS: Mapping[int, str] = {
+    1: """
+ALTER TABLE meta ADD COLUMN selections INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE log ADD COLUMN takes INTEGER;
+ALTER TABLE log ADD COLUMN enters INTEGER;
+ALTER TABLE log ADD COLUMN leaves INTEGER;
+ALTER TABLE log ADD COLUMN members INTEGER;
+ALTER TABLE log ADD COLUMN selection INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ledger ADD COLUMN members INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE selections (
+    sink TEXT PRIMARY KEY,
+    mask INTEGER NOT NULL UNIQUE,
+    since INTEGER NOT NULL,
+    had_all INTEGER NOT NULL,
+    number INTEGER NOT NULL DEFAULT 0,
+    start TEXT NOT NULL DEFAULT '',
+    pending INTEGER NOT NULL DEFAULT 1,
+    entries TEXT NOT NULL DEFAULT '[]',
+    names TEXT NOT NULL DEFAULT '{}'
+) STRICT, WITHOUT ROWID;
+""",
+    2: """
+ALTER TABLE selections ADD COLUMN effective INTEGER NOT NULL DEFAULT 0;
+UPDATE selections SET effective = (SELECT last FROM meta);
+""",
+    3: """
+ALTER TABLE informers ADD COLUMN ignored TEXT;
+ALTER TABLE ledger ADD COLUMN digest BLOB;
+""",
+}
+"""Format → SQL that makes the next format of it."""
+
+
+def migrate(database: apsw.Connection, was: int, now: int) -> None:
+    """The caller's transaction makes all steps one."""
+    for step in range(was, now):
+        database.execute(STEPS[step])
